@@ -1,0 +1,54 @@
+# One verb for each chore. `make` alone prints them.
+SHELL := /bin/bash
+PY := .venv/bin/python
+.DEFAULT_GOAL := help
+
+help:  ## print this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+setup: .venv/.ready  ## make the virtual environment, install the packages and find (or fetch) Java
+
+.venv/.ready: requirements.lock pyproject.toml scripts/setup.sh
+	@bash scripts/setup.sh
+	@touch $@
+
+demo: setup  ## trains on a ring, ten queries, three regions; ends with the oracle's verdict
+	@$(PY) -m godwit demo
+
+test: setup  ## everything CI runs: unit, property and Spark tests
+	$(PY) -m pytest -m "not full"
+
+test-full: setup  ## the long suites too
+	$(PY) -m pytest
+
+check: setup  ## lint, format, types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: setup  ## let ruff rewrite the files
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench-quick: setup  ## the headline figures in under six minutes, one JSON object a line
+	@$(PY) -m bench.quick
+
+bench: setup  ## every experiment in full; refreshes docs/results
+	$(PY) -m bench.full
+
+bench-placement: setup  ## the placement search experiments
+	$(PY) -m bench.placement
+
+bench-sqpr: setup  ## the admission planner experiments
+	$(PY) -m bench.sqpr
+
+bench-isqd: setup  ## the redeployment experiments
+	$(PY) -m bench.isqd
+
+lock: setup  ## write requirements.lock anew from pyproject.toml
+	.venv/bin/uv pip compile -q --extra java --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
+
+clean:  ## remove the virtual environment and everything generated
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
+
+.PHONY: help setup demo test test-full check format bench-quick bench bench-placement bench-sqpr bench-isqd lock clean

@@ -1,0 +1,1 @@
+"""godwit keeps continuous SQL queries running on Spark while the ground under them moves."""

@@ -1,0 +1,84 @@
+"""Every error a user can meet. A message says what is wrong, which one, and what to do next.
+
+GodwitError
+├── TopologyError          a topology file, a change or a trace does not hold together
+├── SqlError               a query cannot be accepted (carries the place in the text and a remedy)
+│   ├── UnknownNameError       a stream, column or function nobody declared
+│   ├── UnsupportedError       valid SQL that cannot run continuously
+│   └── TypeMismatchError      Spark cannot give an expression a type
+├── PlacementError         no valid plan: says which constraints clash
+├── AdmissionError         a query does not fit: says which resource is short, and where
+├── DeploymentError        a reconfiguration cannot be carried out
+├── ConfigError            a scenario, option or environment is wrong
+├── SourceError            a source or its data cannot be read
+├── DataError              an input data set (towers, timetable, trace) cannot be used
+└── StateError             a log on disk is not what its manifest says
+
+Bugs are asserts, not errors.
+"""
+
+from __future__ import annotations
+
+
+class GodwitError(Exception):
+    """Root of all errors that godwit raises on purpose."""
+
+
+class TopologyError(GodwitError):
+    """A topology, a change to it, or a trace of changes does not hold together."""
+
+
+class SqlError(GodwitError):
+    """A query that cannot be accepted; says where in its text and what would help."""
+
+    def __init__(self, problem: str, *, place: str = "", remedy: str = "") -> None:
+        self.problem = problem
+        #: the piece of SQL at fault, as written
+        self.place = place
+        self.remedy = remedy
+        parts = [problem]
+        if place:
+            parts.append(f"at: {place}")
+        if remedy:
+            parts.append(f"remedy: {remedy}")
+        super().__init__("\n  ".join(parts))
+
+
+class UnknownNameError(SqlError):
+    """A stream, column or function nobody declared."""
+
+
+class UnsupportedError(SqlError):
+    """Valid SQL that cannot run continuously."""
+
+
+class TypeMismatchError(SqlError):
+    """Spark cannot give an expression a type."""
+
+
+class PlacementError(GodwitError):
+    """There is no valid plan; the message names the constraints that clash."""
+
+
+class AdmissionError(GodwitError):
+    """A query does not fit; the message names the resource that is short and what would make it fit."""
+
+
+class DeploymentError(GodwitError):
+    """A reconfiguration cannot be carried out."""
+
+
+class ConfigError(GodwitError):
+    """A scenario, option or environment is wrong."""
+
+
+class SourceError(GodwitError):
+    """A source or its data cannot be read."""
+
+
+class DataError(GodwitError):
+    """An input data set (towers, timetable, trace) cannot be used."""
+
+
+class StateError(GodwitError):
+    """A log on disk is not what its manifest says."""
