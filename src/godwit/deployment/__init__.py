@@ -1,0 +1,1 @@
+"""From a changed topology to a changed deployment: pure decisions."""

@@ -1,0 +1,116 @@
+"""Logs on disk: a numbered sequence of immutable records, each created by one atomic step, and segments beside them.
+
+A record is a small JSON file; what it names (segments: Parquet files) exists before it does. One writer a log, any
+number of readers, each of which remembers the number it has come to. A reader needs no listing: it asks for the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from godwit.errors import StateError
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows in Parquet files that never change."""
+
+    files: tuple[str, ...]
+    rows: int
+    bytes: int
+    #: Spark's schema as JSON, so that reading needs no look into the files
+    schema: str
+    #: least and greatest value of the column that readers prune by (microseconds), if there is one
+    low: int | None = None
+    high: int | None = None
+    #: whatever else the writer must know again
+    tags: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> Record:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(record: Record) -> Segment:
+        return Segment(**{**record, "files": tuple(record["files"])})
+
+
+class Log:
+    """A numbered sequence of records in one folder. The first number is 1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        numbers = [int(p.stem) for p in folder.glob("*.json")]
+        #: the newest record's number; for readers in other processes: as far as they have looked
+        self.last = max(numbers, default=0)
+        self.first = min(numbers, default=1)
+        floor = folder / "truncated"
+        if floor.exists():
+            self.first = max(self.first, int(floor.read_text() or 1))
+            self.last = max(self.last, self.first - 1)
+        for leftover in folder.glob("*.tmp"):
+            leftover.unlink()
+
+    def append(self, record: Record) -> int:
+        """Write the next record; it is there wholly or not at all."""
+        number = self.last + 1
+        path = self._path(number)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(record, separators=(",", ":")))
+        try:
+            os.link(draft, path)  # fails if the number is taken: two writers would lose records silently otherwise
+        except FileExistsError as taken:
+            msg = f"{path} exists already: two writers share this log; run one process a region"
+            raise StateError(msg) from taken
+        finally:
+            draft.unlink(missing_ok=True)
+        self.last = number
+        return number
+
+    def read(self, number: int) -> Record | None:
+        """The record of that number, or None if it is not written yet (or no longer kept)."""
+        try:
+            text = self._path(number).read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            record: Record = json.loads(text)
+        except json.JSONDecodeError as error:
+            msg = f"{self._path(number)} is not a record ({error}); restore the file, or remove the fleet's folder"
+            raise StateError(msg) from error
+        self.last = max(self.last, number)
+        return record
+
+    def after(self, number: int) -> Iterator[tuple[int, Record]]:
+        """Records past `number`, as far as they are written."""
+        while (record := self.read(number + 1)) is not None:
+            number += 1
+            yield number, record
+
+    def exists(self, number: int) -> bool:
+        return number <= self.last or self._path(number).exists()
+
+    def truncate(self, below: int) -> list[Record]:
+        """Forget the records below a number that every reader has passed; returns them, so that their files can go."""
+        gone: list[Record] = []
+        below = min(below, self.last)  # the newest stays: it says where the log stands
+        if below <= self.first:
+            return gone
+        (self.folder / "truncated").write_text(str(below))
+        for number in range(self.first, below):
+            record = self.read(number)
+            if record is not None:
+                gone.append(record)
+                self._path(number).unlink(missing_ok=True)
+        self.first = below
+        return gone
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:010d}.json"

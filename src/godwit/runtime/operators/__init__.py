@@ -1,0 +1,1 @@
+"""Operators: DataFrame in, DataFrame out, native Spark expressions only. One operator a file."""
