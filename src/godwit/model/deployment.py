@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId
-from godwit.model.plan import Query, Shape
+from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.plan import Query, Scan, Shape, Stream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,6 +39,12 @@ class Delta:
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     #: site -> region; sites that left map to None
     sites: Mapping[SiteId, RegionId | None] = field(default_factory=dict)
+    #: how often a device has changed its region: the number of its current session
+    sessions: Mapping[DeviceId, int] = field(default_factory=dict)
+    #: declared streams, derived ones among them
+    streams: Mapping[StreamId, Stream] = field(default_factory=dict)
+    #: stream -> the devices that feed it
+    feeds: Mapping[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
     #: devices that are gone for good
     gone: frozenset[DeviceId] = frozenset()
     cause: str = ""
@@ -50,8 +56,7 @@ class Delta:
             {i: before.placement.get(i) for i in self.placement},
             {d: before.devices.get(d) for d in self.devices},
             {s: before.sites.get(s) for s in self.sites},
-            frozenset(),
-            f"revert: {self.cause}",
+            cause=f"revert: {self.cause}",
         )
 
 
@@ -65,6 +70,9 @@ class Deployment:
     placement: Mapping[OperatorId, NodeId] = field(default_factory=dict)
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     sites: Mapping[SiteId, RegionId] = field(default_factory=dict)
+    sessions: Mapping[DeviceId, int] = field(default_factory=dict)
+    streams: Mapping[StreamId, Stream] = field(default_factory=dict)
+    feeds: Mapping[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
 
     def apply(self, delta: Delta) -> Deployment:
         devices = {**self.devices, **delta.devices}
@@ -76,12 +84,27 @@ class Deployment:
             _merged(self.placement, delta.placement),
             devices,
             _merged(self.sites, delta.sites),
+            {**self.sessions, **delta.sessions},
+            {**self.streams, **delta.streams},
+            {**self.feeds, **delta.feeds},
         )
 
     def region_of(self, node: NodeId) -> RegionId | None:
         """The region that runs what is placed on a node; a device's is that of its site."""
         site = self.devices.get(DeviceId(node)) or SiteId(node)
         return self.sites.get(site)
+
+    def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
+        """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""
+        operator = query.shape.plan.operators[scan]
+        assert isinstance(operator, Scan)
+        feeding = self.feeds.get(operator.stream, ())
+        stream = self.streams.get(operator.stream)
+        wanted = query.subscriptions.get(scan)
+        if wanted is None or stream is None or operator.subscribe != stream.device:
+            return feeding
+        names = {literal.strip("'").replace("''", "'") for literal in wanted}
+        return tuple(device for device in feeding if device in names)
 
     def shapes(self) -> dict[str, Shape]:
         return {query.shape.key: query.shape for query in self.queries.values()}

@@ -1,4 +1,4 @@
-"""Aggregate functions in three steps: partial (over rows), merge (over partials, in any order), final (over the merged).
+"""Aggregate functions in three steps: partial (over rows), merge (of partials, in any order), final (of the merged).
 
 Each is Spark SQL text. Decomposable functions keep a few numbers; holistic ones (distinct counts, percentiles) keep
 their values, so that they are exact too. To add a function, add a row to FUNCTIONS: docs/howto/add_an_aggregate.md.
@@ -17,7 +17,7 @@ from godwit.model.plan import AggregateCall
 
 @dataclass(frozen=True)
 class Steps:
-    """SQL for each step. `{x}`: the argument; `{c}`: a partial's column; `{0}`, `{1}`: the merged columns; `{k}`: the constant."""
+    """SQL a step. `{x}`: the argument; `{c}`: a partial's column; `{0}`, `{1}`: merged columns; `{k}`: the constant."""
 
     partial: tuple[str, ...]
     merge: tuple[str, ...]

@@ -1,0 +1,50 @@
+"""Frozen values to JSON and back, so that deployments can be kept in a log and read by another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import ModuleType
+from typing import Any
+
+from godwit.model import changes, deployment, plan, topology
+
+_MODULES: tuple[ModuleType, ...] = (plan, deployment, topology, changes)
+_CLASSES: dict[str, type] = {
+    name: thing
+    for module in _MODULES
+    for name, thing in vars(module).items()
+    if isinstance(thing, type) and is_dataclass(thing)
+}
+
+
+def encode(value: Any) -> Any:
+    """JSON-ready: a dataclass becomes {"@": class, field: ...}; derived fields (compare=False) are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        encoded = {f.name: encode(getattr(value, f.name)) for f in fields(value) if f.compare}
+        return {"@": type(value).__name__, **encoded}
+    if isinstance(value, Mapping):
+        return {"@": "map", "items": [[encode(k), encode(v)] for k, v in value.items()]}
+    if isinstance(value, frozenset | set):
+        return {"@": "set", "items": [encode(v) for v in sorted(value, key=repr)]}
+    if isinstance(value, list | tuple):
+        return [encode(v) for v in value]
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return {"@": "float", "value": str(value)}
+    return value
+
+
+def decode(value: Any) -> Any:
+    """The inverse of `encode`; sequences come back as tuples."""
+    if isinstance(value, list):
+        return tuple(decode(v) for v in value)
+    if not isinstance(value, dict):
+        return value
+    kind = value["@"]
+    if kind == "map":
+        return {decode(k): decode(v) for k, v in value["items"]}
+    if kind == "set":
+        return frozenset(decode(v) for v in value["items"])
+    if kind == "float":
+        return float(value["value"])
+    return _CLASSES[kind](**{k: decode(v) for k, v in value.items() if k != "@"})
