@@ -21,7 +21,7 @@ def build(problem: Problem) -> Arrays:
     succ_at, succ = _ragged([sorted(graph.successors(o)) for o in range(n)])
     desc_at, desc = _ragged([sorted(nx.descendants(graph, o), key=rank.__getitem__) for o in range(n)])
     paths, joint, quick = network.paths, _joint(problem), problem.objective.is_latency
-    return Arrays(
+    arrays = Arrays(
         topo=np.array(workflow.topological, dtype=np.int64),
         pred_at=pred_at,
         pred=pred,
@@ -44,6 +44,8 @@ def build(problem: Problem) -> Arrays:
         objective=_objective(problem),
         **joint,
     )  # fmt: skip
+    # one memory layout for every problem, or each new one would compile the kernels again
+    return Arrays(*[np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in arrays])
 
 
 def _ragged(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

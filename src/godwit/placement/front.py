@@ -7,25 +7,41 @@ from numpy.typing import NDArray
 
 from godwit.placement import kernels
 from godwit.placement.base import FrontPlan
-from godwit.placement.kernels import kernel
+from godwit.placement.kernels import Index, Matrix, Vector, kernel
 from godwit.placement.problem import Problem
 from godwit.placement.scan import beats
 
-Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @kernel
-def _insert(rows: Matrix, alive: NDArray[np.bool_], size: int, vector: NDArray[np.float64]) -> bool:
-    """Whether the vector may join; if so, the rows it beats die."""
+def insert(rows: Matrix, plans: Index, costs: Vector, alive: Flags, expanded: Flags, size: int, plan: Index, vector: Vector,
+           cost: float) -> int:  # fmt: skip
+    """Append the plan unless a member beats it; members it beats die. Returns the new size."""
     for i in range(size):
         if alive[i] and beats(rows, i, vector[0], vector[1], vector[2], vector[3]):
-            return False
+            return size
     for i in range(size):
         if alive[i] and (
             vector[0] <= rows[i, 0] and vector[1] <= rows[i, 1] and vector[2] <= rows[i, 2] and vector[3] <= rows[i, 3]
         ):
             alive[i] = False
-    return True
+    rows[size], plans[size], costs[size] = vector, plan, cost
+    alive[size], expanded[size] = True, False
+    return size + 1
+
+
+@kernel
+def insert_moves(rows: Matrix, plans: Index, costs: Vector, alive: Flags, expanded: Flags, size: int, parent: Index,
+                 vectors: Matrix, moves: Index, found_costs: Vector, found: int) -> int:  # fmt: skip
+    """`insert` for each single move of a parent, cheapest first."""
+    child = parent.copy()
+    for k in np.argsort(found_costs[:found], kind="mergesort"):
+        kept = child[moves[k, 0]]
+        child[moves[k, 0]] = moves[k, 1]
+        size = insert(rows, plans, costs, alive, expanded, size, child, vectors[k], found_costs[k])
+        child[moves[k, 0]] = kept
+    return size
 
 
 class Front:
@@ -39,45 +55,55 @@ class Front:
         self.alive = np.zeros(1024, dtype=np.bool_)
         self.expanded = np.zeros(1024, dtype=np.bool_)
 
-    def add(self, plan: NDArray[np.int64], vector: NDArray[np.float64], cost: float) -> bool:
+    def add(self, plan: Index, vector: Vector, cost: float) -> None:
         """Take the plan in unless a member beats it; members it beats are dropped."""
-        if not _insert(self.vectors, self.alive, self.size, vector):
-            return False
-        if self.size == len(self.costs):
-            self._make_room()
-        i = self.size
-        self.vectors[i], self.plans[i], self.costs[i] = vector, plan, cost
-        self.alive[i], self.expanded[i] = True, False
-        self.size += 1
-        return True
+        self._make_room(1)
+        self.size = insert(self.vectors, self.plans, self.costs, self.alive, self.expanded, self.size, plan, vector, cost)
 
-    def next_round(self, count: int) -> NDArray[np.int64]:
+    def add_moves(self, parent: Index, vectors: Matrix, moves: Index, costs: Vector, found: int) -> None:
+        """`add` for each of the moves found from a parent, cheapest first."""
+        self._make_room(found)
+        self.size = insert_moves(self.vectors, self.plans, self.costs, self.alive, self.expanded, self.size, parent,
+                                 vectors, moves, costs, found)  # fmt: skip
+
+    def next_round(self, count: int) -> Index:
         """The cheapest members not yet expanded (their plans), now marked as expanded."""
         waiting = np.flatnonzero(self.alive[: self.size] & ~self.expanded[: self.size])
         chosen = waiting[np.argsort(self.costs[waiting], kind="stable")[:count]]
         self.expanded[chosen] = True
-        return self.plans[chosen].copy()
+        return np.asarray(self.plans[chosen])
+
+    def members(self) -> Index:
+        """Positions of the members, cheapest first."""
+        members = np.flatnonzero(self.alive[: self.size])
+        return np.asarray(members[np.argsort(self.costs[members], kind="stable")])
 
     def snapshot(self) -> Matrix:
         """The members' vectors, cheapest first: they are the likeliest to beat a newcomer."""
-        members = self.members()
-        return self.vectors[members[np.argsort(self.costs[members], kind="stable")]]
-
-    def members(self) -> NDArray[np.int64]:
-        """Positions of the members."""
-        return np.flatnonzero(self.alive[: self.size])
+        return np.asarray(self.vectors[self.members()])
 
     def export(self, problem: Problem) -> tuple[FrontPlan, ...]:
-        """The members as values, cheapest first."""
-        members = self.members()
-        order = members[np.argsort(self.costs[members], kind="stable")]
-        plans = [tuple(self.plans[i].tolist()) for i in order]
-        return tuple(FrontPlan(p, problem.evaluate(p)) for p in plans)
+        """The members as values, cheapest first; in latency mode those that count on latency and migration alone."""
+        found, best = [], Front(self.plans.shape[1])
+        for i in self.members():
+            vector = self.vectors[i].copy()
+            if problem.objective.is_latency:
+                vector[2] = 0.0
+            if self.costs[i] < kernels.BROKEN:
+                best.add(self.plans[i], vector, float(self.costs[i]))
+        for i in best.members():
+            plan = tuple(best.plans[i].tolist())
+            found.append(FrontPlan(plan, problem.evaluate(plan)))
+        return tuple(found)
 
-    def _make_room(self) -> None:
-        """Drop the dead; double the arrays if that frees too little."""
-        keep = self.members()
-        room = len(self.costs) * (2 if 2 * len(keep) > len(self.costs) else 1)
+    def _make_room(self, more: int) -> None:
+        """Drop the dead when the arrays are full; double them if that frees too little."""
+        if self.size + more <= len(self.costs):
+            return
+        keep = np.flatnonzero(self.alive[: self.size])
+        room = len(self.costs)
+        while 2 * len(keep) + more > room:
+            room *= 2
         for name in ("vectors", "plans", "costs", "alive", "expanded"):
             old = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
@@ -87,13 +113,13 @@ class Front:
 
 
 def whole_front(problem: Problem) -> Front:
-    """The exact front of a small space: every allowed plan is offered, in the order of signatures."""
+    """The exact front of a small space: every allowed plan is offered, cheapest first."""
     grids = np.meshgrid(*problem.choices, indexing="ij")
     plans = np.ascontiguousarray(np.stack([g.ravel() for g in grids], axis=1))
     vectors, costs = np.empty((len(plans), 4)), np.empty(len(plans))
     kernels.evaluate_many(problem.arrays, plans, vectors, costs)
     front = Front(plans.shape[1])
     for i in np.argsort(costs, kind="stable"):
-        if costs[i] < 1e12:
+        if costs[i] < kernels.BROKEN:
             front.add(plans[i], vectors[i], float(costs[i]))
     return front

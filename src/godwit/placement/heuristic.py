@@ -1,8 +1,11 @@
 """HEURISTIC (algorithm 4 of APEROL): grow a Pareto set from the root by single moves, until no member has an untried one.
 
-What is ours: members are expanded cheapest first instead of first come, in rounds of a fixed number, so the answer does not
-depend on the number of threads; a round expands in parallel against a snapshot of the front, then merges in order.
-On small spaces the front is completed by counting through all plans, so that none is missing.
+What is ours:
+- members are expanded cheapest first instead of first come, in rounds of a fixed number, so the answer does not
+  depend on the number of threads; a round expands in parallel against a snapshot of the front, then merges in order;
+- in latency mode, when the set has converged, the plans that the relaxation suggests for migration caps that may still
+  hold something cheaper (`caps.py`) join it, and it grows again: this gets it out of local optima that need two moves at once;
+- on small spaces the front is completed by counting through all plans, so that none is missing.
 """
 
 from __future__ import annotations
@@ -10,14 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from godwit.placement.base import Answer, Clock, Options, finish
+from godwit.placement.caps import Caps
 from godwit.placement.front import Front, whole_front
-from godwit.placement.kernels import BROKEN, evaluate
+from godwit.placement.kernels import BROKEN, Index, Matrix, Vector, evaluate
 from godwit.placement.problem import PlanVector, Problem
 from godwit.placement.scan import good_moves
 
@@ -27,80 +31,94 @@ ROUND = 8
 SMALL = 50_000
 #: candidates one expansion may hand over
 ROOM = 4096
+#: neighbours of a round below which threads cost more than they bring
+WORTH_THREADS = 20_000
 
 
 @dataclass
-class _Buffers:
-    """Scratch for one expansion."""
+class _Found:
+    """What one expansion hands over."""
 
-    vectors: NDArray[np.float64]
-    moves: NDArray[np.int64]
-    costs: NDArray[np.float64]
-    found: int = 0
-
-    @staticmethod
-    def make() -> _Buffers:
-        return _Buffers(np.empty((ROOM, 4)), np.empty((ROOM, 2), dtype=np.int64), np.empty(ROOM))
+    vectors: Matrix = field(default_factory=lambda: np.empty((ROOM, 4)))
+    moves: Index = field(default_factory=lambda: np.empty((ROOM, 2), dtype=np.int64))
+    costs: Vector = field(default_factory=lambda: np.empty(ROOM))
+    count: int = 0
 
 
-def grow(problem: Problem, front: Front, clock: Clock, threads: int) -> tuple[int, bool]:
-    """Expand until every member is expanded; returns plans examined and whether that point was reached."""
-    arrays, examined = problem.arrays, 0
-    neighbours = sum(len(c) - 1 for c in problem.choices)
-    buffers = [_Buffers.make() for _ in range(ROUND)]
+class Grower:
+    """Expands a front; keeps count of the plans examined."""
 
-    with ThreadPoolExecutor(threads) as pool:
-        while not clock.over():
-            parents = front.next_round(ROUND)
+    def __init__(self, problem: Problem, front: Front, clock: Clock, pool: ThreadPoolExecutor | None) -> None:
+        self.arrays, self.front, self.clock, self.examined = problem.arrays, front, clock, 0
+        self.neighbours = sum(len(c) - 1 for c in problem.choices)
+        self.pool = pool if ROUND * self.neighbours >= WORTH_THREADS else None
+        self.found = [_Found() for _ in range(ROUND)]
+
+    def grow(self) -> bool:
+        """Expand until every member is expanded; False if time ran out first."""
+        while not self.clock.over():
+            parents = self.front.next_round(ROUND)
             if not len(parents):
-                return examined, True
-            known = front.snapshot()
+                return True
+            self._expand(parents, self.front.snapshot())
+            for parent, f in zip(parents, self.found, strict=False):
+                self.front.add_moves(parent, f.vectors, f.moves, f.costs, f.count)
+        return False
 
-            def one(i: int, parents: NDArray[np.int64] = parents, known: NDArray[np.float64] = known) -> None:
-                b = buffers[i]
-                b.found = 0 if clock.over() else good_moves(arrays, parents[i], known, b.vectors, b.moves, b.costs)
+    def _expand(self, parents: Index, known: Matrix) -> None:
+        def one(i: int) -> None:
+            f = self.found[i]
+            f.count = 0 if self.clock.over() else good_moves(self.arrays, parents[i], known, f.vectors, f.moves, f.costs)
 
-            _run(pool, threads, one, len(parents))
-            examined += neighbours * len(parents)
-            _merge(front, parents, buffers)
-    return examined, False
-
-
-def _run(pool: ThreadPoolExecutor, threads: int, one: object, count: int) -> None:
-    assert callable(one)
-    done: Iterable[None] = map(one, range(count)) if threads == 1 else pool.map(one, range(count))
-    for _ in done:
-        pass
-
-
-def _merge(front: Front, parents: NDArray[np.int64], buffers: list[_Buffers]) -> None:
-    for parent, b in zip(parents, buffers, strict=False):
-        for k in np.argsort(b.costs[: b.found], kind="stable"):
-            child = parent.copy()
-            child[b.moves[k, 0]] = b.moves[k, 1]
-            front.add(child, b.vectors[k], float(b.costs[k]))
+        runner = map if self.pool is None else self.pool.map
+        for _ in runner(one, range(len(parents))):
+            self.examined += self.neighbours
 
 
 def starting_front(problem: Problem, starts: Iterable[PlanVector]) -> Front:
     """A front with the plans to start from; an infeasible start is taken in too, or there would be nothing to expand."""
     front = Front(len(problem.root))
     for plan in starts:
-        vector = np.empty(4)
-        cost = evaluate(problem.arrays, np.array(plan), vector)
-        front.add(np.array(plan), vector if cost < BROKEN else np.full(4, math.inf), cost)
+        offer(problem, front, np.array(plan, dtype=np.int64))
     return front
+
+
+def offer(problem: Problem, front: Front, plan: NDArray[np.int64]) -> None:
+    """Evaluate a plan and let it join if nothing beats it."""
+    vector = np.empty(4)
+    cost = evaluate(problem.arrays, plan, vector)
+    front.add(plan, vector if cost < BROKEN else np.full(4, math.inf), cost)
+
+
+def escape(problem: Problem, grower: Grower, clock: Clock) -> bool:
+    """Let the relaxation's plans join and grow again while that helps; True when the growing came to its end."""
+    front, caps = grower.front, Caps(problem)
+    while True:
+        best = float(front.costs[front.members()[0]])
+        if clock.over() or not best < BROKEN:
+            return not clock.over()
+        for _, cap in caps.waiting(best)[:ROUND]:
+            plan = caps.plan(cap, best)
+            if plan is not None:
+                offer(problem, front, plan)
+        if not grower.grow():
+            return False
+        if float(front.costs[front.members()[0]]) >= best:
+            return True
 
 
 def search(problem: Problem, options: Options) -> Answer:
     """See `base.Search`."""
     clock = Clock(options.seconds)
     front = starting_front(problem, [problem.root, *([options.start] if options.start else [])])
-    examined, complete = grow(problem, front, clock, options.threads)
+    with ThreadPoolExecutor(options.threads) as pool:
+        grower = Grower(problem, front, clock, pool if options.threads > 1 else None)
+        complete = grower.grow()
+        if complete and problem.objective.is_latency:
+            complete = escape(problem, grower, clock)
     small = math.prod(len(c) for c in problem.choices) <= SMALL and not clock.over()
     if small:
         front = whole_front(problem)
-    members = front.members()
-    best = members[np.lexsort((members, front.costs[members]))[0]]
-    plan = tuple(front.plans[best].tolist())
-    answer = finish(problem, options, clock, plan, examined=examined, complete=complete, front=front.export(problem))
+    plan = tuple(front.plans[front.members()[0]].tolist()) if len(front.members()) else problem.root
+    answer = finish(problem, options, clock, plan, examined=grower.examined, complete=complete, front=front.export(problem))
     return replace(answer, front_complete=small)

@@ -143,16 +143,15 @@ def violation(ar: Arrays, plan: Plan, latency: float) -> float:
 
 
 @kernel
-def ready(pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, plan: Plan, o: int, lat: Vector,
-          without: int) -> float:  # fmt: skip
-    """When o's result is ready, given its producers' times; the producer `without` does not count."""
+def ready(pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, plan: Plan, o: int,
+          lat: Vector) -> float:  # fmt: skip
+    """When o's result is ready, given its producers' times."""
     a = plan[o]
     s = site[a]
     latest = 0.0
     for j in range(pred_at[o], pred_at[o + 1]):
         u = pred[j]
-        if u != without:
-            latest = max(latest, lat[u] + distance[site[plan[u]], s])
+        latest = max(latest, lat[u] + distance[site[plan[u]], s])
     return latency[o, a] + latest
 
 
@@ -164,7 +163,7 @@ def evaluate(ar: Arrays, plan: Plan, vector: Vector) -> float:
     total, slowest, farthest, traffic = 0.0, np.inf, 0.0, 0.0
     for k in range(n):
         o = ar.topo[k]
-        lat[o] = ready(ar.pred_at, ar.pred, ar.site, ar.latency, ar.distance, plan, o, lat, -1)
+        lat[o] = ready(ar.pred_at, ar.pred, ar.site, ar.latency, ar.distance, plan, o, lat)
         if ar.is_sink[o]:
             total = max(total, lat[o])
         farthest = max(farthest, ar.migration[o, plan[o]])
@@ -199,13 +198,18 @@ def row_latency(topo: Index, pred_at: Index, pred: Index, succ_at: Index, succ: 
     for k in range(n):
         o = topo[k]
         if o != v:
-            lat[o] = ready(pred_at, pred, site, latency, distance, plan, o, lat, v)
+            a = plan[o]
+            s, latest = site[a], 0.0
+            for j in range(pred_at[o], pred_at[o + 1]):
+                u = pred[j]
+                if u != v:
+                    latest = max(latest, lat[u] + distance[site[plan[u]], s])
+            lat[o] = latency[o, a] + latest
             if is_sink[o]:
                 around = max(around, lat[o])
     for k in range(desc_at[v + 1] - 1, desc_at[v] - 1, -1):
         o = desc[k]
-        s = site[plan[o]]
-        after = 0.0
+        s, after = site[plan[o]], 0.0
         for j in range(succ_at[o], succ_at[o + 1]):
             w = succ[j]
             after = max(after, tail[w] + distance[site[plan[w]], s])
@@ -213,9 +217,9 @@ def row_latency(topo: Index, pred_at: Index, pred: Index, succ_at: Index, succ: 
     out[:] = 0.0
     for j in range(pred_at[v], pred_at[v + 1]):
         u = pred[j]
-        near, start = distance[site[plan[u]]], lat[u]
+        s, start = site[plan[u]], lat[u]
         for a in range(out.shape[0]):
-            out[a] = max(out[a], start + near[site[a]])
+            out[a] = max(out[a], start + distance[s, site[a]])
     if succ_at[v] == succ_at[v + 1]:
         for a in range(out.shape[0]):
             out[a] = max(around, out[a] + latency[v, a])
@@ -249,6 +253,6 @@ def row_rest(edge: Index, site: Index, weight: Vector, spread: Matrix, own: Matr
     for e in range(edge.shape[0]):
         if edge[e, 0] == v or edge[e, 1] == v:
             other = edge[e, 0] + edge[e, 1] - v
-            near, heavy = spread[site[plan[other]]], weight[e]
+            s, heavy = site[plan[other]], weight[e]
             for a in range(traffic.shape[0]):
-                traffic[a] += heavy * near[site[a]]
+                traffic[a] += heavy * spread[s, site[a]]

@@ -16,6 +16,13 @@ from godwit.placement.kernels import EPS, Arrays, Index, Matrix, Vector, kernel
 
 
 @kernel
+def sort_by(row: Index, count: int, time: Vector) -> None:
+    """The first `count` actions of a row in the order of their times."""
+    if count > 1:
+        row[:count] = row[:count][np.argsort(time[row[:count]])]
+
+
+@kernel
 def earliest(topo: Index, pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, lists: Index,
              sizes: Index, limit: float, in_time: Matrix) -> bool:  # fmt: skip
     """Fill in_time for the listed actions, dropping those over the limit; False if an operator has none left."""
@@ -31,6 +38,8 @@ def earliest(topo: Index, pred_at: Index, pred: Index, site: Index, latency: Mat
                 best = np.inf
                 for m in range(sizes[u]):
                     b = lists[u, m]
+                    if in_time[u, b] >= best:
+                        break  # lists are sorted: all that follow start later still
                     best = min(best, in_time[u, b] + near[site[b]])
                 latest = max(latest, best)
             time = latency[o, a] + latest
@@ -41,6 +50,7 @@ def earliest(topo: Index, pred_at: Index, pred: Index, site: Index, latency: Mat
         sizes[o] = kept
         if kept == 0:
             return False
+        sort_by(lists[o], kept, in_time[o])
     return True
 
 
@@ -61,6 +71,8 @@ def latest_start(topo: Index, succ_at: Index, succ: Index, site: Index, latency:
                 best = np.inf
                 for m in range(sizes[w]):
                     b = lists[w, m]
+                    if tail[w, b] >= best:
+                        break
                     best = min(best, tail[w, b] + near[site[b]])
                 after = max(after, best)
             whole = in_time[o, a] + after
@@ -73,6 +85,7 @@ def latest_start(topo: Index, succ_at: Index, succ: Index, site: Index, latency:
         sizes[o] = kept
         if kept == 0:
             return np.inf
+        sort_by(lists[o], kept, tail[o])
         bound = max(bound, least)
     return bound
 

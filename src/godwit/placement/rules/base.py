@@ -1,0 +1,197 @@
+"""What a placement rule is given, what it must produce, and the table of rules by name.
+
+A rule places the instances it is given, and those only; everything else stays where it is. Every instance has a root,
+the site of its query's sink; the *way* of a node leads from it to the root. A rule chooses among the sites on the
+common way of an instance's inputs, so that rows only ever travel towards their sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol, cast
+
+from godwit.errors import ConfigError
+from godwit.ids import DeviceId, NodeId, OperatorId, RegionId, SiteId
+from godwit.model.global_plan import GlobalPlan, Instance
+from godwit.model.journal import Journal
+from godwit.model.routes import Routes, Way
+from godwit.model.topology import Topology
+
+#: name -> module beside this one that defines `place`
+RULES: dict[str, str] = {
+    "bottom-up": "bottom_up",
+    "top-down": "top_down",
+    "nearest-common-ancestor": "nearest_common_ancestor",
+}
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """Why an instance found no place."""
+
+    operator: OperatorId
+    #: what is short: "cpu", "path" or "site"
+    resource: str
+    reason: str
+
+
+class Rule(Protocol):
+    """Place every instance of `todo` (producers first) by `ground.put`; stop at the first that finds no place."""
+
+    def __call__(self, ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None: ...
+
+
+def rule(name: str) -> Rule:
+    if name not in RULES:
+        msg = f"there is no placement rule '{name}'; choose one of {', '.join(RULES)}"
+        raise ConfigError(msg)
+    return cast(Rule, import_module(f"godwit.placement.rules.{RULES[name]}").place)
+
+
+@dataclass
+class Ground:
+    """Where instances are, what is free, and which way leads where. Writes go through the journal."""
+
+    plan: GlobalPlan
+    routes: Routes
+    journal: Journal
+    placement: dict[OperatorId, NodeId] = field(default_factory=dict)
+    load: dict[NodeId, float] = field(default_factory=dict)
+    hosted: dict[NodeId, dict[OperatorId, None]] = field(default_factory=dict)
+    #: the site an instance's rows travel to
+    root: dict[OperatorId, NodeId] = field(default_factory=dict)
+    #: regions that do not answer: nothing new is placed there
+    lost_regions: dict[RegionId, None] = field(default_factory=dict)
+
+    @property
+    def topology(self) -> Topology:
+        return self.routes.topology
+
+    # -- asking
+
+    def free(self, node: NodeId) -> float:
+        """Capacity left; a device's is what it can compute itself."""
+        site = self.topology.sites.get(SiteId(node))
+        device = self.topology.devices.get(DeviceId(node))
+        cpu = site.cpu if site is not None else device.cpu if device is not None else 0.0
+        return cpu - self.load.get(node, 0.0)
+
+    def hosts(self, node: NodeId, instance: Instance) -> bool:
+        """Whether the instance can be put on the node now."""
+        region = self.topology.region_of(node)
+        return region is not None and region not in self.lost_regions and instance.cost <= self.free(node)
+
+    def away(self, node: NodeId) -> bool:
+        """A device that is attached nowhere: its rows wait, and nobody can say which way they will come."""
+        device = self.topology.devices.get(DeviceId(node))
+        return device is not None and device.site is None
+
+    def way(self, instance: OperatorId, node: NodeId) -> Way | None:
+        """From a node to the root of an instance."""
+        return self.routes.way(node, self.root[instance])
+
+    def ways_in(self, instance: OperatorId) -> list[Way] | Infeasible:
+        """The ways that the instance's rows come, from where its producers are; those of devices away left out."""
+        ways = []
+        for producer in sorted(self.plan.producers.get(instance, ())):
+            node = self.placement.get(producer)
+            if node is None or self.away(node):
+                continue
+            way = self.way(instance, node)
+            if way is None:
+                return self.no_path(instance, node)
+            ways.append(way)
+        return ways
+
+    def common_way(self, instance: OperatorId) -> Way | Infeasible:
+        """The nodes that all the instance's rows pass, the one nearest to its producers first, the root last."""
+        ways = self.ways_in(instance)
+        if isinstance(ways, Infeasible):
+            return ways
+        root = self.root[instance]
+        return meet(ways) if ways else (root,)
+
+    # -- doing
+
+    def put(self, instance: OperatorId, node: NodeId) -> None:
+        self.clear(instance)
+        cost = self.plan.instances[instance].cost
+        self.journal.put(self.placement, instance, node)
+        self.journal.into(self.hosted, node, instance, None)
+        if cost:
+            self.journal.put(self.load, node, self.load.get(node, 0.0) + cost)
+
+    def clear(self, instance: OperatorId, cost: float | None = None) -> None:
+        """Take an instance off its node; `cost` is needed once the plan no longer knows it."""
+        node = self.placement.get(instance)
+        if node is None:
+            return
+        cost = self.plan.instances[instance].cost if cost is None else cost
+        self.journal.drop(self.placement, instance)
+        self.journal.out_of(self.hosted, node, instance)
+        if cost:
+            self.journal.put(self.load, node, self.load[node] - cost)
+
+    def put_first(self, instance: OperatorId, candidates: Iterable[NodeId]) -> Infeasible | None:
+        """Put the instance on the first candidate that can host it."""
+        wanted = self.plan.instances[instance]
+        tried = []
+        for node in candidates:
+            if self.hosts(node, wanted):
+                self.put(instance, node)
+                return None
+            tried.append(node)
+        return self._no_room(wanted, tried)
+
+    def put_pinned(self, instance: OperatorId) -> Infeasible | None:
+        """Put a scan on its device, a sink on its site."""
+        wanted = self.plan.instances[instance]
+        node = wanted.pinned if wanted.pinned is not None else self.root[instance]
+        if not self.topology.has(node):
+            reason = f"{_called(wanted)} belongs on '{node}', which is not in the topology; add it or choose another"
+            return Infeasible(instance, "site", reason)
+        self.put(instance, node)
+        return None
+
+    def no_path(self, instance: OperatorId, node: NodeId) -> Infeasible:
+        wanted = self.plan.instances[instance]
+        reason = f"{_called(wanted)} gets no rows: no path from '{node}' to its sink's site '{self.root[instance]}'"
+        return Infeasible(instance, "path", f"{reason}; add a link between the two sides")
+
+    def _no_room(self, wanted: Instance, tried: list[NodeId]) -> Infeasible:
+        lost = [n for n in tried if self.topology.region_of(n) in self.lost_regions]
+        short = ", ".join(f"'{n}' has {self.free(n):g}" for n in tried if n not in lost) or "no site is on its way"
+        down = f"; not answering: {', '.join(lost)}" if lost else ""
+        reason = f"{_called(wanted)} needs {wanted.cost:g} cpu and {short}{down}"
+        return Infeasible(wanted.id, "cpu", f"{reason}; raise a capacity or withdraw a query")
+
+
+def is_pinned(instance: Instance) -> bool:
+    return instance.pinned is not None or instance.kind == "Sink"
+
+
+def meet(ways: Sequence[Way]) -> Way:
+    """The common end of ways that lead to one root."""
+    common = ways[0]
+    for way in ways[1:]:
+        k = 0
+        while k < min(len(common), len(way)) and common[-1 - k] == way[-1 - k]:
+            k += 1
+        common = common[len(common) - k :]
+    return common
+
+
+def each(ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]) -> Infeasible | None:
+    """Place pinned instances where they belong and the others by `one`; stop at the first that finds no place."""
+    for instance in todo:
+        pinned = is_pinned(ground.plan.instances[instance])
+        fault = ground.put_pinned(instance) if pinned else one(instance)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _called(instance: Instance) -> str:
+    return f"{instance.kind} {instance.id}"
