@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
-from godwit.model.plan import Query, Scan, Shape, Stream
+from godwit.model.plan import STATEFUL, Query, Scan, Shape, Sink, Stream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,15 +48,21 @@ class Delta:
     #: devices that are gone for good
     gone: frozenset[DeviceId] = frozenset()
     cause: str = ""
+    #: queries that have no place now, with the reason: their rows wait, their state stays where it is; None: resumed
+    parked: Mapping[QueryId, str | None] = field(default_factory=dict)
 
     def inverse(self, before: Deployment) -> Delta:
-        """The delta that takes `before.apply(self)` back to `before`."""
+        """The delta that takes `before.apply(self)` back to `before`, but for what only ever grows (sessions, streams)."""
+        devices = {*self.devices, *self.gone}
         return Delta(
             {q: before.queries.get(q) for q in self.queries},
             {i: before.placement.get(i) for i in self.placement},
-            {d: before.devices.get(d) for d in self.devices},
+            {d: before.devices[d] for d in devices if d in before.devices},
             {s: before.sites.get(s) for s in self.sites},
+            feeds={s: before.feeds.get(s, ()) for s in self.feeds},
+            gone=frozenset(d for d in devices if d not in before.devices),
             cause=f"revert: {self.cause}",
+            parked={q: before.parked.get(q) for q in self.parked},
         )
 
 
@@ -73,6 +79,8 @@ class Deployment:
     sessions: Mapping[DeviceId, int] = field(default_factory=dict)
     streams: Mapping[StreamId, Stream] = field(default_factory=dict)
     feeds: Mapping[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
+    #: queries without a place, and why
+    parked: Mapping[QueryId, str] = field(default_factory=dict)
 
     def apply(self, delta: Delta) -> Deployment:
         devices = {**self.devices, **delta.devices}
@@ -87,12 +95,34 @@ class Deployment:
             {**self.sessions, **delta.sessions},
             {**self.streams, **delta.streams},
             {**self.feeds, **delta.feeds},
+            _merged(self.parked, delta.parked),
         )
 
     def region_of(self, node: NodeId) -> RegionId | None:
         """The region that runs what is placed on a node; a device's is that of its site."""
         site = self.devices.get(DeviceId(node)) or SiteId(node)
         return self.sites.get(site)
+
+    def home(self, query: Query, operator: int, device: DeviceId | None = None) -> RegionId | None:
+        """The region that runs an instance.
+
+        Between two holistic operators, or between a device and the first one, rows cross regions at most once: an
+        operator that is placed in neither of the two regions runs in the latter. So progress is always told at first
+        hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
+        """
+        plan = query.shape.plan
+        node = plan.operators[operator]
+        placed = self.placement.get(instance_id(query.id, operator, device))
+        region = None if placed is None else self.region_of(placed)
+        if isinstance(node, Scan):
+            site = self.devices.get(device) if device is not None else None
+            return self.sites.get(site) if site is not None else None
+        if isinstance(node, (*STATEFUL, Sink)):
+            return region
+        below = {self.home(query, child, device if plan.is_local(child) else None) for child in node.inputs}
+        if below == {region}:
+            return region
+        return self.home(query, plan.next_holistic(operator))
 
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""

@@ -201,9 +201,15 @@ class Plan:
         operator = self.operators[index]
         if isinstance(operator, Scan):
             return True
-        if isinstance(operator, Filter | Project | Partial):
-            return self.is_local(operator.inputs[0])
+        if isinstance(operator, Filter | Project | Partial | Union):
+            return all(self.is_local(child) for child in operator.inputs)
         return False
+
+    def next_holistic(self, index: int) -> int:
+        """The stateful operator or sink that the operator's rows come to."""
+        consumer, _ = self.consumer(index)
+        holistic = isinstance(self.operators[consumer], (*STATEFUL, Sink))
+        return consumer if holistic else self.next_holistic(consumer)
 
     def scans_below(self, index: int) -> tuple[int, ...]:
         """The scans that feed the operator, in plan order."""

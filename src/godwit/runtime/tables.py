@@ -1,0 +1,168 @@
+"""The deployment tables as a shape's Spark plan needs them: queries with their parameters, routes, values a query.
+
+Small tables are joined by broadcast. Where a table has one row, or one value for all, it becomes a literal, so that a
+single query runs as fast as if it had been written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from godwit.ids import DeviceId, QueryId, RegionId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+
+#: up to so many different values, a CASE is cheaper than a join
+FEW = 16
+
+_PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any)."""
+
+    by_region: Mapping[RegionId, frozenset[tuple[QueryId, DeviceId | None]]]
+
+    def only(self) -> RegionId | None:
+        """The one region that everything goes to, if there is one."""
+        return next(iter(self.by_region)) if len(self.by_region) == 1 else None
+
+
+class Tables:
+    """The tables of one shape under one deployment, for one region."""
+
+    def __init__(self, spark: SparkSession, region: RegionId, shape: Shape, deployment: Deployment) -> None:
+        self.spark, self.region, self.shape, self.deployment = spark, region, shape, deployment
+        key = shape.key
+        self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
+        self._parameters: DataFrame | None = None
+        self._subscriptions: dict[int, DataFrame] = {}
+        self._routes: dict[int, Routes] = {}
+
+    # --- queries and parameters
+
+    def with_queries(self, frame: DataFrame, scan_index: int, scan: Scan) -> DataFrame:
+        """Each row once for every query that wants it, with the query's name and parameters."""
+        if scan.subscribe is not None:
+            table = F.broadcast(self._subscription(scan_index))
+            column = f"{scan.alias}__{scan.subscribe}"
+            return frame.join(table, F.col(column) == F.col("__wanted")).drop("__wanted")
+        if len(self.queries) == 1:
+            (query,) = self.queries.values()
+            return frame.select("*", F.lit(query.id).alias(QUERY), *self._literals(query))
+        return frame.crossJoin(F.broadcast(self.parameters()))
+
+    def with_parameters(self, frame: DataFrame, *texts: str) -> DataFrame:
+        """Add the parameter columns that the texts mention and the frame does not have."""
+        missing = {name for text in texts for name in _PARAMETER.findall(text)} - set(frame.columns)
+        if not missing:
+            return frame
+        if len(self.queries) == 1:
+            (query,) = self.queries.values()
+            return frame.select("*", *self._literals(query))
+        return frame.join(F.broadcast(self.parameters()), QUERY)
+
+    def parameters(self) -> DataFrame:
+        """One row a query: its name and its parameters."""
+        if self._parameters is None:
+            rows = [f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in self.queries.values()]
+            names = [QUERY, *(p.name for p in self.shape.parameters)]
+            self._parameters = self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
+        return self._parameters
+
+    def _subscription(self, scan_index: int) -> DataFrame:
+        """One row a (query, wanted value), with the query's parameters."""
+        if scan_index not in self._subscriptions:
+            rows = [
+                f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)}, {value})"
+                for q in self.queries.values()
+                for value in q.subscriptions.get(scan_index, ())
+            ]
+            names = [QUERY, *(p.name for p in self.shape.parameters), "__wanted"]
+            self._subscriptions[scan_index] = self._typed(
+                f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})"
+            )
+        return self._subscriptions[scan_index]
+
+    def _literals(self, query: Query) -> list[Column]:
+        return [
+            F.expr(f"CAST({value} AS {p.type})").alias(p.name)
+            for p, value in zip(self.shape.parameters, query.parameters, strict=True)
+        ]
+
+    def _typed(self, sql: str) -> DataFrame:
+        types = {p.name: p.type for p in self.shape.parameters}
+        frame = self.spark.sql(sql)
+        return frame.select(*(F.col(c).cast(types[c]).alias(c) if c in types else F.col(c) for c in frame.columns))
+
+    # --- routes
+
+    def routes(self, index: int) -> Routes:
+        """Where the rows that leave operator `index` go, over all queries."""
+        if index not in self._routes:
+            self._routes[index] = self._find_routes(index)
+        return self._routes[index]
+
+    def _find_routes(self, index: int) -> Routes:
+        plan = self.shape.plan
+        consumer, _ = plan.consumer(index)
+        local = plan.is_local(consumer)
+        found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
+        for query in self.queries.values():
+            for device in self._devices(query, index) if local else (None,):
+                # An instance without a home (its device is away, its query parked) runs where its rows are.
+                home = self.deployment.home(query, consumer, device) or self.region
+                found.setdefault(home, set()).add((query.id, device))
+        return Routes({region: frozenset(pairs) for region, pairs in found.items()})
+
+    def _devices(self, query: Query, index: int) -> set[DeviceId]:
+        scans = self.shape.plan.scans_below(index)
+        return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
+
+    def split(self, frame: DataFrame, routes: Routes) -> dict[RegionId, DataFrame]:
+        """Cut a frame by the region its rows go to."""
+        with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
+        names, values = [QUERY, "__to"], []
+        if with_device:
+            names.insert(1, DEVICE)
+        for region, pairs in routes.by_region.items():
+            for query, device in sorted(pairs, key=str):
+                values.append((query, device, region) if with_device else (query, region))
+        columns = list(zip(*values, strict=True))
+        table = pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
+        on = [QUERY, DEVICE] if with_device else [QUERY]
+        marked = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
+        # A row of a device that nobody declared stays here: it must not get lost.
+        to = F.coalesce(F.col("__to"), F.lit(self.region))
+        return {region: marked.where(to == region).drop("__to") for region in {*routes.by_region, self.region}}
+
+    # --- one number a query
+
+    def per_query(self, frame: DataFrame, values: Mapping[QueryId, int], name: str, otherwise: int) -> DataFrame:
+        """Add a column with each row's query's value."""
+        distinct = set(values.values())
+        if not distinct:
+            return frame.withColumn(name, F.lit(otherwise).cast("bigint"))
+        if len(distinct) == 1 and set(values) >= set(self.queries):
+            return frame.withColumn(name, F.lit(distinct.pop()).cast("bigint"))
+        if len(distinct) <= FEW and len(values) <= 10 * FEW:
+            column: Column | None = None
+            for value in sorted(distinct):
+                those = F.col(QUERY).isin([q for q, v in values.items() if v == value])
+                column = F.when(those, F.lit(value)) if column is None else column.when(those, F.lit(value))
+            assert column is not None
+            return frame.withColumn(name, column.otherwise(F.lit(otherwise)).cast("bigint"))
+        table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
+        joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
+        return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
