@@ -1,0 +1,156 @@
+"""The aggregates: how each SQL spelling becomes one of the few functions that the engine merges.
+
+The engine knows count, count_distinct, sum, min, max, avg, stddev_samp, stddev_pop, var_samp, var_pop and percentile.
+To add an aggregate see docs/howto/add_an_aggregate.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from godwit.sql import functions
+from godwit.sql.fault import Fault
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """An aggregate call as the engine will compute it."""
+
+    function: str
+    argument: exp.Expr | None
+    constants: tuple[str, ...] = ()
+
+
+#: SQL name -> the engine's name, where the one argument passes through as it is
+_SAME_ARGUMENT = {
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "avg": "avg",
+    "mean": "avg",
+    "std": "stddev_samp",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    # exact: distinct values are kept as rows, so nothing is gained by a sketch
+    "approx_count_distinct": "count_distinct",
+    # Spark's own definition: false < true
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
+    "any": "max",
+    "some": "max",
+}
+_NODES: dict[type[exp.Expr], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Avg: "avg",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.ApproxDistinct: "approx_count_distinct",
+    exp.Median: "median",
+    exp.Quantile: "percentile",
+    exp.CountIf: "count_if",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.Any: "any",
+}
+
+
+def name_of(node: exp.Expr) -> str | None:
+    """The aggregate that the node calls, or None."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() if node.name.lower() in functions.AGGREGATES else None
+    return _NODES.get(type(node))
+
+
+def read(node: exp.Expr) -> Reading | None:
+    """The node as an aggregate of the engine (FILTER (WHERE ..) included), or None if it is none."""
+    if isinstance(node, exp.Filter):
+        inner = read(node.this)
+        return None if inner is None else _only_where(inner, node.expression.this)
+    name = name_of(node)
+    if name is None:
+        return None
+    arguments = _arguments(node)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(node, arguments)
+    return Reading(_SAME_ARGUMENT[name], _one(node, arguments))
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Anonymous):
+        return list(node.expressions)
+    first = node.this.this if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren) else node.this
+    return [first, *node.expressions] if first is not None else []
+
+
+def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
+    if len(arguments) != 1 or isinstance(arguments[0], exp.Star):
+        msg = f"{name_of(node)} takes one argument here"
+        raise Fault(msg, node, "give it one expression over the stream's columns")
+    if isinstance(arguments[0], exp.Distinct):
+        msg = f"{name_of(node)}(DISTINCT ..) is not supported"
+        raise Fault(msg, node, "of the DISTINCT aggregates only count(DISTINCT ..) is there")
+    return arguments[0]
+
+
+def _count(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        return Reading("count", None)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        return Reading("count_distinct", _as_one(arguments[0].expressions))
+    argument = _one(node, arguments)
+    return Reading("count", None if isinstance(argument, exp.Literal) else argument)
+
+
+def _as_one(values: list[exp.Expr]) -> exp.Expr:
+    """count(DISTINCT a, b) counts the pairs in which nothing is null."""
+    if len(values) == 1:
+        return values[0]
+    present = exp.and_(*[exp.Not(this=exp.Is(this=v.copy(), expression=exp.Null())) for v in values])
+    pair = exp.Struct(expressions=[v.copy() for v in values])
+    return exp.Case(ifs=[exp.If(this=present, true=pair)])
+
+
+def _count_if(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    return _only_where(Reading("count", None), _one(node, arguments))
+
+
+def _only_where(reading: Reading, condition: exp.Expr) -> Reading:
+    """Every aggregate here passes over nulls, so rows outside FILTER (WHERE ..) become nulls."""
+    value = reading.argument if reading.argument is not None else exp.Literal.number(1)
+    case = exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+    return Reading(reading.function, case, reading.constants)
+
+
+def _median(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    return Reading("percentile", _one(node, arguments), ("0.5",))
+
+
+def _percentile(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    fraction = node.args.get("quantile")
+    if not isinstance(fraction, exp.Literal) or fraction.is_string or not 0 <= float(fraction.name) <= 1:
+        msg = "percentile needs one fraction between 0 and 1"
+        raise Fault(msg, node, "write e.g. percentile(x, 0.95); for several fractions, several calls")
+    return Reading("percentile", _one(node, arguments), (fraction.name,))
+
+
+_SPECIAL: dict[str, Callable[[exp.Expr, list[exp.Expr]], Reading]] = {
+    "count": _count,
+    "count_if": _count_if,
+    "median": _median,
+    "percentile": _percentile,
+}

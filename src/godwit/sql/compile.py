@@ -1,0 +1,127 @@
+"""The front end's door: SQL text in, a checked `Query` out.
+
+parse -> guard -> normalise -> draft plan -> push filters, merge projections, drop columns -> subscribe, lift -> emit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from godwit.errors import SqlError
+from godwit.ids import QueryId, StreamId
+from godwit.model.plan import Query, Shape, Stream
+from godwit.sql.emit import Emitter
+from godwit.sql.fault import Fault, located, point
+from godwit.sql.guard import guard
+from godwit.sql.normalise import normalise
+from godwit.sql.push import merge_projections, prune, push_filters
+from godwit.sql.select import Compiler, Result
+from godwit.sql.shape import Lifter, subscribe, text
+
+DIALECT = "spark"
+
+
+def compile_query(sql: str, streams: Mapping[StreamId, Stream], query_id: QueryId) -> Query:
+    """The query's plan, or an SqlError that says where it is wrong and what would help."""
+    with located(sql):
+        statement = _parse(sql)
+        guard(statement, sql)
+        select, target = _target(statement)
+        select = normalise(select)
+        result = Compiler(streams).query(select, {})
+        _check_target(target, result, select)
+        decimals = _computes_with_decimals(select, streams)
+        return _query(sql, query_id, select, target, result, decimals)
+
+
+def _query(
+    sql: str, query_id: QueryId, select: exp.Query, target: exp.Table | None, result: Result, decimals: bool
+) -> Query:
+    draft = merge_projections(push_filters(result.draft))
+    draft = subscribe(prune(draft, frozenset(f.flat for f in result.fields)))
+    lifter = Lifter(decimals)
+    emitter = Emitter(lifter)
+    plan = emitter.sink(draft, result.fields)
+    return Query(
+        id=query_id,
+        sql=sql,
+        shape=Shape(plan, tuple(lifter.parameters)),
+        parameters=tuple(lifter.values),
+        subscriptions=emitter.subscriptions,
+        target=StreamId(target.name) if target else None,
+        oracle_sql=text(select),
+        output=tuple(f.name for f in result.fields),
+    )
+
+
+def _parse(sql: str) -> exp.Expr:
+    try:
+        statements = [s for s in sqlglot.parse(sql, dialect=DIALECT) if s is not None]
+    except ParseError as error:
+        raise _syntax_error(sql, error) from None
+    except TokenError as error:
+        problem = f"the SQL cannot be read: {str(error).splitlines()[0]}"
+        remedy = "check quotes and comments: is one left open?"
+        raise SqlError(problem, place=point(sql, 0, len(sql)), remedy=remedy) from None
+    if len(statements) != 1:
+        msg = f"there are {len(statements)} statements" if statements else "there is no statement"
+        raise Fault(msg, statements[1] if statements else None, "submit one SELECT or INSERT INTO at a time", SqlError)
+    return statements[0]
+
+
+def _syntax_error(sql: str, error: ParseError) -> SqlError:
+    first = error.errors[0]
+    line, column = first.get("line") or 1, first.get("col") or 1
+    highlight = str(first.get("highlight") or "")
+    # sqlglot counts to the end of the token
+    column = max(1, column - max(0, len(highlight) - 1))
+    problem = str(first.get("description") or error).split("<class")[0].strip().rstrip(".")
+    snippet = " ".join(f"{str(first.get('start_context') or '')[-30:]}{highlight}".split())
+    remedy = f"look at '{highlight}' and the word before it" if highlight else "look at the end of the query"
+    return SqlError(f"the SQL has a mistake: {problem}", place=f"{line}:{column}: {snippet}", remedy=remedy)
+
+
+def _target(statement: exp.Expr) -> tuple[exp.Query, exp.Table | None]:
+    """The SELECT, and the derived stream of INSERT INTO."""
+    if isinstance(statement, exp.Query):
+        return statement, None
+    if not isinstance(statement, exp.Insert):
+        msg = f"{statement.key.upper()} is not a query"
+        raise Fault(msg, statement, "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python")
+    table, select = statement.this, statement.expression
+    options = [k for k, v in statement.args.items() if v and k not in ("this", "expression", "with_")]
+    if options or not isinstance(table, exp.Table) or table.args.get("db") or not isinstance(select, exp.Query):
+        msg = "of INSERT only INSERT INTO stream SELECT .. can run continuously"
+        raise Fault(msg, table, "name one derived stream, without OVERWRITE, column list, partitions or VALUES")
+    if statement.args.get("with_"):
+        select.set("with_", statement.args["with_"].pop())
+    select.pop()
+    return select, table
+
+
+def _check_target(target: exp.Table | None, result: Result, select: exp.Query) -> None:
+    if target is None:
+        return
+    if any(table.name.lower() == target.name.lower() for table in select.find_all(exp.Table)):
+        msg = f"'{target.name}' would read what it writes"
+        raise Fault(msg, target, "insert into another derived stream")
+    if all(field.lag_us is None for field in result.fields):
+        msg = f"the rows of '{target.name}' would have no time column"
+        remedy = "select a time column as it is: the stream's own, or window.end of the aggregate"
+        raise Fault(msg, target, remedy)
+
+
+def _computes_with_decimals(select: exp.Query, streams: Mapping[StreamId, Stream]) -> bool:
+    """Whether any value in the query can be a decimal (declared, written, cast or returned by a function)."""
+    read = {table.name.lower() for table in select.find_all(exp.Table)}
+    declared = (c.type.lower() for s in streams.values() if str(s.id).lower() in read for c in s.columns)
+    return (
+        any("decimal" in kind or "numeric" in kind for kind in declared)
+        or any(not n.is_string and "." in n.name and "e" not in n.name.lower() for n in select.find_all(exp.Literal))
+        or any(kind.this == exp.DType.DECIMAL for kind in select.find_all(exp.DataType))
+        or any(True for _ in select.find_all(exp.Extract, exp.ToNumber, exp.FromJson))
+    )

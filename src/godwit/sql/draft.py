@@ -1,0 +1,158 @@
+"""The plan while it is being made: a tree of operators whose expressions are still syntax trees.
+
+Every column in an expression is one flat name, unique in the plan (`scope.py` makes them). Passes rewrite the tree;
+`emit.py` turns it into the flat, textual `godwit.model.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from godwit.model.plan import Stream, Window
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A named expression."""
+
+    name: str
+    value: exp.Expr
+
+    @property
+    def bare(self) -> str | None:
+        """The input column that is passed on as it is, if the expression is no more than that."""
+        return self.value.name if isinstance(self.value, exp.Column) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An aggregate call in the engine's terms; see `aggregates.py`."""
+
+    name: str
+    function: str
+    argument: exp.Expr | None
+    constants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    stream: Stream
+    alias: str
+    columns: tuple[str, ...]
+    subscribe: str | None = None
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    input: Draft
+    conjuncts: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Project:
+    input: Draft
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    inputs: tuple[Draft, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """Partial and Aggregate in one; `emit.py` splits them."""
+
+    input: Draft
+    window: Window
+    keys: tuple[Column, ...]
+    calls: tuple[Call, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class Join:
+    left: Draft
+    right: Draft
+    keys: tuple[tuple[exp.Expr, exp.Expr], ...]
+    left_time: str
+    right_time: str
+    lower_us: int
+    upper_us: int
+    left_lag_us: int
+    right_lag_us: int
+    residual: tuple[exp.Expr, ...] = ()
+
+
+Draft = Scan | Filter | Project | Union | Aggregate | Join
+
+
+def flat(alias: str, column: str) -> str:
+    return f"{alias}__{column}"
+
+
+def column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name))
+
+
+def names(expressions: Iterable[exp.Expr | None]) -> frozenset[str]:
+    """The columns that the expressions read."""
+    return frozenset(c.name for e in expressions if e is not None for c in e.find_all(exp.Column))
+
+
+def substitute(expression: exp.Expr, values: Callable[[str], exp.Expr | None]) -> exp.Expr:
+    """The expression with columns replaced; operators are wrapped in parentheses so that precedence stays."""
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        value = values(node.name)
+        if value is None:
+            return node
+        return exp.paren(value.copy(), copy=False) if isinstance(value, exp.Binary | exp.Unary) else value.copy()
+
+    return expression.copy().transform(swap, copy=False)
+
+
+def conjuncts(predicate: exp.Expr | None) -> tuple[exp.Expr, ...]:
+    """The parts of a predicate that must all hold."""
+    if predicate is None:
+        return ()
+    if isinstance(predicate, exp.And):
+        return conjuncts(predicate.left) + conjuncts(predicate.right)
+    if isinstance(predicate, exp.Paren) and isinstance(predicate.this, exp.And | exp.Paren):
+        return conjuncts(predicate.this)
+    return (predicate,)
+
+
+def filtered(draft: Draft, parts: Iterable[exp.Expr]) -> Draft:
+    parts = tuple(parts)
+    return Filter(draft, parts) if parts else draft
+
+
+def inputs(draft: Draft) -> tuple[Draft, ...]:
+    match draft:
+        case Scan():
+            return ()
+        case Union():
+            return draft.inputs
+        case Join():
+            return (draft.left, draft.right)
+        case _:
+            return (draft.input,)
+
+
+def with_inputs(draft: Draft, new: tuple[Draft, ...]) -> Draft:
+    match draft:
+        case Scan():
+            return draft
+        case Union():
+            return Union(new)
+        case Join():
+            return replace(draft, left=new[0], right=new[1])
+        case _:
+            return replace(draft, input=new[0])

@@ -1,0 +1,80 @@
+"""The last step: the draft tree as the flat, textual plan of `godwit.model.plan`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from godwit.model import plan
+from godwit.sql import draft as d
+from godwit.sql.scope import Field
+from godwit.sql.shape import Lifter, text
+
+
+class Emitter:
+    """Writes operators in topological order; an operator's number is its place."""
+
+    def __init__(self, lifter: Lifter) -> None:
+        self._lifter = lifter
+        self.operators: list[plan.Operator] = []
+        self.subscriptions: dict[int, tuple[str, ...]] = {}
+
+    def sink(self, draft: d.Draft, fields: tuple[Field, ...]) -> plan.Plan:
+        top = self._emit(draft)
+        time = next((f for f in fields if f.lag_us is not None), None)
+        names = tuple(f.name for f in fields)
+        sink = plan.Sink((top,), names, time.name if time else None, time.lag_us or 0 if time else 0)
+        self._add(sink)
+        return plan.Plan(tuple(self.operators))
+
+    def _add(self, operator: plan.Operator) -> int:
+        self.operators.append(operator)
+        return len(self.operators) - 1
+
+    def _emit(self, node: d.Draft) -> int:
+        below = tuple(self._emit(child) for child in d.inputs(node))
+        match node:
+            case d.Scan():
+                index = self._add(plan.Scan(node.stream.id, node.alias, node.columns, node.subscribe))
+                if node.subscribe is not None:
+                    self.subscriptions[index] = node.values
+                return index
+            case d.Filter():
+                return self._add(plan.Filter(below, self._all(node.conjuncts) or "true"))
+            case d.Project():
+                columns = tuple(plan.Named(c.name, self._lifter.lifted(c.value)) for c in node.columns)
+                return self._add(plan.Project(below, columns))
+            case d.Union():
+                return self._add(plan.Union(below))
+            case d.Aggregate():
+                return self._aggregate(node, below)
+            case d.Join():
+                return self._join(node, below)
+
+    def _all(self, parts: tuple[exp.Expr, ...]) -> str | None:
+        return self._lifter.lifted(exp.and_(*parts)) if parts else None
+
+    def _aggregate(self, node: d.Aggregate, below: tuple[int, ...]) -> int:
+        calls = tuple(
+            plan.AggregateCall(
+                c.name, c.function, None if c.argument is None else self._lifter.lifted(c.argument), c.constants
+            )
+            for c in node.calls
+        )
+        keys = tuple(plan.Named(k.name, text(k.value)) for k in node.keys)
+        partial = self._add(plan.Partial(below, node.window, keys, calls))
+        return self._add(plan.Aggregate((partial,), node.window, tuple(k.name for k in keys), calls, node.lag_us))
+
+    def _join(self, node: d.Join, below: tuple[int, ...]) -> int:
+        return self._add(
+            plan.Join(
+                inputs=below,
+                keys=tuple((text(a), text(b)) for a, b in node.keys),
+                left_time=node.left_time,
+                right_time=node.right_time,
+                lower_us=node.lower_us,
+                upper_us=node.upper_us,
+                residual=self._all(node.residual),
+                left_lag_us=node.left_lag_us,
+                right_lag_us=node.right_lag_us,
+            )
+        )

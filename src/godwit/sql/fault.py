@@ -1,0 +1,65 @@
+"""How the front end refuses: a `Fault` names the node at fault; at the door it becomes an SqlError with a place.
+
+Inner modules know syntax trees, not the text they came from, so they raise faults and `located` finds the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+
+from sqlglot import exp
+
+from godwit.errors import SqlError, UnknownNameError, UnsupportedError
+
+_SNIPPET = 60
+
+
+class Fault(Exception):  # noqa: N818 - not an error a user meets: `located` turns it into one
+    def __init__(
+        self, problem: str, node: exp.Expr | None, remedy: str, kind: type[SqlError] = UnsupportedError
+    ) -> None:
+        super().__init__(problem)
+        self.problem, self.node, self.remedy, self.kind = problem, node, remedy, kind
+
+
+def unknown(problem: str, node: exp.Expr, name: str, known: Iterable[str]) -> Fault:
+    """A name nobody declared, with the nearest one that somebody did."""
+    names = sorted(set(known))
+    near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.6)
+    if near:
+        nearest = next(n for n in names if n.lower() == near[0])
+        return Fault(problem, node, f"did you mean '{nearest}'?", UnknownNameError)
+    listed = ", ".join(names[:12]) + (", .." if len(names) > 12 else "")
+    return Fault(problem, node, f"known here: {listed}" if names else "declare it first", UnknownNameError)
+
+
+@contextmanager
+def located(sql: str) -> Iterator[None]:
+    """Faults raised inside leave as SqlErrors that point into `sql`."""
+    try:
+        yield
+    except Fault as fault:
+        raise fault.kind(fault.problem, place=place(sql, fault.node), remedy=fault.remedy) from None
+
+
+def place(sql: str, node: exp.Expr | None) -> str:
+    """`line:column: snippet` of a node; sqlglot keeps offsets on names, literals and function calls only."""
+    if node is None:
+        return point(sql, 0, len(sql))
+    metas = [n.meta for n in node.walk() if "start" in n.meta and n.meta["end"] < len(sql)]
+    if not metas:
+        return node.sql("spark", comments=False)[:_SNIPPET]
+    start = min(int(m["start"]) for m in metas)
+    end = max(int(m["end"]) for m in metas) + 1
+    while sql[start:end].count("(") > sql[start:end].count(")") and ")" in sql[end:]:
+        end = sql.index(")", end) + 1
+    return point(sql, start, end)
+
+
+def point(sql: str, start: int, end: int) -> str:
+    line = sql.count("\n", 0, start) + 1
+    column = start - (sql.rfind("\n", 0, start) + 1) + 1
+    snippet = " ".join(sql[start:end].split())
+    return f"{line}:{column}: {snippet if len(snippet) <= _SNIPPET else snippet[: _SNIPPET - 2] + '..'}"

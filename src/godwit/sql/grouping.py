@@ -1,0 +1,224 @@
+"""GROUP BY: the window, the keys, the aggregate calls, and what the SELECT list and HAVING mean above them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from godwit.model.plan import WINDOW_END, WINDOW_START, Window
+from godwit.sql import aggregates
+from godwit.sql.draft import Aggregate, Call, Column, Draft, column, names
+from godwit.sql.duration import microseconds
+from godwit.sql.fault import Fault
+from godwit.sql.normalise import is_window
+from godwit.sql.scope import Field, Scope, same
+
+_BOUNDS = {"start": WINDOW_START, "end": WINDOW_END}
+_UNBOUNDED = "add a window to GROUP BY, e.g. GROUP BY {keys}window({time}, '10 seconds')"
+
+
+def is_aggregated(select: exp.Select) -> bool:
+    return bool(select.args.get("group") or select.args.get("having")) or any(
+        aggregates.name_of(node) for e in select.expressions for node in e.walk()
+    )
+
+
+class Grouping:
+    """The aggregation of one SELECT. `over` translates expressions and collects the aggregate calls they need."""
+
+    def __init__(self, select: exp.Select, scope: Scope) -> None:
+        self._scope = scope
+        self._aliases: dict[str, exp.Expr] = {
+            e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)
+        }
+        items = self._items(select)
+        windows = [item for item in items if is_window(item)]
+        if len(windows) != 1:
+            raise self._no_window(select, windows)
+        self.window, self.lag_us = self._read_window(windows[0])
+        self._window_names = {windows[0].name.lower()} | {a for a, e in self._aliases.items() if is_window(e)}
+        self.keys = self._keys([item for item in items if not is_window(item)])
+        self._calls: dict[str, Call] = {}
+
+    def draft(self, source: Draft) -> Aggregate:
+        """To be called after `over` has seen every expression."""
+        return Aggregate(source, self.window, self.keys, tuple(self._calls.values()), self.lag_us)
+
+    def over(self, expression: exp.Expr) -> exp.Expr:
+        """The expression in terms of the aggregation's output: keys, window bounds and aggregate columns."""
+        expression = expression.copy().transform(self._window_call, copy=False)
+        resolved = self._scope.resolve(expression, self._window_reference)
+        return resolved.transform(self._output, copy=False)
+
+    def having(self, predicate: exp.Expr) -> exp.Expr:
+        return self.over(predicate.copy().transform(self._select_alias, copy=False))
+
+    def field(self, name: str, flat: str, value: exp.Expr) -> Field:
+        """What is known about an output column."""
+        source = value.name if isinstance(value, exp.Column) else None
+        size = None if self.window.gap_us else self.lag_us + self.window.size_us
+        if source == WINDOW_END:
+            return Field(name, flat, "timestamp", self.lag_us)
+        if source == WINDOW_START:
+            return Field(name, flat, "timestamp", size)
+        known = self._scope.field(source) if source else None
+        return Field(name, flat, known.type if known else None, size if source == self.window.time else None)
+
+    def _items(self, select: exp.Select) -> list[exp.Expr]:
+        group = select.args.get("group")
+        if group is None:
+            return []
+        if any(value for arg, value in group.args.items() if arg != "expressions") or group.find(
+            exp.Rollup, exp.Cube, exp.GroupingSets
+        ):
+            msg = "GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are not supported"
+            raise Fault(msg, group, "list the keys and a window; write one query for each grouping set")
+        return [self._item(item, select) for item in group.expressions]
+
+    def _item(self, item: exp.Expr, select: exp.Select) -> exp.Expr:
+        """GROUP BY 1 and GROUP BY alias mean an expression of the SELECT list."""
+        if isinstance(item, exp.Literal) and not item.is_string:
+            position = int(item.name) if item.is_int else 0
+            if not 1 <= position <= len(select.expressions):
+                msg = f"GROUP BY {item.name}: the SELECT list has {len(select.expressions)} columns"
+                raise Fault(msg, item, "use a position in the SELECT list, or the column's name")
+            chosen: exp.Expr = select.expressions[position - 1].unalias()
+            return chosen
+        if isinstance(item, exp.Column) and len(item.parts) == 1 and item.name.lower() in self._aliases:
+            return self._aliases[item.name.lower()] if self._scope.find(item) is None else item
+        return item
+
+    def _read_window(self, call: exp.Expr) -> tuple[Window, int]:
+        time, *lengths = call.expressions or [None]
+        known = self._scope.field(self._scope.resolve(time).name) if isinstance(time, exp.Column) else None
+        if known is None or known.lag_us is None:
+            msg = "a window can only cut a time column: a stream's own, or the window.end of a sub-query"
+            times = [f"{r.alias}.{f.name}" for r in self._scope.relations for f in r.fields if f.lag_us is not None]
+            remedy = f"use {' or '.join(times)}" if times else "select a time column, as it is, in the sub-query"
+            raise Fault(msg, call, remedy)
+        sizes = [microseconds(_text(length, call), length) for length in lengths]
+        if not sizes or any(size <= 0 for size in sizes[:2]):
+            msg = "a window needs a length above 0"
+            raise Fault(msg, call, "write e.g. window(ts, '10 seconds')")
+        return _cut(call, known.flat, sizes), known.lag_us
+
+    def _keys(self, items: list[exp.Expr]) -> tuple[Column, ...]:
+        keys: list[Column] = []
+        for item in items:
+            value = self._scope.resolve(item, self._window_reference)
+            bad = next((n for n in value.walk() if aggregates.name_of(n)), None)
+            if bad is not None:
+                msg = "an aggregate cannot be a key"
+                raise Fault(msg, bad, "aggregate in a sub-query first, and group its result by window.end")
+            if not names([value]) or (isinstance(value, exp.Column) and value.name in _BOUNDS.values()):
+                continue  # a constant, or the window's own bounds: no key of its own
+            if all(key.value != value for key in keys):
+                keys.append(Column(value.name if isinstance(value, exp.Column) else f"__key{len(keys)}", value))
+        return tuple(keys)
+
+    def _window_call(self, node: exp.Expr) -> exp.Expr:
+        """window(ts, '10 seconds') and its fields, outside GROUP BY, mean the window that groups."""
+        call = node.this if isinstance(node, exp.Dot) else node
+        if not is_window(call):
+            return node
+        if self._read_window(call)[0] != self.window:
+            msg = "this is not the window of GROUP BY"
+            raise Fault(msg, call, "use the same window everywhere in the SELECT")
+        if isinstance(node, exp.Dot):
+            return _bound(node.expression.name, node)
+        return _struct()
+
+    def _window_reference(self, node: exp.Column) -> exp.Expr | None:
+        parts = [p.name.lower() for p in node.parts]
+        if parts[0] not in self._window_names or self._scope.find(node) is not None:
+            return None
+        return _struct() if len(parts) == 1 else _bound(parts[1], node)
+
+    def _select_alias(self, node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.name.lower() not in self._aliases:
+            return node
+        if any(aggregates.name_of(ancestor) for ancestor in _ancestors(node)):
+            return node
+        value = self._aliases[node.name.lower()]
+        if self._scope.find(node) is not None and not (isinstance(value, exp.Column) and same(value.name, node.name)):
+            msg = f"'{node.name}' is both a column and an alias of the SELECT list"
+            raise Fault(msg, node, "give the alias a name of its own")
+        return exp.paren(value.copy(), copy=False) if isinstance(value, exp.Binary | exp.Unary) else value.copy()
+
+    def _output(self, node: exp.Expr) -> exp.Expr:
+        for key in self.keys:
+            if node == key.value:
+                return column(key.name)
+        reading = aggregates.read(node)
+        if reading is not None:
+            return self._call(node, reading)
+        if isinstance(node, exp.Column) and node.name not in _BOUNDS.values():
+            known = self._scope.field(node.name)
+            msg = f"column '{known.name if known else node.name}' is neither a key nor inside an aggregate"
+            raise Fault(msg, node, "add it to GROUP BY, or take min, max, .. of it")
+        return node
+
+    def _call(self, node: exp.Expr, reading: aggregates.Reading) -> exp.Expr:
+        argument = reading.argument
+        if argument is not None:
+            nested = next((n for n in argument.walk() if aggregates.name_of(n)), None)
+            if nested is not None or names([argument]) & set(_BOUNDS.values()):
+                msg = "an aggregate's argument must be made of the rows' columns"
+                raise Fault(msg, nested or node, "aggregate in a sub-query first, and group its result by window.end")
+        text = node.sql("spark", comments=False)
+        if text not in self._calls:
+            name = f"__agg{len(self._calls)}"
+            self._calls[text] = Call(name, reading.function, argument, reading.constants)
+        return column(self._calls[text].name)
+
+    def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> Fault:
+        if windows:
+            msg = "a SELECT can have one window only"
+            return Fault(msg, windows[1], "use a sub-query for each window")
+        group = select.args.get("group")
+        keys = "".join(f"{e.sql('spark')}, " for e in group.expressions) if group else ""
+        time = next((f.name for r in self._scope.relations for f in r.fields if f.lag_us is not None), "ts")
+        msg = "an aggregate without a time window never ends"
+        return Fault(msg, group or select.expressions[0], _UNBOUNDED.format(keys=keys, time=time))
+
+
+def _ancestors(node: exp.Expr) -> list[exp.Expr]:
+    found, parent = [], node.parent
+    while parent is not None:
+        found.append(parent)
+        parent = parent.parent
+    return found
+
+
+def _text(length: exp.Expr, call: exp.Expr) -> str:
+    if not (isinstance(length, exp.Literal) and length.is_string):
+        msg = "a window's lengths must be written out"
+        raise Fault(msg, call, "write them as strings, e.g. window(ts, '10 seconds')")
+    return length.name
+
+
+def _cut(call: exp.Expr, time: str, sizes: list[int]) -> Window:
+    if call.name.lower() == "session_window":
+        if len(sizes) != 1:
+            msg = "session_window takes a time column and one gap"
+            raise Fault(msg, call, "write session_window(ts, '30 seconds')")
+        return Window(time, gap_us=sizes[0])
+    if len(sizes) > 2 and (len(sizes) > 3 or sizes[2] != 0):
+        msg = "a window's start offset is not supported"
+        raise Fault(msg, call, "leave the fourth argument out: windows begin at multiples of their slide")
+    slide = sizes[1] if len(sizes) > 1 else sizes[0]
+    if slide > sizes[0]:
+        msg = "the slide is longer than the window, so rows between windows would be lost"
+        raise Fault(msg, call, "make the slide (third argument) at most the size")
+    return Window(time, sizes[0], slide)
+
+
+def _bound(name: str, node: exp.Expr) -> exp.Column:
+    if name.lower() not in _BOUNDS:
+        msg = f"a window has no '{name}'"
+        raise Fault(msg, node, "it has window.start and window.end")
+    return column(_BOUNDS[name.lower()])
+
+
+def _struct() -> exp.Expr:
+    parts = [p for name, flat in _BOUNDS.items() for p in (exp.Literal.string(name), column(flat))]
+    return exp.Anonymous(this="named_struct", expressions=parts)

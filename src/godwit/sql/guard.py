@@ -1,0 +1,141 @@
+"""The first look at a query: whatever can never run continuously, or safely, is refused before anything is planned."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from godwit.errors import UnknownNameError
+from godwit.sql import functions
+from godwit.sql.fault import Fault, unknown
+
+_CLAUSES = {
+    "order": ("ORDER BY needs the end of the data", "remove it; sort where you read the results"),
+    "sort": ("SORT BY needs the end of the data", "remove it; sort where you read the results"),
+    "cluster": ("CLUSTER BY is about files, not results", "remove it"),
+    "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
+    "limit": ("LIMIT needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
+    "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
+    "distinct": (
+        "DISTINCT over an endless stream keeps every row for ever",
+        "GROUP BY the columns and a window, e.g. GROUP BY x, window(ts, '10 seconds')",
+    ),
+    "qualify": ("QUALIFY filters window functions", "aggregate in a window and filter with HAVING"),
+    "windows": ("named windows (WINDOW ..) belong to window functions", "GROUP BY window(ts, '10 seconds') instead"),
+    "laterals": ("LATERAL VIEW makes several rows of one", "explode before the rows enter the stream"),
+    "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
+    "hint": ("hints are for batch plans", "remove the /*+ .. */"),
+    "sample": ("a sample differs each time", "remove TABLESAMPLE; filter with e.g. pmod(hash(id), 10) = 0"),
+    "kind": ("SELECT AS STRUCT or VALUE is not supported", "list the columns"),
+    "into": ("SELECT INTO is not supported", "use INSERT INTO stream SELECT .."),
+    "version": ("time travel is for tables", "read the stream as it is"),
+    "only": ("ONLY is for tables", "name the stream alone"),
+    "when": ("time travel is for tables", "read the stream as it is"),
+}
+_SELECT = frozenset(("expressions", "from_", "joins", "where", "group", "having", "with_"))
+_TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
+_UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
+_ALLOWED: dict[type[exp.Expr], frozenset[str]] = {exp.Select: _SELECT, exp.Table: _TABLE, exp.Union: _UNION}
+
+_NODES: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.Window: (
+        "window functions (OVER) look at an endless order of rows",
+        "aggregate in a time window: GROUP BY window(ts, '10 seconds')",
+    ),
+    exp.WithinGroup: ("WITHIN GROUP is not supported", "use percentile(x, 0.5) or median(x)"),
+    exp.Lateral: ("LATERAL is not supported", "explode before the rows enter the stream"),
+    exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
+    exp.Parameter: ("variables are not supported", "write the value"),
+    exp.Placeholder: ("placeholders are not supported", "write the value"),
+    exp.Pivot: _CLAUSES["pivots"],
+    exp.TableSample: _CLAUSES["sample"],
+    exp.Hint: _CLAUSES["hint"],
+    exp.IgnoreNulls: ("IGNORE NULLS depends on the order of rows", "use min or max"),
+    exp.RespectNulls: ("RESPECT NULLS depends on the order of rows", "use min or max"),
+    exp.JSONExtract: ("this path syntax is not supported", "use get_json_object(column, '$.path')"),
+    exp.AtTimeZone: ("AT TIME ZONE is not supported", "use from_utc_timestamp(ts, 'zone') or convert_timezone"),
+}
+
+
+def guard(tree: exp.Expr, sql: str) -> None:
+    """Refuse what no later step needs to know about."""
+    for node in tree.walk(bfs=False):
+        _check_names(node)
+        _check_clauses(node)
+        _check_construct(node)
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Connector):
+            _check_function(node, sql)
+
+
+def _check_names(node: exp.Expr) -> None:
+    if isinstance(node, exp.Identifier) and node.name.startswith("__"):
+        msg = f"'{node.name}' begins with __, which godwit keeps for its own columns"
+        raise Fault(msg, node, f"call it '{node.name.lstrip('_') or 'x'}'")
+
+
+def _check_clauses(node: exp.Expr) -> None:
+    allowed = _ALLOWED.get(type(node))
+    if isinstance(node, exp.SetOperation) and not (isinstance(node, exp.Union) and node.args.get("distinct") is False):
+        msg = "of the set operations only UNION ALL can run continuously"
+        raise Fault(msg, node.expression, "use UNION ALL, or GROUP BY the columns and a window to drop duplicates")
+    for clause, value in node.args.items() if allowed else ():
+        if value and clause not in (allowed or ()):
+            problem, remedy = _CLAUSES.get(clause, (f"{clause.strip('_').upper()} is not supported here", "remove it"))
+            raise Fault(problem, _first(value) or node, remedy)
+
+
+def _first(value: object) -> exp.Expr | None:
+    found = value[0] if isinstance(value, list) else value
+    return found if isinstance(found, exp.Expr) else None
+
+
+def _check_construct(node: exp.Expr) -> None:
+    for kind, (problem, remedy) in _NODES.items():
+        if isinstance(node, kind):
+            raise Fault(problem, node, remedy)
+    if isinstance(node, exp.TableAlias) and node.args.get("columns"):
+        msg = "column lists after an alias are not supported"
+        raise Fault(msg, node, "name the columns with AS in the SELECT list")
+    if isinstance(node, exp.With) and node.args.get("recursive"):
+        msg = "recursive queries never end"
+        raise Fault(msg, node, "write WITH without RECURSIVE")
+    if isinstance(node, exp.Query) and not _is_source(node):
+        msg = "a sub-query outside FROM would have to see a whole stream at once"
+        raise Fault(msg, node, "join the streams within a time band instead")
+
+
+def _is_source(node: exp.Query) -> bool:
+    """Whether a query stands at the top, in FROM or JOIN, in WITH, or is a part of a UNION."""
+    parent = node.parent
+    return parent is None or isinstance(
+        parent, exp.From | exp.Join | exp.CTE | exp.Union | exp.Subquery | exp.Insert | exp.Table
+    )
+
+
+def called(node: exp.Func, sql: str) -> str:
+    """The function's name as the user wrote it (sqlglot renames some), in lower case."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    if "start" in node.meta:
+        return sql[int(node.meta["start"]) : int(node.meta["end"]) + 1].strip("`").lower()
+    written = re.match(r"(\w+)\(", node.sql("spark", comments=False))
+    return (written[1] if written else node.sql_name()).lower()
+
+
+def _check_function(node: exp.Func, sql: str) -> None:
+    name = called(node, sql)
+    if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
+        msg = f"'{name}' is called by a qualified name"
+        raise Fault(msg, node, "call built-in functions by their bare names", UnknownNameError)
+    if name == "unix_timestamp" and not node.this:
+        msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
+        raise Fault(msg, node, functions.REFUSED["now"].remedy)
+    if name in functions.ALLOWED:
+        return
+    refusal = functions.REFUSED.get(name)
+    if refusal is not None:
+        msg = f"{name}() {refusal.why}"
+        raise Fault(msg, node, refusal.remedy)
+    msg = f"there is no function '{name}' that a query may call"
+    raise unknown(msg, node, name, functions.ALLOWED)

@@ -1,0 +1,164 @@
+"""What stands in FROM, put together: left-deep joins in the order written, each with its keys, band and rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from godwit.sql.bands import Bands, Bound, bounds
+from godwit.sql.draft import Draft, Join, column, filtered, names
+from godwit.sql.fault import Fault
+from godwit.sql.scope import Field, Relation, Scope
+
+MAX_STREAMS = 5
+
+
+def combine(scope: Scope, parts: tuple[exp.Expr, ...]) -> tuple[Draft, Scope]:
+    """One draft for all relations of a FROM under the conjuncts of its ON and WHERE, and the scope above it."""
+    if len(scope.relations) > MAX_STREAMS:
+        msg = f"{len(scope.relations)} streams are joined; at most {MAX_STREAMS} can be"
+        remedy = "join some of them in a query of their own and INSERT INTO a derived stream"
+        raise Fault(msg, scope.relations[MAX_STREAMS].origin, remedy)
+    return _Joiner(scope, parts).run()
+
+
+class _Joiner:
+    """Joins relation after relation, handing every conjunct to the first place where it can be decided."""
+
+    def __init__(self, scope: Scope, parts: tuple[exp.Expr, ...]) -> None:
+        self._relations = scope.relations
+        self._owner = {f.flat: i for i, r in enumerate(scope.relations) for f in r.fields}
+        self._field = {f.flat: f for r in scope.relations for f in r.fields}
+        self._lag = {f.flat: f.lag_us for f in self._field.values() if f.lag_us is not None}
+        times = frozenset(self._lag)
+        self._parts = [(p, self._owners(p), bounds(p, times)) for p in parts]
+        self._bands = Bands(b for _, _, found in self._parts for b in found)
+
+    def _owners(self, part: exp.Expr) -> frozenset[int]:
+        return frozenset(self._owner[name] for name in names([part])) or frozenset((0,))
+
+    def run(self) -> tuple[Draft, Scope]:
+        draft = self._source(0)
+        for i in range(1, len(self._relations)):
+            draft = self._join(draft, i)
+        fields = [tuple(replace(f, lag_us=self._lag.get(f.flat)) for f in r.fields) for r in self._relations]
+        return draft, Scope(tuple(replace(r, fields=f) for r, f in zip(self._relations, fields, strict=True)))
+
+    def _source(self, i: int) -> Draft:
+        """A relation with the conjuncts that concern it alone."""
+        own = (part for part, owners, _ in self._parts if owners == {i})
+        return filtered(self._relations[i].draft, own)
+
+    def _join(self, left: Draft, i: int) -> Draft:
+        due = [(p, found) for p, owners, found in self._parts if i in owners and len(owners) > 1 and max(owners) <= i]
+        direct = [(p, key) for p, _ in due if (key := self._key(p, i)) is not None]
+        keys = [key for _, key in direct] or self._derived_keys(i)
+        if not keys:
+            raise self._no_key(i)
+        left_time, right_time, lower, upper = self._band(i, [found for _, found in due])
+        settled = {id(p) for p, _ in direct} | {
+            id(p) for p, found in due if found and all(b.pair == {left_time, right_time} for b in found)
+        }
+        joined = Join(
+            left=left,
+            right=self._source(i),
+            keys=tuple(keys),
+            left_time=left_time,
+            right_time=right_time,
+            lower_us=lower,
+            upper_us=upper,
+            left_lag_us=self._lag[left_time],
+            right_lag_us=self._lag[right_time],
+            residual=tuple(p for p, _ in due if id(p) not in settled),
+        )
+        self._age(i)
+        return joined
+
+    def _key(self, part: exp.Expr, i: int) -> tuple[exp.Expr, exp.Expr] | None:
+        """The two sides of an equality between relation i and the ones before it, the earlier first."""
+        if not isinstance(part, exp.EQ):
+            return None
+        sides = [(names([side]), side) for side in (part.left, part.right)]
+        if not all(read for read, _ in sides):
+            return None
+        new = [{self._owner[n] for n in read} == {i} for read, _ in sides]
+        old = [i not in {self._owner[n] for n in read} for read, _ in sides]
+        if old[0] and new[1]:
+            return part.left, part.right
+        return (part.right, part.left) if new[0] and old[1] else None
+
+    def _derived_keys(self, i: int) -> list[tuple[exp.Expr, exp.Expr]]:
+        """a.k = c.k AND b.k = c.k make a.k = b.k, where all types are the same (a cast could break the chain)."""
+        groups: list[set[str]] = []
+        for part, _, _ in self._parts:
+            if isinstance(part, exp.EQ) and isinstance(part.left, exp.Column) and isinstance(part.right, exp.Column):
+                pair = {part.left.name, part.right.name}
+                if len({self._field[n].type for n in pair}) == 1 and self._field[part.left.name].type:
+                    touching = [g for g in groups if g & pair]
+                    groups = [g for g in groups if not g & pair] + [pair.union(*touching)]
+        return [
+            (column(old[0]), column(new[0]))
+            for group in groups
+            if (old := sorted(n for n in group if self._owner[n] < i))
+            and (new := sorted(n for n in group if self._owner[n] == i))
+        ]
+
+    def _band(self, i: int, said: list[tuple[Bound, ...]]) -> tuple[str, str, int, int]:
+        """The time columns to pair by: those the query speaks of if it can be, else the narrowest derived band."""
+        spoken = {b.pair for found in said for b in found}
+        choices = []
+        for right in self._times(i):
+            for left in (name for k in range(i) for name in self._times(k)):
+                band = self._bands.band(left, right)
+                if band is not None:
+                    choices.append((frozenset((left, right)) not in spoken, band[1] - band[0], left, right, *band))
+        if not choices:
+            raise self._no_band(i)
+        _, _, left, right, lower, upper = min(choices)
+        if lower > upper:
+            msg = f"no two rows can lie in this band: {right} - {left} between {lower} and {upper} microseconds"
+            raise Fault(msg, self._relations[i].origin, "check the signs of the intervals")
+        return left, right, lower, upper
+
+    def _times(self, i: int) -> Iterator[str]:
+        return (f.flat for f in self._relations[i].fields if f.flat in self._lag)
+
+    def _age(self, i: int) -> None:
+        """A pair appears when its later row does, so the time of its older row lags by up to the band more."""
+        sides = [[t for k in range(i) for t in self._times(k)], list(self._times(i))]
+        aged: dict[str, int] = {}
+        for mine, others in (sides, sides[::-1]):
+            for time in mine:
+                reach = [self._lag[o] + d for o in others if (d := self._bands.limit(o, time)) is not None]
+                if reach:
+                    aged[time] = max(0, self._lag[time], min(reach))
+        for time in (*sides[0], *sides[1]):
+            self._lag.pop(time)
+        self._lag |= aged
+
+    def _no_key(self, i: int) -> Fault:
+        others = _aliases(self._relations[:i])
+        me = self._relations[i].alias
+        msg = f"'{me}' is joined with {others} without an equality"
+        return Fault(msg, self._relations[i].origin, f"add one, e.g. ON {self._relations[0].alias}.key = {me}.key")
+
+    def _no_band(self, i: int) -> Fault:
+        me, others = self._relations[i], self._relations[:i]
+        msg = f"'{me.alias}' is joined with {_aliases(others)} without a time band, so every row would be kept for ever"
+        mine, theirs = next(self._times(i), None), next((t for k in range(i) for t in self._times(k)), None)
+        if mine is None or theirs is None:
+            lacking = me.alias if mine is None else _aliases(others)
+            return Fault(msg, me.origin, f"{lacking} has no time column left: select its time column bare, as ts")
+        a, b = _dotted(self._field[theirs], others), _dotted(self._field[mine], (me,))
+        band = f"{b} BETWEEN {a} - INTERVAL 10 SECONDS AND {a} + INTERVAL 10 SECONDS"
+        return Fault(msg, me.origin, f"add one over their time columns, e.g. AND {band}")
+
+
+def _aliases(relations: Iterable[Relation]) -> str:
+    return ", ".join(f"'{r.alias}'" for r in relations)
+
+
+def _dotted(field: Field, relations: Iterable[Relation]) -> str:
+    return next(f"{r.alias}.{field.name}" for r in relations if field in r.fields)

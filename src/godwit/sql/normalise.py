@@ -1,0 +1,87 @@
+"""Rewrites that mean the same to Spark: done once, before planning, so that plan and oracle read the same query."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from godwit.sql.bands import SAME_WINDOW
+from godwit.sql.duration import microseconds
+from godwit.sql.fault import Fault
+from godwit.sql.functions import WINDOWS
+
+
+def normalise(tree: exp.Query) -> exp.Query:
+    """A copy in which windows are compared by arithmetic and every result column has a name."""
+    tree = tree.copy()
+    for equality in list(tree.find_all(exp.EQ)):
+        _compare_windows(equality)
+    for approximate in list(tree.find_all(exp.ApproxDistinct)):
+        exact = exp.Count(this=exp.Distinct(expressions=[approximate.this]), big_int=True)
+        exact.meta.update(approximate.meta)
+        approximate.replace(exact)
+    for select in tree.find_all(exp.Select):
+        select.set("expressions", _named(select.expressions))
+    return tree
+
+
+def is_window(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in WINDOWS
+
+
+def _compare_windows(node: exp.EQ) -> None:
+    """window(a.ts, '10 seconds') = window(b.ts, '10 seconds') compares when the two windows begin."""
+    if not (is_window(node.left) and is_window(node.right)):
+        return
+    sizes = {_tumbling(side) for side in (node.left, node.right)}
+    if len(sizes) != 1:
+        msg = "the two windows have different sizes"
+        raise Fault(msg, node, "compare windows of one size")
+    (size,) = sizes
+    for side in (node.left, node.right):
+        side.replace(_begin(side.expressions[0], size))
+    node.meta[SAME_WINDOW] = size
+
+
+def _tumbling(call: exp.Expr) -> int:
+    arguments = call.expressions
+    if call.name.lower() != "window" or len(arguments) != 2 or not isinstance(arguments[0], exp.Column):
+        msg = "only tumbling windows over a time column can be compared"
+        raise Fault(msg, call, "write window(a.ts, '10 seconds') = window(b.ts, '10 seconds')")
+    return microseconds(arguments[1].name, arguments[1])
+
+
+def _begin(time: exp.Expr, size: int) -> exp.Expr:
+    def us() -> exp.Expr:
+        return exp.Anonymous(this="unix_micros", expressions=[time.copy()])
+
+    rest = exp.Anonymous(this="pmod", expressions=[us(), exp.Literal.number(size)])
+    return exp.Sub(this=us(), expression=rest)
+
+
+def _named(expressions: list[exp.Expr]) -> list[exp.Expr]:
+    """Every expression gets a name; Spark's own, such as `sum(a)`, would have the literals in it."""
+    taken = {e.alias_or_name.lower() for e in expressions if e.alias_or_name}
+    named: list[exp.Expr] = []
+    for node in expressions:
+        if isinstance(node, exp.Alias | exp.Star | exp.Column | exp.Dot):
+            named.append(node)
+            continue
+        base = "_".join(_words(node)) or "value"
+        name, n = base, 2
+        while name.lower() in taken:
+            name, n = f"{base}_{n}", n + 1
+        taken.add(name.lower())
+        named.append(exp.alias_(node, name, copy=False))
+    return named
+
+
+def _words(node: exp.Expr) -> list[str]:
+    words = []
+    for n in node.walk(bfs=False):
+        if isinstance(n, exp.Anonymous):
+            words.append(n.name.lower())
+        elif isinstance(n, exp.Func) and not isinstance(n, exp.Connector):
+            words.append(n.sql_name().lower())
+        elif isinstance(n, exp.Column):
+            words.append(n.name)
+    return words

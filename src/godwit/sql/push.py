@@ -1,0 +1,125 @@
+"""Rewrites of the draft that move work towards the sources: filters down, projections together, columns out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from sqlglot import exp
+
+from godwit.model.plan import WINDOW_END, WINDOW_START
+from godwit.sql.draft import (
+    Aggregate,
+    Column,
+    Draft,
+    Filter,
+    Join,
+    Project,
+    Scan,
+    Union,
+    column,
+    filtered,
+    flat,
+    inputs,
+    names,
+    substitute,
+    with_inputs,
+)
+
+
+def push_filters(draft: Draft) -> Draft:
+    """Filters pass through projections and unions, and meet at the scans."""
+    if isinstance(draft, Filter):
+        below = draft.input
+        match below:
+            case Filter():
+                return push_filters(Filter(below.input, below.conjuncts + draft.conjuncts))
+            case Project():
+                made = {c.name: c.value for c in below.columns}
+                moved = tuple(substitute(part, made.get) for part in draft.conjuncts)
+                return push_filters(replace(below, input=Filter(below.input, moved)))
+            case Union():
+                return push_filters(Union(tuple(Filter(branch, draft.conjuncts) for branch in below.inputs)))
+            case Join():
+                return push_filters(_into_join(below, draft.conjuncts))
+    return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
+
+
+def _into_join(join: Join, parts: tuple[exp.Expr, ...]) -> Join:
+    left, right = outputs(join.left), outputs(join.right)
+    to_left = tuple(p for p in parts if names([p]) <= left)
+    to_right = tuple(p for p in parts if p not in to_left and names([p]) <= right)
+    rest = tuple(p for p in parts if not names([p]) <= left and not names([p]) <= right)
+    return replace(
+        join,
+        left=filtered(join.left, to_left),
+        right=filtered(join.right, to_right),
+        residual=join.residual + rest,
+    )
+
+
+def outputs(draft: Draft) -> frozenset[str]:
+    """The columns an operator hands on."""
+    match draft:
+        case Scan():
+            return frozenset(flat(draft.alias, c) for c in draft.columns)
+        case Filter():
+            return outputs(draft.input)
+        case Project():
+            return frozenset(c.name for c in draft.columns)
+        case Union():
+            return outputs(draft.inputs[0])
+        case Aggregate():
+            return frozenset([k.name for k in draft.keys] + [c.name for c in draft.calls] + [WINDOW_START, WINDOW_END])
+        case Join():
+            return outputs(draft.left) | outputs(draft.right)
+
+
+def merge_projections(draft: Draft) -> Draft:
+    """Two projections in a row become one, unless that would compute something twice."""
+    draft = with_inputs(draft, tuple(merge_projections(child) for child in inputs(draft)))
+    if not (isinstance(draft, Project) and isinstance(draft.input, Project)):
+        return draft
+    made = {c.name: c.value for c in draft.input.columns}
+    uses = Counter(n.name for c in draft.columns for n in c.value.find_all(exp.Column))
+    if any(uses[name] > 1 and not isinstance(value, exp.Column) for name, value in made.items()):
+        return draft
+    return Project(draft.input.input, tuple(Column(c.name, substitute(c.value, made.get)) for c in draft.columns))
+
+
+def prune(draft: Draft, needed: frozenset[str]) -> Draft:
+    """Drop what nothing above reads: columns of scans, of projections, and aggregate calls are kept to a minimum."""
+    match draft:
+        case Scan():
+            keep = {draft.stream.time, draft.stream.device} | {
+                c for c in draft.columns if flat(draft.alias, c) in needed
+            }
+            return replace(draft, columns=tuple(c for c in draft.columns if c in keep))
+        case Filter():
+            return replace(draft, input=prune(draft.input, needed | names(draft.conjuncts)))
+        case Project():
+            kept = tuple(c for c in draft.columns if c.name in needed) or draft.columns[:1]
+            return Project(prune(draft.input, names(c.value for c in kept)), kept)
+        case Union():
+            return Union(tuple(prune(branch, needed) for branch in draft.inputs))
+        case Aggregate():
+            reads = names([*(k.value for k in draft.keys), *(c.argument for c in draft.calls)])
+            return replace(draft, input=prune(draft.input, reads | {draft.window.time}))
+        case Join():
+            return _prune_join(draft, needed)
+
+
+def _prune_join(join: Join, needed: frozenset[str]) -> Join:
+    wanted = needed | names(join.residual) | {join.left_time, join.right_time}
+    sides = []
+    for i, side in enumerate((join.left, join.right)):
+        mine = (wanted | names(pair[i] for pair in join.keys)) & outputs(side)
+        sides.append(_narrow(prune(side, mine), mine))
+    return replace(join, left=sides[0], right=sides[1])
+
+
+def _narrow(side: Draft, needed: frozenset[str]) -> Draft:
+    """A join keeps its rows for a while: columns that only the filter below it read are not to be kept with them."""
+    if not isinstance(side, Filter) or outputs(side) <= needed:
+        return side
+    return Project(side, tuple(Column(name, column(name)) for name in sorted(needed)))

@@ -1,0 +1,226 @@
+"""From a syntax tree to a draft plan: SELECT by SELECT, innermost first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from godwit.errors import UnknownNameError
+from godwit.ids import StreamId
+from godwit.model.plan import Stream
+from godwit.sql import aggregates
+from godwit.sql.draft import Column, Draft, Filter, Project, Scan, Union, column, conjuncts, flat
+from godwit.sql.fault import Fault, unknown
+from godwit.sql.grouping import Grouping, is_aggregated
+from godwit.sql.joins import combine
+from godwit.sql.normalise import is_window
+from godwit.sql.scope import Field, Relation, Scope, same
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A WITH entry and the entries that it may use itself."""
+
+    query: exp.Query
+    known: Mapping[str, Definition]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A query's draft and its columns."""
+
+    draft: Draft
+    fields: tuple[Field, ...]
+
+
+class Compiler:
+    def __init__(self, streams: Mapping[StreamId, Stream]) -> None:
+        self._streams = {str(name).lower(): stream for name, stream in streams.items()}
+        self._taken: set[str] = set()
+
+    def query(self, node: exp.Expr, known: Mapping[str, Definition], alias: str | None = None) -> Result:
+        """Compile a SELECT or UNION ALL; its columns are named for `alias`, or bare at the top."""
+        known = _definitions(node, known)
+        match node:
+            case exp.Subquery():
+                return self.query(node.this, known, alias)
+            case exp.Union():
+                return self._union(node, known, alias)
+            case exp.Select():
+                return self._select(node, known, alias)
+        msg = "this is not a SELECT"
+        raise Fault(msg, node, "write SELECT .. FROM a stream")
+
+    def _union(self, node: exp.Union, known: Mapping[str, Definition], alias: str | None) -> Result:
+        left, right = self.query(node.this, known, alias), self.query(node.expression, known, alias)
+        if len(left.fields) != len(right.fields):
+            msg = f"UNION ALL of {len(left.fields)} and {len(right.fields)} columns"
+            raise Fault(msg, node.expression, "select the same number of columns on both sides")
+        pairs = list(zip(left.fields, right.fields, strict=True))
+        columns = tuple(Column(a.flat, column(b.flat)) for a, b in pairs)
+        renamed = right.draft if all(a.flat == b.flat for a, b in pairs) else Project(right.draft, columns)
+        branches = (*(left.draft.inputs if isinstance(left.draft, Union) else (left.draft,)), renamed)
+        fields = tuple(
+            replace(a, type=a.type if a.type == b.type else None, lag_us=_later(a.lag_us, b.lag_us)) for a, b in pairs
+        )
+        return Result(Union(branches), fields)
+
+    def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
+        scope, on = self._sources(node, known)
+        where = node.args.get("where")
+        parts = tuple(scope.resolve(p) for p in (*on, *conjuncts(where.this if where else None)))
+        for part in parts:
+            _refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
+        draft, scope = combine(scope, parts)
+        if is_aggregated(node):
+            return self._aggregated(node, draft, scope, alias)
+        columns, fields = [], []
+        for name, value in self._select_list(node, scope):
+            resolved = scope.resolve(value)
+            _refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
+            source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
+            columns.append(Column(_flat(alias, name), resolved))
+            fields.append(replace(source or Field(name, ""), name=name, flat=_flat(alias, name)))
+        _refuse_twins(node, fields)
+        return Result(Project(draft, tuple(columns)), tuple(fields))
+
+    def _aggregated(self, node: exp.Select, draft: Draft, scope: Scope, alias: str | None) -> Result:
+        grouping = Grouping(node, scope)
+        columns, fields = [], []
+        for item in node.expressions:
+            if item.find(exp.Star) and not item.find(exp.Count):
+                msg = "SELECT * does not go with GROUP BY"
+                raise Fault(msg, item, "list the keys and aggregates")
+            value = grouping.over(item.unalias())
+            name = item.alias_or_name
+            columns.append(Column(_flat(alias, name), value))
+            fields.append(grouping.field(name, _flat(alias, name), value))
+        having = node.args.get("having")
+        kept = conjuncts(grouping.having(having.this)) if having else ()
+        _refuse_twins(node, fields)
+        aggregate: Draft = grouping.draft(draft)
+        return Result(Project(Filter(aggregate, kept) if kept else aggregate, tuple(columns)), tuple(fields))
+
+    @staticmethod
+    def _select_list(node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
+        """(name, expression) of every result column, with stars expanded."""
+        items: list[tuple[str, exp.Expr]] = []
+        for item in node.expressions:
+            star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
+            if not isinstance(star, exp.Star):
+                items.append((item.alias_or_name or item.expression.name, item.unalias()))
+                continue
+            if any(star.args.values()):
+                msg = "* EXCEPT, REPLACE and RENAME are not supported"
+                raise Fault(msg, item, "list the columns")
+            items += [(f.name, exp.column(f.name, table=r.alias, quoted=True)) for f, r in scope.expand(item)]
+        return items
+
+    def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[Scope, list[exp.Expr]]:
+        """What FROM and JOIN name, and the conditions of the joins."""
+        start = node.args.get("from_")
+        if start is None:
+            msg = "there is no FROM"
+            raise Fault(msg, node.expressions[0], "select from a declared stream")
+        joins = node.args.get("joins") or []
+        relations = [self._relation(source, known) for source in (start.this, *(j.this for j in joins))]
+        for i, relation in enumerate(relations):
+            if any(same(relation.alias, earlier.alias) for earlier in relations[:i]):
+                msg = f"'{relation.alias}' stands twice in this FROM"
+                raise Fault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
+        for join in joins:
+            _check_join(join)
+        on = [part for join in joins for part in conjuncts(join.args.get("on"))]
+        return Scope(tuple(relations)), on
+
+    def _relation(self, source: exp.Expr, known: Mapping[str, Definition]) -> Relation:
+        if isinstance(source, exp.Subquery):
+            name = source.alias or "subquery"
+            return self._nested(name, source.this, known, source)
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            msg = "only streams and sub-queries can stand in FROM"
+            raise Fault(msg, source, "name a declared stream")
+        if source.args.get("joins"):
+            msg = "joins in parentheses are not supported"
+            raise Fault(msg, source, "write the joins one after the other")
+        if source.args.get("db"):
+            msg = f"'{source.sql('spark')}' is a table or a file, not a stream"
+            raise Fault(msg, source, f"name a declared stream: {', '.join(sorted(self._streams)[:8])}")
+        definition = known.get(source.name.lower())
+        if definition is not None:
+            return self._nested(source.alias_or_name, definition.query, definition.known, source)
+        return self._scan(source)
+
+    def _nested(self, name: str, query: exp.Expr, known: Mapping[str, Definition], origin: exp.Expr) -> Relation:
+        result = self.query(query, known, self._take(name))
+        return Relation(name, result.draft, result.fields, origin)
+
+    def _scan(self, source: exp.Table) -> Relation:
+        stream = self._streams.get(source.name.lower())
+        if stream is None:
+            msg = f"there is no stream '{source.name}'"
+            raise unknown(msg, source, source.name, (str(s.id) for s in self._streams.values()))
+        alias = self._take(source.alias_or_name)
+        fields = tuple(
+            Field(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, stream.time) else None)
+            for c in stream.columns
+        )
+        scan = Scan(stream, alias, tuple(c.name for c in stream.columns))
+        return Relation(source.alias_or_name, scan, fields, source)
+
+    def _take(self, alias: str) -> str:
+        """A name for the plan's columns that no other part of the plan has; `__` keeps its meaning."""
+        base = "_".join(part for part in alias.split("_") if part) or "s"
+        name, n = base, 2
+        while name.lower() in self._taken:
+            name, n = f"{base}_{n}", n + 1
+        self._taken.add(name.lower())
+        return name
+
+
+def _definitions(node: exp.Expr, known: Mapping[str, Definition]) -> Mapping[str, Definition]:
+    clause = node.args.get("with_")
+    for cte in clause.expressions if clause else ():
+        if not isinstance(cte.this, exp.Query):
+            msg = "WITH can only name a SELECT"
+            raise Fault(msg, cte, "write WITH name AS (SELECT ..)")
+        known = {**known, cte.alias.lower(): Definition(cte.this, known)}
+    return known
+
+
+def _check_join(join: exp.Join) -> None:
+    side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
+    if side or kind in ("OUTER", "SEMI", "ANTI", "FULL"):
+        msg = f"{' '.join(w for w in (side, kind) if w)} JOIN: a missing partner is only known when time has passed"
+        raise Fault(
+            msg, join.this, "use an inner JOIN; for absences, aggregate both sides by window and compare counts"
+        )
+    if method or join.args.get("using"):
+        msg = f"{method or 'USING'} joins hide which columns are compared"
+        raise Fault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..", UnknownNameError)
+
+
+def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
+    bad = next((n for n in node.walk() if aggregates.name_of(n) or is_window(n)), None)
+    if bad is not None:
+        raise Fault(problem, bad, remedy)
+
+
+def _refuse_twins(node: exp.Select, fields: list[Field]) -> None:
+    seen: set[str] = set()
+    for i, field in enumerate(fields):
+        if field.name.lower() in seen:
+            msg = f"two result columns are called '{field.name}'"
+            origin = node.expressions[i] if i < len(node.expressions) else node
+            raise Fault(msg, origin, "rename one with AS")
+        seen.add(field.name.lower())
+
+
+def _flat(alias: str | None, name: str) -> str:
+    return flat(alias, name) if alias else name
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else max(a, b)
