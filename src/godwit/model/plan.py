@@ -12,6 +12,7 @@ clock carries the lag of its time column: a window closes when `clock - lag >= w
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -299,4 +300,7 @@ def _seconds(us: int) -> str:
 
 
 def _pretty(sql: str) -> str:
-    return sql.replace("__window_", "window.").replace("__p", ":p") if sql.startswith("__") else sql.replace("__", ".")
+    """`a__x > __p0` as `a.x > :p0`"""
+    sql = re.sub(r"\b__p(?=\d)", ":p", sql)
+    sql = re.sub(r"\b__window_", "window.", sql)
+    return re.sub(r"\b__", "", sql).replace("__", ".")

@@ -1,0 +1,72 @@
+"""A query for people: what it gives, its plan as a tree, its parameters and its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from godwit.model.plan import Aggregate, Join, Query, Scan, describe
+
+
+def explain(query: Query) -> str:
+    """Titled sections, one below the other."""
+    sections = {
+        "Query": _summary(query),
+        "Plan": _tree(query, len(query.shape.plan.operators) - 1),
+        "Parameters": _parameters(query),
+        "Shape": _shape(query),
+    }
+    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in sections.items()) + "\n"
+
+
+def _summary(query: Query) -> Iterator[str]:
+    sink = query.shape.plan.sink
+    yield f"name:    {query.id}"
+    if query.target:
+        yield f"into:    {query.target}"
+    yield f"columns: {', '.join(query.output)}"
+    if sink.time:
+        yield f"time:    {sink.time}, at most {_seconds(sink.lag_us)} behind the query's clock"
+    else:
+        yield "time:    none of the columns is one"
+
+
+def _tree(query: Query, index: int, first: str = "", rest: str = "") -> Iterator[str]:
+    """An operator and, indented, what feeds it."""
+    operator = query.shape.plan.operators[index]
+    yield f"{first}{index} {describe(operator)}{_detail(query, index)}"
+    for i, below in enumerate(operator.inputs):
+        last = i == len(operator.inputs) - 1
+        yield from _tree(query, below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+def _detail(query: Query, index: int) -> str:
+    match query.shape.plan.operators[index]:
+        case Scan() as scan:
+            return f" ({', '.join(scan.columns)})"
+        case Aggregate() as aggregate if aggregate.lag_us:
+            return f" (closes {_seconds(aggregate.lag_us)} late)"
+        case Join() as join if join.left_lag_us or join.right_lag_us:
+            return f" (left lags {_seconds(join.left_lag_us)}, right {_seconds(join.right_lag_us)})"
+    return ""
+
+
+def _parameters(query: Query) -> Iterator[str]:
+    for parameter, value in zip(query.shape.parameters, query.parameters, strict=True):
+        yield f":{parameter.name.removeprefix('__')} {parameter.type} = {value}"
+    for index, scan in query.shape.plan.scans:
+        if index in query.subscriptions:
+            yield f"{index} {scan.alias}.{scan.subscribe} in {', '.join(query.subscriptions[index])}"
+    if not query.parameters and not query.subscriptions:
+        yield "none"
+
+
+def _shape(query: Query) -> Iterator[str]:
+    plan = query.shape.plan
+    local = [str(i) for i in range(len(plan.operators)) if plan.is_local(i)]
+    yield f"key:     {query.shape.key}"
+    yield f"streams: {', '.join(dict.fromkeys(str(scan.stream) for _, scan in plan.scans))}"
+    yield f"local:   operators {', '.join(local)} can run at a device's own site"
+
+
+def _seconds(us: int) -> str:
+    return f"{us / 1e6:g} s"
