@@ -114,7 +114,7 @@ class MoveBook:
             own[index] = min([self.epoch, *feeds])
         return own
 
-    def ready(self, markers: Mapping[int, Epoch], regions: Iterable[RegionId]) -> list[Move]:
+    def ready(self, markers: Mapping[int, Epoch]) -> list[Move]:
         """The moves whose state can be sent now, oldest first. `markers`: our own, after this micro-batch."""
         found: list[Move] = []
         blocked: set[Instance] = set()

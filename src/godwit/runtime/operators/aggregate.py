@@ -14,10 +14,10 @@ from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate
 from godwit.runtime.operators.aggregates import final_columns, merge_columns
 
 
-def merge(partials: DataFrame, operator: Aggregate) -> DataFrame:
-    """Partials of equal (query, key, bounds) become one; the schema stays."""
-    by = [QUERY, *operator.keys, WINDOW_START, WINDOW_END]
-    return partials.groupBy(*by).agg(*merge_columns(operator.aggregates))
+def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = ()) -> DataFrame:
+    """Partials of equal (query, key, bounds, and whatever `by` adds) become one."""
+    columns = [QUERY, *by, *operator.keys, WINDOW_START, WINDOW_END]
+    return partials.groupBy(*columns).agg(*merge_columns(operator.aggregates))
 
 
 def results(merged: DataFrame, operator: Aggregate) -> DataFrame:

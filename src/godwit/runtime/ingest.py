@@ -1,0 +1,176 @@
+"""Where rows enter: from devices into the source log of the region they are attached to.
+
+Rows must fit the stream's schema; those that do not go to the dead-letter log with the reason, and the rest goes on.
+Appends carry the device's sequence number, so that a device that sends again after a crash repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from godwit.deployment.clocks import FOREVER, NEVER, Mark
+from godwit.errors import SourceError
+from godwit.ids import DeviceId, RegionId
+from godwit.model.plan import Stream
+from godwit.runtime.log import Log, Segment
+from godwit.runtime.segments import write_table
+from godwit.runtime.work import source_log, source_record
+
+Rows = pa.Table | pd.DataFrame | list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Conformed:
+    """Rows that fit, and those that do not, each with the reason."""
+
+    table: pa.Table
+    dead: list[dict[str, Any]]
+
+
+class Schema:
+    """A stream's schema in the three forms that are needed."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.spark = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
+        self.json = self.spark.json()
+        self.arrow = to_arrow_schema(self.spark, timezone="UTC")
+
+    def conform(self, rows: Rows) -> Conformed:
+        """Cast rows to the schema; what cannot be cast, or has no event time, is dead."""
+        if isinstance(rows, list):
+            table, dead = self._from_dicts(rows)
+        else:
+            table, dead = self._from_table(rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows))
+        no_time = pc.is_null(table.column(self.stream.time))
+        if pc.any(no_time).as_py():
+            reason = f"{self.stream.time} is missing: every row needs an event time"
+            dead += [{"row": row, "reason": reason} for row in table.filter(no_time).to_pylist()]
+            table = table.filter(pc.invert(no_time))
+        return Conformed(table, dead)
+
+    def _from_dicts(self, rows: list[dict[str, Any]]) -> tuple[pa.Table, list[dict[str, Any]]]:
+        try:
+            return pa.Table.from_pylist(rows, schema=self.arrow), []
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
+            pass
+        good, dead = [], []
+        for row in rows:
+            try:
+                pa.Table.from_pylist([row], schema=self.arrow)
+                good.append(row)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
+                dead.append({"row": row, "reason": str(error)})
+        return pa.Table.from_pylist(good, schema=self.arrow), dead
+
+    def _from_table(self, table: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
+        missing = [name for name in self.arrow.names if name not in table.column_names]
+        if missing:
+            msg = f"rows for stream '{self.stream.id}' lack column {', '.join(missing)}; they have {table.column_names}"
+            raise SourceError(msg)
+        table = table.select(self.arrow.names)
+        try:
+            return table.cast(self.arrow), []
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return self._from_dicts(table.to_pylist())
+
+
+class SourceLog:
+    """The log of one stream in one region."""
+
+    def __init__(self, root: Path, region: RegionId, schema: Schema) -> None:
+        self.schema = schema
+        self.folder = source_log(root, region, schema.stream.id)
+        self.log = Log(self.folder)
+
+    def append(
+        self, table: pa.Table, marks: Mapping[DeviceId, Mark], rows: dict[str, int], sequence: dict[str, int]
+    ) -> int:
+        """Rows of some devices and how far each has come: one atomic entry."""
+        segment = write_table(table, self.folder / "data" / f"{self.log.last + 1:010d}", self.schema.json)
+        return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence)
+
+    def append_files(self, segment: Segment, marks: Mapping[DeviceId, Mark], rows: dict[str, int], at_us: int) -> int:
+        """Recorded files become part of the log as they are; they are not copied."""
+        return self._append(segment, marks, rows, at_us, {})
+
+    def _append(
+        self,
+        segment: Segment | None,
+        marks: Mapping[DeviceId, Mark],
+        rows: dict[str, int],
+        newest_us: int | None,
+        sequence: dict[str, int],
+    ) -> int:
+        told = {str(device): mark for device, mark in marks.items()}
+        return self.log.append(source_record(segment, told, rows, newest_us, sequence))
+
+
+@dataclass
+class SourceState:
+    """What is known of one device's rows of one stream."""
+
+    clock: int = NEVER
+    sequence: int = 0
+    session: int = 1
+    region: RegionId | None = None
+    over: bool = False
+
+
+def remembered(root: Path, regions: Iterable[RegionId], schema: Schema) -> dict[DeviceId, SourceState]:
+    """What the source logs say of each device, after a restart."""
+    found: dict[DeviceId, SourceState] = {}
+    for region in regions:
+        log = Log(source_log(root, region, schema.stream.id))
+        for _, record in log.after(log.first - 1):
+            for name, told in record["marks"].items():
+                mark = Mark.from_json(told)
+                known = found.setdefault(DeviceId(name), SourceState())
+                known.sequence = max(known.sequence, record["sequence"].get(name, 0))
+                if mark.session >= known.session:
+                    known.session, known.clock, known.region = mark.session, max(mark.clock, known.clock), region
+                    known.over = mark.over and mark.clock >= FOREVER
+    return found
+
+
+class DeadLetters:
+    """Rows that fit no schema, as JSON lines with the reason. Nothing is ever silently lost."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "dead_letters.jsonl"
+
+    def add(self, stream: str, dead: list[dict[str, Any]]) -> None:
+        with self._path.open("a") as file:
+            for entry in dead:
+                file.write(json.dumps({"stream": stream, **entry}, default=str) + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        if not self._path.exists():
+            return []
+        return [json.loads(line) for line in self._path.read_text().splitlines()]
+
+
+def newest(table: pa.Table, time: str) -> int | None:
+    """The greatest event time, in microseconds."""
+    if table.num_rows == 0:
+        return None
+    value = pc.max(table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
+    return None if value is None else int(value)
+
+
+def newest_by_device(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:
+    """(device, its greatest event time, its number of rows)"""
+    micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    grouped = pa.table({"d": table.column(device).cast(pa.string()), "t": micros}).group_by("d")
+    found = grouped.aggregate([("t", "max"), ("t", "count")]).to_pylist()
+    return [(DeviceId(row["d"]), row["t_max"], row["t_count"]) for row in found]

@@ -1,0 +1,141 @@
+"""The join's part of a micro-batch: (new, old), (old, new) and (new, new) pairs, each found once.
+
+State is the recent rows of both sides, cut by time: only segments that reach into the band around the new rows are
+read. State that arrives from another region is one more delta: its rows meet the rows that are here, not each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from godwit.deployment.clocks import NEVER
+from godwit.model.plan import Join
+from godwit.runtime.log import Segment
+from godwit.runtime.operators.join import GENERATION, pairs
+from godwit.runtime.state import State, union
+from godwit.runtime.work import Arrived
+
+if TYPE_CHECKING:
+    from godwit.runtime.step import Step
+
+
+def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None]) -> DataFrame | None:
+    """Take in both sides' new rows, hand over what moved away, and return the new pairs."""
+    fresh = [_take_in(step, index, operator, side, frame) for side, frame in enumerate(inputs)]
+    made = [_pairs_of_new(step, index, operator, fresh)]
+    for side, segment in enumerate(fresh):
+        step.memory.state(index, side).append(segment)
+    made += [_pairs_of_arrived(step, index, operator, arrived) for arrived in step.arrivals(index)]
+    step.hand_over(index, sides=2)
+    _, now = step.clocks(index)
+    clock = min(now.values(), default=NEVER)
+    for side in (0, 1):
+        _tidy(step, index, operator, side, clock)
+    return union(made)
+
+
+def _time(operator: Join, side: int) -> str:
+    return operator.right_time if side else operator.left_time
+
+
+def _lasts(operator: Join, side: int) -> int:
+    """For how long after its own time a row of that side can still find a partner, as the clock goes."""
+    return operator.left_lag_us - operator.lower_us if side else operator.right_lag_us + operator.upper_us
+
+
+def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame | None) -> Segment | None:
+    """Stage one side's new rows. Rows behind the query's clock go to the late log."""
+    if frame is None:
+        return None
+    time = _time(operator, side)
+    segment = step.write(step.without_parameters(frame), f"state-{index}-{side}", time)
+    lag = operator.right_lag_us if side else operator.left_lag_us
+    let_go = {q: c - lag for q, c in step.memory.let_go.get(index, {}).items() if c > NEVER}
+    if segment is None or segment.low is None or not let_go or segment.low >= max(let_go.values()):
+        return segment
+    rows = State([segment]).read(step.spark)
+    assert rows is not None
+    rows = step.tables.per_query(rows, let_go, "__clock", otherwise=NEVER)
+    is_late = F.unix_micros(F.col(time)) < F.col("__clock")
+    late = step.write(rows.where(is_late).drop("__clock"), f"late-{index}-{side}")
+    if late is None:
+        return segment
+    step.outputs.late.append((index, late))
+    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{index}-{side}", time)
+
+
+def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | None]) -> DataFrame | None:
+    left, right = fresh
+    both_new = _partners(step, index, operator, 1, left, extra=right)
+    old_left = _partners(step, index, operator, 0, right, extra=None)
+    return union(
+        [
+            _pairs(step, operator, _read(step, left), both_new),
+            _pairs(step, operator, old_left, _read(step, right)),
+        ]
+    )
+
+
+def _pairs_of_arrived(step: Step, index: int, operator: Join, arrived: Arrived) -> DataFrame | None:
+    """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like any."""
+    made, rewritten = [], {}
+    for side, segment in arrived.parts.items():
+        frame = _read(step, segment)
+        assert frame is not None
+        here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
+        rewritten[side] = step.write(here, f"arrived-{index}-{side}", _time(operator, side))
+    for side, staged in rewritten.items():
+        partners = _partners(step, index, operator, 1 - side, staged, extra=None)
+        mine = _read(step, staged)
+        left, right = (mine, partners) if side == 0 else (partners, mine)
+        made.append(_pairs(step, operator, left, right))
+    for side, staged in rewritten.items():
+        step.memory.state(index, side).append(staged)
+    return union(made)
+
+
+def _partners(
+    step: Step, index: int, operator: Join, side: int, of: Segment | None, extra: Segment | None
+) -> DataFrame | None:
+    """State rows of a side (and the `extra` segment) whose time lies in the band around the rows `of` the other."""
+    if of is None or of.low is None or of.high is None:
+        return None
+    if side == 1:
+        low, high = of.low + operator.lower_us, of.high + operator.upper_us
+    else:
+        low, high = of.low - operator.upper_us, of.high - operator.lower_us
+    state = step.memory.state(index, side)
+    chosen = State([*state.between(low, high), *([] if extra is None else [extra])])
+    frame = chosen.read(step.spark)
+    if frame is None:
+        return None
+    time = F.col(_time(operator, side))
+    return frame.where((time >= F.timestamp_micros(F.lit(low))) & (time <= F.timestamp_micros(F.lit(high))))
+
+
+def _pairs(step: Step, operator: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+    if left is None or right is None:
+        return None
+    if step.small:
+        left, right = left.coalesce(1), right.coalesce(1)
+    found = pairs(left, right, operator)
+    if operator.residual is None:
+        return found
+    return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))
+
+
+def _read(step: Step, segment: Segment | None) -> DataFrame | None:
+    return None if segment is None else State([segment]).read(step.spark)
+
+
+def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None:
+    """Forget rows that no partner can meet any more; rewrite many small segments as one."""
+    state = step.memory.state(index, side)
+    if clock > NEVER:
+        step.outputs.dead += state.drop_dead(clock - _lasts(operator, side) - 1)
+    if crowd := state.crowded():
+        state.compact(step.spark, crowd, lambda f: step.write(f, f"compact-{index}-{side}", _time(operator, side)))
+        step.outputs.dead += crowd

@@ -1,0 +1,328 @@
+"""A runner executes one shape in one region: poll the logs, run a step, commit. A micro-batch is a transaction.
+
+    1. stage     outputs and state segments, in the folder of the batch's number
+    2. commit    one atomic record: input positions, epoch, live state, clocks, staged outputs
+    3. nothing   other regions, sinks and readers of results follow the commit log itself
+
+A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. Spark's
+streaming query is the metronome (`metronome.py`); its own checkpoint is not needed for correctness.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from godwit.deployment.clocks import FOREVER, NEVER, ClockBook, Mark
+from godwit.deployment.handover import MoveBook, moves_between
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Shape
+from godwit.runtime.log import Log, Record
+from godwit.runtime.progress import Progress, released
+from godwit.runtime.state import State
+from godwit.runtime.step import Memory, Outputs, Step
+from godwit.runtime.tables import Tables
+from godwit.runtime.work import Reader, Work, commit_log
+
+#: names of the moments at which a test may let the process die
+MOMENTS = ("polled", "staged", "committed", "cleaned")
+
+
+@dataclass(frozen=True)
+class Limits:
+    #: rows that one micro-batch takes in, about
+    max_rows: int = 2_000_000
+    #: commits a reader may lag behind before this runner takes no more input
+    max_lag: int = 200
+
+
+class Runner:
+    """One shape in one region."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: Path,
+        region: RegionId,
+        shape: Shape,
+        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        at: Callable[[str], None] = lambda moment: None,
+    ) -> None:
+        self.spark, self.root, self.region, self.shape, self.limits = spark, root, region, shape, limits
+        self.commits = Log(commit_log(root, region, shape.key))
+        self.data = self.commits.folder.parent / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.reader = Reader(root, region, shape, limits.max_rows)
+        self._at = at
+        self._last_arrival: dict[str, float] = {}
+        self.deployment: Deployment
+        self.memory: Memory
+        self.tables: Tables
+        self.progress: Progress
+        #: log -> the last record taken in
+        self.positions: dict[str, int]
+        #: query -> the positions at which it began here
+        self.begun: dict[str, dict[str, int]]
+        self._recover()
+
+    # --- the micro-batch
+
+    def step(self) -> Record | None:
+        """One micro-batch; returns its commit record, or None if there was nothing to do."""
+        try:
+            return self._step()
+        except BaseException:
+            self._recover()  # what the failed attempt has changed in memory never happened
+            raise
+
+    def _step(self) -> Record | None:
+        started = time.time()
+        work = self.reader.poll(self.positions, self.deployment)
+        self._mark_idle(work)
+        if not self._worth_a_commit(work):
+            self._skip(work)
+            return None
+        self._at("polled")
+        gone = self._adopt(work)
+        self._hear(work)
+        step = Step(
+            self.spark,
+            self.data / f"{self.commits.last + 1:010d}",
+            self.region,
+            self.shape,
+            self.tables,
+            self.progress,
+            self.memory,
+            work,
+            {*self.reader.peers(), self.region},
+        )
+        outputs = step.run()
+        self._at("staged")
+        record = self._record(work, outputs, step.markers, gone, started)
+        self.commits.append(record)
+        self.positions = work.positions
+        self.memory.moves.hear(self.region, step.markers)
+        self._at("committed")
+        self._clean(outputs)
+        self._at("cleaned")
+        return record
+
+    def waiting(self) -> bool:
+        """Whether a step would find something to do."""
+        return self.reader.waiting(self.positions)
+
+    def _worth_a_commit(self, work: Work) -> bool:
+        """Rows, state and marks always; a new epoch only if it concerns this shape."""
+        if work.sources or work.channels or work.arrived or work.marks:
+            return True
+        before = self.deployment
+        for after in work.deployments:
+            if self._concerns(before, after):
+                return True
+            before = after
+        return bool(work.markers) and bool(self.memory.moves.outgoing or self.memory.moves.incoming or self._held())
+
+    def _concerns(self, before: Deployment, after: Deployment) -> bool:
+        old = {q.id for q in before.of_shape(self.shape.key)}
+        new = {q.id for q in after.of_shape(self.shape.key)}
+        return old != new or bool(moves_between(before, after, self.shape.key))
+
+    def _held(self) -> bool:
+        moves = self.memory.moves
+        latest = max((h[-1][0] for h in moves.owners.values()), default=Epoch(0))
+        return any(epoch < latest for epoch in moves.markers({*self.reader.peers()}).values())
+
+    def _skip(self, work: Work) -> None:
+        """Nothing that must be remembered; a restart would read it again and skip it again."""
+        if work.deployments:
+            self._adopt(work)
+        for region, markers in work.markers:
+            self.memory.moves.hear(region, markers)
+        self.positions = work.positions
+
+    def _adopt(self, work: Work) -> list[QueryId]:
+        """Work under the newest epoch from now on; returns the queries that are gone."""
+        gone = []
+        for after in work.deployments:
+            before = self.deployment
+            self.memory.moves.adopt(after.epoch, moves_between(before, after, self.shape.key))
+            for query in before.of_shape(self.shape.key):
+                if query.id not in after.queries:
+                    gone.append(query.id)
+                    self._forget(query.id, after.epoch)
+            for query in after.of_shape(self.shape.key):
+                if query.id not in before.queries:
+                    self.begun[query.id] = dict(self.positions)
+            self.deployment = after
+        if work.deployments:
+            self._arrange()
+        return gone
+
+    def _forget(self, query: QueryId, epoch: Epoch) -> None:
+        self.memory.moves.forget(query)
+        for let_go in self.memory.let_go.values():
+            let_go.pop(query, None)
+        for state in self.memory.states.values():
+            state.leave_out(query, int(epoch))
+        self.memory.book.forget(released(query))
+
+    def _arrange(self) -> None:
+        self.tables = Tables(self.spark, self.region, self.shape, self.deployment)
+        self.progress = Progress(self.shape, self.deployment)
+        for scan, source, session in self.progress.expected():
+            self.memory.book.expect(scan, source, session)
+
+    def _hear(self, work: Work) -> None:
+        for operator, source, mark in work.marks:
+            self.memory.book.hear(operator, source, mark)
+        for operator, source, mark in work.own_marks:
+            self.memory.own_marks[(operator, source)] = mark
+        for region, markers in work.markers:
+            self.memory.moves.hear(region, markers)
+
+    def _mark_idle(self, work: Work) -> None:
+        """A device that is attached here and has been silent for too long no longer holds the clocks back."""
+        now = time.time()
+        for index, scan in self.shape.plan.scans:
+            stream = self.deployment.streams.get(scan.stream)
+            if stream is None or stream.idle_seconds is None:
+                continue
+            heard = {source for i, source, _ in work.own_marks if i == index}
+            for (i, source), mark in self.memory.own_marks.items():
+                if i != index:
+                    continue
+                if source in heard:
+                    self._last_arrival[source] = now
+                    continue
+                attached = self.deployment.devices.get(source.partition("/")[2]) is not None  # type: ignore[call-overload]
+                silent = now - self._last_arrival.setdefault(source, now)
+                if attached and not (mark.idle or mark.over) and silent > stream.idle_seconds:
+                    idle = (index, source, Mark(mark.session, mark.clock, idle=True))
+                    work.marks.append(idle)
+                    work.own_marks.append(idle)
+
+    # --- the commit record
+
+    def _record(
+        self, work: Work, outputs: Outputs, markers: dict[int, Epoch], gone: list[QueryId], started: float
+    ) -> Record:
+        memory = self.memory
+        return {
+            "epoch": int(self.deployment.epoch),
+            "positions": work.positions,
+            "markers": {str(k): int(e) for k, e in markers.items()},
+            "marks": self._told(),
+            "channels": outputs.channels,
+            "results": [segment.to_json() for segment in outputs.results],
+            "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
+            "handovers": outputs.handovers,
+            "begun": self.begun,
+            "gone": gone,
+            "memory": {
+                "book": memory.book.to_json(),
+                "moves": memory.moves.to_json(),
+                "states": {name: state.to_json() for name, state in memory.states.items()},
+                "let_go": {str(k): v for k, v in memory.let_go.items()},
+                "own_marks": [[k, source, mark.to_json()] for (k, source), mark in memory.own_marks.items()],
+            },
+            "entered": work.entered,
+            "newest_us": work.newest_us,
+            "metrics": self._metrics(work, outputs, started),
+        }
+
+    def _told(self) -> dict[str, dict[str, list[Any]]]:
+        """What other regions hear from here at first hand: sources that are attached here, stateful operators here."""
+        told: dict[str, dict[str, list[Any]]] = {}
+        for (scan, source), mark in self.memory.own_marks.items():
+            told.setdefault(str(scan), {})[source] = mark.to_json()
+        for operator, let_go in self.memory.let_go.items():
+            for query, clock in let_go.items():
+                known = self.tables.queries.get(query)
+                if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
+                    told.setdefault(str(operator), {})[released(query)] = Mark(1, clock).to_json()
+        return told
+
+    def derived_clocks(self) -> dict[QueryId, int]:
+        """How far the results of each query whose sink is here have come, in the derived stream's time."""
+        sink = len(self.shape.plan.operators) - 1
+        lag = self.shape.plan.sink.lag_us
+        clocks = self.progress.clocks(self.memory.book, sink)
+        return {q: c if abs(c) >= FOREVER else c - lag for q, c in clocks.items()}
+
+    def _metrics(self, work: Work, outputs: Outputs, started: float) -> Record:
+        now = time.time()
+        return {
+            "wall": now,
+            "took_ms": round((now - started) * 1000, 1),
+            "rows_in": work.rows,
+            "bytes_in": work.bytes,
+            "by_source": work.by_source,
+            "rows_out": sum(s.rows for s in outputs.results),
+            "rows_late": sum(s.rows for _, s in outputs.late),
+            "sent": [[p["to"], p["segment"]["rows"], p["segment"]["bytes"]] for p in outputs.channels],
+            "handed_over": sum(s["bytes"] for h in outputs.handovers for s in h["parts"].values()),
+            "latency_ms": None if work.entered is None else round((now - work.entered) * 1000, 1),
+            "event_latency_ms": None if work.newest_us is None else round(now * 1000 - work.newest_us / 1000, 1),
+            "state_rows": {name: state.rows for name, state in self.memory.states.items()},
+            "state_bytes": {name: state.bytes for name, state in self.memory.states.items()},
+        }
+
+    # --- after a restart
+
+    def _recover(self) -> None:
+        """Stand where the last commit stands; what was staged after it never happened."""
+        for folder in self.data.iterdir():
+            if int(folder.name) > self.commits.last:
+                shutil.rmtree(folder)
+        record = self.commits.read(self.commits.last) if self.commits.last else None
+        if record is None:
+            self._begin()
+            return
+        self.deployment = self.reader.control.deployment_at(record["positions"]["control"])
+        memory = record["memory"]
+        self.memory = Memory(
+            ClockBook.from_json(memory["book"]),
+            MoveBook.from_json(self.region, self.shape.plan, memory["moves"]),
+            {name: State.from_json(segments) for name, segments in memory["states"].items()},
+            {int(k): v for k, v in memory["let_go"].items()},
+            {(k, source): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
+        )
+        self.positions = record["positions"]
+        self.begun = record["begun"]
+        self._arrange()
+
+    def _begin(self) -> None:
+        """The first start of this shape here, with the epoch that brought its first query.
+
+        That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
+        when it was published.
+        """
+        self.deployment, self.positions, self.begun = Deployment(), {"control": 0}, {}
+        for number, after, record in self.reader.control.after(0, Deployment()):
+            if any(True for _ in after.of_shape(self.shape.key)):
+                for index, scan in self.shape.plan.scans:
+                    start = record["starts"].get(f"{self.region}/{scan.stream}", 0)
+                    self.positions[f"source:{index}:{scan.stream}"] = start
+                break
+            self.deployment, self.positions["control"] = after, number
+        self.memory = Memory(ClockBook(), MoveBook(self.region, self.shape.plan, self.deployment.epoch))
+        for region in self.reader.peers():
+            log = Log(commit_log(self.root, region, self.shape.key))
+            self.positions[f"peer:{region}"] = log.first - 1
+        self._arrange()
+
+    # --- tidying
+
+    def _clean(self, outputs: Outputs) -> None:
+        """Remove state segments that the commit no longer names (and that no other region is still to read)."""
+        for segment in outputs.dead:
+            for file in segment.files:
+                if Path(file).is_relative_to(self.data):
+                    Path(file).unlink(missing_ok=True)

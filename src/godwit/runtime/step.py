@@ -1,0 +1,244 @@
+"""One micro-batch of one shape in one region: the whole operator DAG, in topological order, as native Spark plans.
+
+    step(work, state, clocks, deployment) -> outputs, state', clocks'
+
+Everything written here is staged: it counts only once the runner's commit names it. Stateful operators are in
+`windows.py` and `joins.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from godwit.deployment.clocks import NEVER, ClockBook, Mark
+from godwit.deployment.handover import MoveBook
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.model.plan import DEVICE, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
+from godwit.runtime import segments
+from godwit.runtime.log import Segment
+from godwit.runtime.operators.join import GENERATION
+from godwit.runtime.operators.partial import partial
+from godwit.runtime.progress import Progress, released
+from godwit.runtime.state import State, union
+from godwit.runtime.tables import Tables
+from godwit.runtime.work import Arrived, Work
+
+
+@dataclass
+class Memory:
+    """What a (region, shape) remembers between micro-batches; every commit holds it whole."""
+
+    book: ClockBook
+    moves: MoveBook
+    #: "operator:input" -> the state of that input
+    states: dict[str, State] = field(default_factory=dict)
+    #: operator -> query -> how far the operator has let the query's clock go
+    let_go: dict[int, dict[QueryId, int]] = field(default_factory=dict)
+    #: scan -> source -> the newest mark told here at first hand
+    own_marks: dict[tuple[int, str], Mark] = field(default_factory=dict)
+
+    def state(self, operator: int, side: int = 0) -> State:
+        return self.states.setdefault(f"{operator}:{side}", State())
+
+
+@dataclass
+class Outputs:
+    """What a micro-batch has staged."""
+
+    channels: list[dict[str, Any]] = field(default_factory=list)
+    results: list[Segment] = field(default_factory=list)
+    late: list[tuple[int, Segment]] = field(default_factory=list)
+    handovers: list[dict[str, Any]] = field(default_factory=list)
+    #: segments that are no longer part of any state
+    dead: list[Segment] = field(default_factory=list)
+
+
+class Step:
+    """Runs one micro-batch. Make one, call `run`, commit what `outputs` and `memory` say."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        region: RegionId,
+        shape: Shape,
+        tables: Tables,
+        progress: Progress,
+        memory: Memory,
+        work: Work,
+        regions: set[RegionId],
+    ) -> None:
+        self.spark, self.folder, self.region, self.shape = spark, folder, region, shape
+        self.tables, self.progress, self.memory, self.work = tables, progress, memory, work
+        self.outputs = Outputs()
+        self.small = work.rows <= segments.SMALL_ROWS
+        self.markers = memory.moves.markers(regions)
+        self._count = 0
+
+    def run(self) -> Outputs:
+        from godwit.runtime.joins import join
+        from godwit.runtime.windows import aggregate
+
+        local: dict[int, DataFrame | None] = {}
+        for index, operator in enumerate(self.shape.plan.operators):
+            inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
+            match operator:
+                case Scan():
+                    made = self._scan(index, operator)
+                case Aggregate():
+                    made = aggregate(self, index, operator, inputs[0])
+                case Join():
+                    made = join(self, index, operator, inputs)
+                case Sink():
+                    self._sink(index, operator, inputs[0])
+                    break
+                case _:
+                    made = self._stateless(operator, inputs)
+            local[index] = self._route(index, made)
+        return self.outputs
+
+    # --- stateless operators
+
+    def _scan(self, index: int, scan: Scan) -> DataFrame | None:
+        frame = segments.read(self.spark, self.work.sources.get(index, []))
+        if frame is None or not self.tables.queries:
+            return None
+        if self.small:
+            frame = frame.coalesce(1)
+        columns = [F.col(name).alias(f"{scan.alias}__{name}") for name in scan.columns]
+        stream = self.tables.deployment.streams[scan.stream]
+        if self._needs_device(index):
+            device = F.lit(str(scan.stream)) if stream.device is None else F.col(stream.device)
+            columns.append(device.cast("string").alias(DEVICE))
+        return self.tables.with_queries(frame.select(*columns), index, scan)
+
+    def _stateless(
+        self, operator: Filter | Project | Union | Partial, inputs: list[DataFrame | None]
+    ) -> DataFrame | None:
+        frame = self._union(inputs) if isinstance(operator, Union) else inputs[0]
+        if frame is None or isinstance(operator, Union):
+            return frame
+        if isinstance(operator, Filter):
+            return self.tables.with_parameters(frame, operator.predicate).where(operator.predicate)
+        if isinstance(operator, Project):
+            frame = self.tables.with_parameters(frame, *(c.sql for c in operator.columns))
+            kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
+            return frame.select(*kept, *(F.expr(c.sql).alias(c.name) for c in operator.columns))
+        texts = [k.sql for k in operator.keys] + [a.argument or "" for a in operator.aggregates]
+        return partial(self.tables.with_parameters(frame, *texts), operator)
+
+    def _union(self, inputs: list[DataFrame | None]) -> DataFrame | None:
+        there = [frame for frame in inputs if frame is not None]
+        if not there:
+            return None
+        common = [c for c in there[0].columns if all(c in frame.columns for frame in there)]
+        return union(frame.select(*common) for frame in there)
+
+    def _sink(self, index: int, operator: Sink, frame: DataFrame | None) -> None:
+        if frame is not None:
+            segment = self.write(frame.select(QUERY, *operator.columns), "results")
+            if segment is not None:
+                self.outputs.results.append(segment)
+
+    # --- between operators
+
+    def _input(self, index: int, side: int, local: DataFrame | None) -> DataFrame | None:
+        """What an operator reads: rows from operators here, and rows that came from other regions."""
+        by_epoch: dict[Epoch, list[Segment]] = {}
+        for segment, epoch in self.work.channels.get((index, side), []):
+            by_epoch.setdefault(epoch, []).append(segment)
+        frames = [(self.memory.moves.epoch, local)] + [(e, segments.read(self.spark, s)) for e, s in by_epoch.items()]
+        if not isinstance(self.shape.plan.operators[index], Aggregate | Join):
+            return union(frame for _, frame in frames)
+        return union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
+
+    def _with_generation(self, index: int, epoch: Epoch, frame: DataFrame | None) -> DataFrame | None:
+        if frame is None:
+            return None
+        moved = {q for q, operator in self.memory.moves.owners if operator == index}
+        since = {q: int(self.memory.moves.owned_since(q, index, epoch)) for q in moved}
+        return self.tables.per_query(frame, since, GENERATION, otherwise=0)
+
+    def _route(self, index: int, frame: DataFrame | None) -> DataFrame | None:
+        """Stage what goes to other regions; returns what stays."""
+        if frame is None:
+            return None
+        routes = self.tables.routes(index)
+        only = routes.only()
+        if only == self.region or not routes.by_region:
+            return frame
+        parts = {only: frame} if only is not None else self.tables.split(frame, routes)
+        consumer, side = self.shape.plan.consumer(index)
+        for region, part in parts.items():
+            if region == self.region:
+                continue
+            segment = self.write(self.without_parameters(part), f"to-{region}-{consumer}-{side}")
+            if segment is not None:
+                parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
+                self.outputs.channels.append(parcel)
+        return parts.get(self.region)
+
+    def _needs_device(self, scan: int) -> bool:
+        """Rows carry their device only where their way depends on it."""
+        index = scan
+        while self.shape.plan.is_local(index):
+            if self.tables.routes(index).only() is None:
+                return True
+            index, _ = self.shape.plan.consumer(index)
+        return False
+
+    def without_parameters(self, frame: DataFrame) -> DataFrame:
+        return frame.drop(*(p.name for p in self.shape.parameters))
+
+    # --- for the stateful operators
+
+    def write(self, frame: DataFrame, what: str, prune_by: str | None = None) -> Segment | None:
+        """Stage a DataFrame as a segment of this micro-batch."""
+        self._count += 1
+        return segments.write(frame, self.folder / f"{self._count:02d}-{what}", small=self.small, prune_by=prune_by)
+
+    def clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
+        """(how far the operator had let each query's clock go, how far it does now); tells the operators above."""
+        before = {q: self.memory.let_go.get(index, {}).get(q, NEVER) for q in self.tables.queries}
+        now = {}
+        for query, clock in self.progress.clocks(self.memory.book, index).items():
+            held = self.tables.deployment.home(self.tables.queries[query], index) != self.region
+            held = held or self.memory.moves.held(query, index, self.markers)
+            now[query] = before[query] if held else max(before[query], clock)
+            self.memory.book.hear(index, released(query), Mark(1, now[query]))
+        self.memory.let_go[index] = now
+        return before, now
+
+    def arrivals(self, index: int) -> list[Arrived]:
+        """State that came for an operator: its query's clock goes at least as far as it had gone at the sender's."""
+        there = [a for a in self.work.arrived if a.move.operator == index]
+        for arrived in there:
+            let_go = self.memory.let_go.setdefault(index, {})
+            let_go[arrived.move.query] = max(let_go.get(arrived.move.query, NEVER), arrived.clock)
+            self.memory.moves.arrived(arrived.move)
+        return there
+
+    def hand_over(self, index: int, sides: int, only: Callable[[DataFrame], DataFrame] = lambda f: f) -> None:
+        """Stage the state of instances that moved away, and leave it out of ours."""
+        for move in self.memory.moves.ready(self.markers):
+            if move.operator != index:
+                continue
+            parts = {}
+            for side in range(sides):
+                state = self.memory.state(index, side)
+                frame = state.read(self.spark)
+                if frame is not None:
+                    mine = frame.where((F.col(QUERY) == move.query) & (F.col(GENERATION) < int(move.epoch)))
+                    segment = self.write(only(mine), f"handover-{index}-{side}")
+                    if segment is not None:
+                        parts[str(side)] = segment.to_json()
+                state.leave_out(move.query, int(move.epoch))
+            clock = self.memory.let_go.get(index, {}).get(move.query, NEVER)
+            self.outputs.handovers.append({"move": move.to_json(), "parts": parts, "clock": clock})
+            self.memory.moves.sent(move)

@@ -1,0 +1,135 @@
+"""The window aggregate's part of a micro-batch: append partials, and merge only what closes.
+
+A batch in which no window closes costs one append. Closing reads the segments that reach into the closing windows.
+Sessions are different in one point: whether a partial is part of a finished session shows only when all its
+neighbours are seen, so a batch in which a session may close rewrites the open ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from godwit.deployment.clocks import NEVER
+from godwit.ids import QueryId
+from godwit.model.plan import QUERY, WINDOW_END, Aggregate
+from godwit.runtime.log import Segment
+from godwit.runtime.operators.aggregate import merge, merge_sessions, results
+from godwit.runtime.operators.join import GENERATION
+from godwit.runtime.state import State, union
+
+if TYPE_CHECKING:
+    from godwit.runtime.step import Step
+
+
+def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame | None) -> DataFrame | None:
+    """Take in partials, hand over what moved away, and return the results of the windows that close."""
+    state = step.memory.state(index)
+    fresh = None if partials is None else step.write(partials, f"state-{index}", WINDOW_END)
+    let_go = step.memory.let_go.get(index, {})
+    state.append(_without_late(step, index, operator, fresh, {q: _bound(c, operator) for q, c in let_go.items()}))
+    for arrived in step.arrivals(index):
+        for segment in arrived.parts.values():
+            frame = State([segment]).read(step.spark)
+            assert frame is not None
+            here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
+            state.append(step.write(here, f"arrived-{index}", WINDOW_END))
+    step.hand_over(index, sides=1)
+    before, now = step.clocks(index)
+    closed = {q: _bound(clock, operator) for q, clock in before.items()}
+    closing = {q: _bound(clock, operator) for q, clock in now.items()}
+    session = operator.window.kind == "session"
+    made = (_close_sessions if session else _close)(step, index, operator, state, closed, closing)
+    if not session:
+        step.outputs.dead += state.drop_dead(min(closing.values(), default=NEVER))
+        if crowd := state.crowded():
+            state.compact(step.spark, crowd, lambda f: step.write(_merged(f, operator), f"compact-{index}", WINDOW_END))
+            step.outputs.dead += crowd
+    return made
+
+
+def _bound(clock: int, operator: Aggregate) -> int:
+    return clock if clock == NEVER else clock - operator.lag_us
+
+
+def _merged(frame: DataFrame, operator: Aggregate) -> DataFrame:
+    """Compaction: partials of one generation become one."""
+    return merge(frame, operator, by=(GENERATION,))
+
+
+def _close(
+    step: Step, index: int, operator: Aggregate, state: State, closed: dict[QueryId, int], closing: dict[QueryId, int]
+) -> DataFrame | None:
+    """Results of the windows that end after `closed` and not after `closing`."""
+    moving = {q: bound for q, bound in closing.items() if bound > closed[q]}
+    if not moving:
+        return None
+    chosen = state.between(min(closed[q] for q in moving) + 1, max(moving.values()))
+    frame = state.read(step.spark, chosen)
+    if frame is None:
+        return None
+    ends = F.unix_micros(F.col(WINDOW_END))
+    frame = step.tables.per_query(frame, closed, "__closed", otherwise=2**62)
+    frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
+    due = frame.where((ends > F.col("__closed")) & (ends <= F.col("__closing"))).drop("__closed", "__closing")
+    if step.small and sum(s.rows for s in chosen) <= 150_000:
+        due = due.coalesce(1)
+    return results(merge(due, operator), operator)
+
+
+def _close_sessions(
+    step: Step, index: int, operator: Aggregate, state: State, closed: dict[QueryId, int], closing: dict[QueryId, int]
+) -> DataFrame | None:
+    moving = {q: bound for q, bound in closing.items() if bound > closed[q]}
+    if not moving or not state.between(NEVER, max(moving.values())):
+        return None
+    frame = state.read(step.spark)
+    assert frame is not None
+    # What is waiting to be handed over belongs to the next owner: it stays as it is.
+    leaving = {(m.query, int(m.epoch)) for m in step.memory.moves.outgoing if m.operator == index}
+    kept = []
+    for query, epoch in leaving:
+        mine = (F.col(QUERY) == query) & (F.col(GENERATION) < epoch)
+        kept.append(frame.where(mine))
+        frame = frame.where(~mine)
+    sessions = step.tables.per_query(merge_sessions(frame, operator), closing, "__closing", otherwise=2**62)
+    done = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closing")
+    still_open = sessions.where(~done).drop("__closing").withColumn(GENERATION, _generation(step, index))
+    old = list(state.live)
+    whole = union([still_open, *kept])
+    assert whole is not None
+    replacement = step.write(whole, f"sessions-{index}", WINDOW_END)
+    step.outputs.dead += old
+    state.live = [] if replacement is None else [replacement]
+    return results(sessions.where(done).drop("__closing"), operator)
+
+
+def _generation(step: Step, index: int) -> Column:
+    """The generation of rows that were merged here: since when this region owns their instance."""
+    moves = step.memory.moves
+    column = F.lit(0).cast("bigint")
+    for query, operator in moves.owners:
+        if operator == index:
+            since = int(moves.owned_since(query, index, moves.epoch))
+            column = F.when(F.col(QUERY) == query, F.lit(since).cast("bigint")).otherwise(column)
+    return column
+
+
+def _without_late(
+    step: Step, index: int, operator: Aggregate, fresh: Segment | None, closed: dict[QueryId, int]
+) -> Segment | None:
+    """Partials of windows that have closed already go to the late log."""
+    bounds = [bound for bound in closed.values() if bound > NEVER]
+    if fresh is None or fresh.low is None or not bounds or fresh.low > max(bounds):
+        return fresh
+    frame = State([fresh]).read(step.spark)
+    assert frame is not None
+    frame = step.tables.per_query(frame, closed, "__closed", otherwise=NEVER)
+    is_late = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closed")
+    late = step.write(frame.where(is_late).drop("__closed"), f"late-{index}")
+    if late is None:
+        return fresh
+    step.outputs.late.append((index, late))
+    return step.write(frame.where(~is_late).drop("__closed"), f"in-time-{index}", WINDOW_END)

@@ -1,0 +1,189 @@
+"""What one micro-batch takes in: new epochs, rows from sources and from other regions, state that arrives, marks.
+
+`Reader.poll` looks at the logs and decides; it changes nothing. The step that follows processes the work and commits,
+with the positions that the work has come to. After a crash the same positions are read again.
+
+Order matters in one point: other regions' commits are read before the control log, so that no commit is taken in
+that was made under an epoch this region has not heard of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from godwit.deployment.clocks import Mark, source_id
+from godwit.deployment.handover import Move
+from godwit.ids import Epoch, RegionId, StreamId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Scan, Shape
+from godwit.runtime.control import Control
+from godwit.runtime.log import Log, Record, Segment
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """State that another region hands over."""
+
+    move: Move
+    #: input of the operator -> its rows
+    parts: dict[int, Segment]
+    #: how far the sender had let the query's clock go
+    clock: int
+
+
+@dataclass
+class Work:
+    """The input of one micro-batch."""
+
+    deployments: list[Deployment] = field(default_factory=list)
+    #: scan -> rows of its stream
+    sources: dict[int, list[Segment]] = field(default_factory=dict)
+    #: (operator, input) -> rows from other regions, with the epoch they were sent under
+    channels: dict[tuple[int, int], list[tuple[Segment, Epoch]]] = field(default_factory=dict)
+    arrived: list[Arrived] = field(default_factory=list)
+    marks: list[tuple[int, str, Mark]] = field(default_factory=list)
+    #: marks of sources that are attached here: told to the others at first hand
+    own_marks: list[tuple[int, str, Mark]] = field(default_factory=list)
+    markers: list[tuple[RegionId, dict[int, Epoch]]] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    bytes: int = 0
+    #: rows of each device, by stream: "stream/device" -> rows
+    by_source: dict[str, int] = field(default_factory=dict)
+    #: when the newest of these rows entered the fleet (wall clock, seconds), and its newest event time
+    entered: float | None = None
+    newest_us: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not (self.deployments or self.sources or self.channels or self.arrived or self.marks or self.markers)
+
+    def stamp(self, entered: float | None, newest_us: int | None) -> None:
+        if entered is not None:
+            self.entered = max(self.entered or 0.0, entered)
+        if newest_us is not None:
+            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
+
+
+def source_log(root: Path, region: RegionId, stream: StreamId) -> Path:
+    return root / "regions" / region / "sources" / stream
+
+
+def commit_log(root: Path, region: RegionId, shape: str) -> Path:
+    return root / "regions" / region / "shapes" / shape / "commits"
+
+
+class Reader:
+    """Reads everything one (region, shape) listens to."""
+
+    def __init__(self, root: Path, region: RegionId, shape: Shape, max_rows: int) -> None:
+        self.root, self.region, self.shape, self.max_rows = root, region, shape, max_rows
+        self.control = Control(root)
+        self._logs: dict[str, Log] = {}
+
+    def poll(self, positions: dict[str, int], deployment: Deployment) -> Work:
+        """Everything new since `positions`, up to about `max_rows` rows."""
+        work = Work(positions=dict(positions))
+        for region in self.peers():
+            self._take_peer(work, region)
+        self._take_control(work, deployment)
+        for index, scan in self.shape.plan.scans:
+            self._take_source(work, index, scan)
+        return work
+
+    def peers(self) -> list[RegionId]:
+        """The other regions that run, or ever ran, this shape."""
+        folders = (self.root / "regions").glob(f"*/shapes/{self.shape.key}/commits")
+        names = (RegionId(folder.parts[-4]) for folder in folders)
+        return sorted(name for name in names if name != self.region)
+
+    def waiting(self, positions: dict[str, int]) -> bool:
+        """Whether anything new is there, without reading it."""
+        logs = [(f"peer:{r}", commit_log(self.root, r, self.shape.key)) for r in self.peers()]
+        for index, scan in self.shape.plan.scans:
+            logs.append((f"source:{index}:{scan.stream}", source_log(self.root, self.region, scan.stream)))
+        return self.control.exists(positions["control"] + 1) or any(
+            (log := self._log(path)).exists(positions.get(name, log.first - 1) + 1) for name, path in logs
+        )
+
+    def _take_peer(self, work: Work, region: RegionId) -> None:
+        name = f"peer:{region}"
+        log = self._log(commit_log(self.root, region, self.shape.key))
+        for number, record in log.after(work.positions.get(name, log.first - 1)):
+            if work.rows >= self.max_rows:
+                return
+            work.positions[name] = number
+            work.markers.append((region, {int(k): Epoch(e) for k, e in record["markers"].items()}))
+            work.marks += _marks(record["marks"])
+            for parcel in record["channels"]:
+                if parcel["to"] == self.region:
+                    segment = Segment.from_json(parcel["segment"])
+                    target = (parcel["operator"], parcel["input"])
+                    work.channels.setdefault(target, []).append((segment, Epoch(record["epoch"])))
+                    work.rows += segment.rows
+                    work.bytes += segment.bytes
+                    work.stamp(record["entered"], record["newest_us"])
+            for parcel in record["handovers"]:
+                move = Move.from_json(parcel["move"])
+                if move.target == self.region:
+                    parts = {int(side): Segment.from_json(s) for side, s in parcel["parts"].items()}
+                    work.arrived.append(Arrived(move, parts, parcel["clock"]))
+
+    def _take_control(self, work: Work, deployment: Deployment) -> None:
+        for number, after, _ in self.control.after(work.positions["control"], deployment):
+            work.positions["control"] = number
+            work.deployments.append(after)
+
+    def _take_source(self, work: Work, index: int, scan: Scan) -> None:
+        name = f"source:{index}:{scan.stream}"
+        log = self._log(source_log(self.root, self.region, scan.stream))
+        for number, record in log.after(work.positions.get(name, log.first - 1)):
+            if work.rows >= self.max_rows:
+                return
+            work.positions[name] = number
+            for device, mark in record["marks"].items():
+                heard = (index, source_id(scan.stream, device), Mark.from_json(mark))
+                work.marks.append(heard)
+                work.own_marks.append(heard)
+            if record["segment"] is not None:
+                segment = Segment.from_json(record["segment"])
+                work.sources.setdefault(index, []).append(segment)
+                work.rows += segment.rows
+                work.bytes += segment.bytes
+                work.stamp(record["entered"], record["newest_us"])
+                for device, rows in record["rows"].items():
+                    source = source_id(scan.stream, device)
+                    work.by_source[source] = work.by_source.get(source, 0) + rows
+
+    def _log(self, folder: Path) -> Log:
+        key = str(folder)
+        if key not in self._logs:
+            self._logs[key] = Log(folder)
+        return self._logs[key]
+
+
+def _marks(told: dict[str, dict[str, list[int]]]) -> Iterator[tuple[int, str, Mark]]:
+    for operator, sources in told.items():
+        for source, mark in sources.items():
+            yield int(operator), source, Mark.from_json(mark)
+
+
+def source_record(
+    segment: Segment | None,
+    marks: dict[str, Mark],
+    rows: dict[str, int],
+    newest_us: int | None,
+    sequence: dict[str, int],
+) -> Record:
+    """One entry of a source log: rows of some devices, and how far each has come."""
+    return {
+        "segment": None if segment is None else segment.to_json(),
+        "marks": {device: mark.to_json() for device, mark in marks.items()},
+        "rows": rows,
+        "newest_us": newest_us,
+        "sequence": sequence,
+        "entered": time.time(),
+    }
