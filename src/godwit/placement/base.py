@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -133,7 +134,7 @@ class Answer:
         """Proven distance to the optimum, relative to the cost; None where nothing is proven."""
         if self.proof is None:
             return None
-        if self.proof.optimal or self.cost <= self.proof.bound:
+        if self.proof.optimal or self.cost <= self.proof.bound + 1e-9:
             return 0.0
         return (self.cost - self.proof.bound) / abs(self.cost)
 
@@ -150,9 +151,25 @@ def find(name: str) -> Search:
     return found
 
 
+@cache
+def prepare(name: str) -> float:
+    """Load or compile what a search needs by running it on a toy, once a process; returns the seconds that took.
+
+    Compiling happens once a machine (numba keeps the machine code on disk). It is done here, before the clock of a
+    search starts, so that time limits hold on the first call too.
+    """
+    from godwit.placement.toy import toy_problems
+
+    clock = Clock()
+    for problem in toy_problems():
+        find(name)(problem, Options(name, samples=8, seconds=None if name != "auto" else 0.2))
+    return clock.spent()
+
+
 def search(problem: Problem, options: Options | None = None) -> Answer:
     """Run the named search; a plan that breaks a hard constraint never leaves here."""
     options = options or Options()
+    prepare(options.name)
     clock = Clock(options.seconds)
     answer = find(options.name)(problem, options)
     if problem.evaluate(answer.plan).feasible:

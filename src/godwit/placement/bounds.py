@@ -14,7 +14,7 @@ import numpy as np
 
 from godwit.placement.base import Clock, Proof
 from godwit.placement.cost import Objective
-from godwit.placement.kernels import BROKEN, Matrix, Vector, evaluate_many
+from godwit.placement.kernels import Vector, evaluate_many
 from godwit.placement.problem import Problem
 from godwit.placement.relax import Domains, Relaxation
 
@@ -61,30 +61,55 @@ def _sampled_worst(problem: Problem) -> Vector:
     return np.asarray(vectors.max(axis=0))
 
 
-def weighted_bound(problem: Problem, clock: Clock, steps: int = 24) -> Proof:
-    """A proven lower bound on the weighted cost: for moves in (low, high], pay for `low`, choose within `high`."""
-    arrays, objective = problem.arrays, problem.objective
-    weights, best, span = (np.array(x) for x in (objective.weights, objective.best, objective.span))
-    allowed = np.isfinite(problem.latency)
-    least = max(float(arrays.migration[o][allowed[o]].min()) for o in range(len(allowed)))
-    values = np.unique(arrays.migration[allowed & (arrays.migration >= least)])
+def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 32) -> Proof:
+    """A proven lower bound on the weighted cost, given a plan of that cost.
+
+    For moves in (low, high]: pay for `low`, choose within `high`, and only actions that can be part of something cheaper than `cost`.
+    """
+    arrays, runs = problem.arrays, np.isfinite(problem.latency)
+    least = max(float(arrays.migration[o][runs[o]].min()) for o in range(len(runs)))
+    values = np.unique(arrays.migration[runs & (arrays.migration >= least)])
     highs = np.unique(np.quantile(values, np.linspace(0, 1, steps), method="higher"))
-    relaxation, lows = Relaxation(arrays), np.concatenate([[least], highs[:-1]])
-    bound = math.inf
+    lows = np.concatenate([[least], [values[np.searchsorted(values, h, side="right")] for h in highs[:-1]]])
+    ideal, bound, slowest_step = _Ideal(problem, cost), cost, 0.0
     for low, high in zip(lows, highs, strict=True):
-        if clock.over():  # the rest is bounded by what it must at least pay for moving
-            bound = min(bound, float(_sum(np.array([best[0], best[1], best[2], low]), weights, best, span)))
+        step, left = Clock(), clock.left()
+        if left is not None and left <= slowest_step:
+            bound = min(bound, ideal.unmoved(low))  # the rest must at least pay for moving
             break
-        ideal = dimension_bounds(problem, allowed & (arrays.migration <= high), relaxation)
-        ideal[3] = low
-        bound = min(bound, float(_sum(ideal, weights, best, span)))
-    return Proof(bound, f"ideal points of {len(highs)} migration caps")
+        bound = min(bound, ideal.between(low, high))
+        slowest_step = max(slowest_step, step.spent())
+    return Proof(bound, f"ideal points of {len(highs)} migration caps", optimal=bound >= cost - 1e-9)
 
 
-def _sum(vector: Vector, weights: Vector, best: Vector, span: Vector) -> float:
-    return float(np.sum(weights * (vector - best) / span))
+class _Ideal:
+    """The weighted cost of ideal points: each dimension at its bound."""
 
+    def __init__(self, problem: Problem, cost: float) -> None:
+        objective = problem.objective
+        self.problem, self.cost, self.relaxation = problem, cost, Relaxation(problem.arrays)
+        self.weight = np.array(objective.weights) / np.array(objective.span)
+        self.best, self.runs = np.array(objective.best), np.isfinite(problem.latency)
 
-def feasible(costs: Matrix) -> np.ndarray:
-    """Which of these costs belong to plans that keep all constraints."""
-    return np.asarray(costs < BROKEN)
+    def price(self, dimension: int, value: float | np.ndarray) -> np.ndarray:
+        """What a value of one dimension adds to the cost."""
+        return np.asarray(self.weight[dimension] * (value - self.best[dimension]))
+
+    def unmoved(self, low: float) -> float:
+        """Everything ideal except migration."""
+        return float(self.price(3, low))
+
+    def between(self, low: float, high: float) -> float:
+        """The least cost of plans whose farthest move is within low..high, or the known cost if none can be cheaper."""
+        arrays = self.problem.arrays
+        room = self.cost - float(self.price(3, low))
+        allowed = self.runs & (arrays.migration <= high)
+        allowed &= self.price(0, -arrays.throughput) < room
+        if not allowed.any(axis=1).all():
+            return self.cost
+        slowest = -min(float(arrays.throughput[o][allowed[o]].max()) for o in range(len(allowed)))
+        traffic = sum(_edge_bound(self.problem, allowed, e) for e in range(len(arrays.edge)))
+        rest = float(self.price(0, slowest) + self.price(2, traffic) + self.price(3, low))
+        limit = self.best[1] + (self.cost - rest) / self.weight[1] if self.weight[1] > 0 else math.inf
+        latency = self.relaxation.bound(Domains.of(allowed), limit)
+        return min(self.cost, rest + float(self.price(1, latency))) if math.isfinite(latency) else self.cost

@@ -13,8 +13,8 @@ from godwit.placement.executor import RangePiece, ThreadExecutor
 from godwit.placement.problem import Problem
 from godwit.placement.signature import split
 
-#: plans in a batch where nobody says otherwise: a few milliseconds
-BATCH = 1 << 17
+#: plans in a batch where nobody says otherwise: one or two milliseconds
+BATCH = 1 << 16
 
 
 def batch_size(problem: Problem, options: Options) -> int:

@@ -54,9 +54,10 @@ class Grower:
         self.pool = pool if ROUND * self.neighbours >= WORTH_THREADS else None
         self.found = [_Found() for _ in range(ROUND)]
 
-    def grow(self) -> bool:
-        """Expand until every member is expanded; False if time ran out first."""
-        while not self.clock.over():
+    def grow(self, rounds: int | None = None) -> bool:
+        """Expand until every member is expanded; False if time (or the number of rounds) ran out first."""
+        while not self.clock.over() and rounds != 0:
+            rounds = None if rounds is None else rounds - 1
             parents = self.front.next_round(ROUND)
             if not len(parents):
                 return True

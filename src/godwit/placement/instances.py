@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from godwit.errors import DataError
+from godwit.placement.constraints import Constraints
 from godwit.placement.cost import CostTables, Objective
 from godwit.placement.java_random import JavaRandom
 from godwit.placement.network import Floats, Network, NetworkLink, NetworkSite
@@ -165,7 +166,10 @@ def riot_problem(name: str, size: int, objective: Objective | None = None, *, ki
         measured = latency.tables.latency
     tables = SpeedModel(measured=measured).tables(workflow, network)
     root = published_root(len(workflow.operators), size, 5)
-    return Problem.of(workflow, network, tables, root, objective or Objective.weighted())
+    # a source is where its device is; free to move, it would follow everything else into the cloud and nothing were left to weigh
+    home = network.sites[network.actions[root[workflow.index["source"]]][0]].name
+    pinned = Constraints(pinned=(("source", (home,)),))
+    return Problem.of(workflow, network, tables, root, objective or Objective.weighted(), pinned)
 
 
 def yahoo_problem(size: int, objective: Objective | None = None, folder: Path | None = None) -> Problem:

@@ -76,7 +76,7 @@ def search(problem: Problem, options: Options) -> Answer:
     clock = Clock(options.seconds)
     first = heuristic.search(problem, replace(options, seconds=None if options.seconds is None else options.seconds / 2))
     if not problem.objective.is_latency:
-        proof = weighted_bound(problem, clock)
+        proof = weighted_bound(problem, first.cost, clock)
         return replace(first, algorithm=options.name, proof=proof, seconds=clock.spent())
     return prove(problem, options, first.plan, clock, examined=first.examined)
 

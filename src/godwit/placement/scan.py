@@ -157,7 +157,8 @@ def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan
             for a in range(lo, hi):
                 slowest = -min(rest[0], throughput[v, a])
                 farthest = max(rest[3], migration[v, a])
-                if scalar(objective, slowest, out[a] - EPS, traffic[a] - EPS, farthest) <= best[0]:
+                bound = scalar(objective, slowest, out[a] - EPS, traffic[a] - EPS, farthest)
+                if bound <= best[0] and bound < np.inf:
                     plan[v] = a
                     confirm(ar, plan, best, best_plan, vector)
         plan[last] = 0
@@ -171,4 +172,41 @@ def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan
             if plan[at] < actions:
                 break
             plan[at] = 0
+            at -= 1
+
+
+@kernel
+def enumerate_moves(ar: Arrays, root: Plan, moved: Index, digits: Index, count: int, best: Vector, best_plan: Plan) -> None:
+    """`count` plans that move exactly the operators `moved`; digits skip the root's action. Last operator fastest."""
+    n, actions = ar.latency.shape
+    lat, tail, rest, vector = np.empty(n), np.empty(n), np.empty(4), np.empty(4)
+    out, traffic = np.empty(actions), np.empty(actions)
+    plan, digit, h = root.copy(), digits.copy(), moved.shape[0]
+    v = moved[h - 1]
+    left = count
+    while left > 0:
+        for k in range(h - 1):
+            o = moved[k]
+            plan[o] = digit[k] + (1 if digit[k] >= root[o] else 0)
+        row_latency(ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc, ar.is_sink, ar.site,
+                    ar.latency, ar.distance, plan, v, lat, tail, out)  # fmt: skip
+        row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
+        lo = digit[h - 1]
+        hi = min(actions - 1, lo + left)
+        for d in range(lo, hi):
+            a = d + (1 if d >= root[v] else 0)
+            slowest = -min(rest[0], ar.throughput[v, a])
+            farthest = max(rest[3], ar.migration[v, a])
+            bound = scalar(ar.objective, slowest, out[a] - EPS, traffic[a] - EPS, farthest)
+            if bound <= best[0] and bound < np.inf:
+                plan[v] = a
+                confirm(ar, plan, best, best_plan, vector)
+        left -= hi - lo
+        digit[h - 1] = 0
+        at = h - 2
+        while at >= 0:
+            digit[at] += 1
+            if digit[at] < actions - 1:
+                break
+            digit[at] = 0
             at -= 1

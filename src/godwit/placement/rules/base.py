@@ -183,7 +183,9 @@ def meet(ways: Sequence[Way]) -> Way:
     return common
 
 
-def each(ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]) -> Infeasible | None:
+def each(
+    ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]
+) -> Infeasible | None:
     """Place pinned instances where they belong and the others by `one`; stop at the first that finds no place."""
     for instance in todo:
         pinned = is_pinned(ground.plan.instances[instance])

@@ -31,7 +31,9 @@ def source_ways(ground: Ground, todo: Sequence[OperatorId]) -> dict[OperatorId, 
     spans: dict[OperatorId, Way] = {}
     for instance in todo:
         own = ground.plan.instances[instance]
-        nodes = [own.pinned] if own.kind == "Scan" else [ground.placement.get(p) for p in _fixed(ground, instance, spans)]
+        nodes = (
+            [own.pinned] if own.kind == "Scan" else [ground.placement.get(p) for p in _fixed(ground, instance, spans)]
+        )
         ways = [spans[p] for p in ground.plan.producers.get(instance, ()) if spans.get(p)]
         for node in nodes:
             if node is not None and not ground.away(node):

@@ -1,0 +1,63 @@
+"""auto: pick and chain searches by instance and time budget, and say how good the answer is.
+
+Small spaces are counted through (optimum proven). In latency mode GREEDY, HEURISTIC and the proof follow each other. In the
+weighted mode: HEURISTIC from the root with half of the time, then the evolutionary search and samples around the best plan in turns,
+each from the best plan so far, until time is up; then the bound. Without a time limit a default is set for the weighted mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from godwit.placement import bounds, esc, evolutionary, greedy, heuristic, optimum, rss
+from godwit.placement.base import Answer, Clock, Options
+from godwit.placement.problem import Problem
+
+#: plans a thread counts through in a second, cautiously
+RATE = 5_000_000
+#: seconds for the weighted mode where nobody sets a limit
+DEFAULT_SECONDS = 2.0
+#: share of the time kept back for the bound
+FOR_BOUND = 0.1
+
+
+def search(problem: Problem, options: Options) -> Answer:
+    """See `base.Search`."""
+    clock = Clock(options.seconds)
+    seconds = options.seconds or DEFAULT_SECONDS
+    if esc.space(problem) <= RATE * options.threads * min(seconds, 1.0) / 2:
+        answer = replace(esc.search(problem, options), notes=("small space: counted through with ESC",))
+        front = heuristic.search(problem, options) if not clock.over() else answer
+        return replace(answer, front=front.front, front_complete=front.front_complete, seconds=clock.spent())
+    if problem.objective.is_latency:
+        return _latency(problem, options, clock)
+    return _weighted(problem, replace(options, seconds=seconds), Clock(seconds))
+
+
+def _latency(problem: Problem, options: Options, clock: Clock) -> Answer:
+    first = greedy.search(problem, options)
+    share = None if options.seconds is None else max(1e-6, 0.6 * options.seconds - clock.spent())
+    second = heuristic.search(problem, replace(options, seconds=share, start=first.plan))
+    answer = optimum.prove(problem, options, second.plan, clock, examined=first.examined + second.examined)
+    return replace(answer, front=second.front, notes=("GREEDY, then HEURISTIC, then proof by migration caps",))
+
+
+def _weighted(problem: Problem, options: Options, clock: Clock) -> Answer:
+    assert options.seconds is not None
+    search_until = Clock(options.seconds * (1 - FOR_BOUND))
+    best = heuristic.search(problem, replace(options, seconds=options.seconds / 2))
+    examined, front, turn = best.examined, best.front, 0
+    while not search_until.over():
+        left = max(search_until.left() or 0.0, 1e-6)
+        step = replace(options, seconds=left, start=best.plan, seed=options.seed + turn)
+        found = evolutionary.search(problem, step) if turn % 2 == 0 else rss.sample(problem, step, around=best.plan)
+        examined += found.examined
+        turn += 1
+        if found.cost < best.cost:
+            best = found
+        elif turn >= 6 and best.complete:
+            break
+    proof = bounds.weighted_bound(problem, best.cost, clock)
+    note = f"HEURISTIC, then {turn} turns of evolutionary search and samples around the best plan"
+    return replace(best, algorithm=options.name, examined=examined, front=front, proof=proof, seconds=clock.spent(),
+                   notes=(note,))  # fmt: skip
