@@ -1,5 +1,6 @@
 """The SQL front end: Spark SQL in, logical plans and shapes out. Pure: never imports pyspark."""
 
 from godwit.sql.compile import compile_query
+from godwit.sql.fluent import Builder, hopping, session, stream, tumbling
 
-__all__ = ["compile_query"]
+__all__ = ["Builder", "compile_query", "hopping", "session", "stream", "tumbling"]

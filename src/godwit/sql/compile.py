@@ -6,10 +6,12 @@ parse -> guard -> normalise -> draft plan -> push filters, merge projections, dr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError
 from godwit.ids import QueryId, StreamId
@@ -58,9 +60,20 @@ def _query(
     )
 
 
+def syntax(sql: str) -> list[exp.Expr | None]:
+    """The syntax trees of the statements in a text."""
+    dialect = Dialect.get_or_raise(DIALECT)
+    tokens = dialect.tokenize(sql)
+    for token, following in pairwise(tokens):
+        # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
+        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
+    return dialect.parser().parse(tokens, sql)
+
+
 def _parse(sql: str) -> exp.Expr:
     try:
-        statements = [s for s in sqlglot.parse(sql, dialect=DIALECT) if s is not None]
+        statements = [s for s in syntax(sql) if s is not None]
     except ParseError as error:
         raise _syntax_error(sql, error) from None
     except TokenError as error:
