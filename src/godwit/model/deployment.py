@@ -52,7 +52,7 @@ class Delta:
     parked: Mapping[QueryId, str | None] = field(default_factory=dict)
 
     def inverse(self, before: Deployment) -> Delta:
-        """The delta that takes `before.apply(self)` back to `before`, but for what only ever grows (sessions, streams)."""
+        """The delta that takes `before.apply(self)` back to `before`; sessions and streams only ever grow."""
         devices = {*self.devices, *self.gone}
         return Delta(
             {q: before.queries.get(q) for q in self.queries},

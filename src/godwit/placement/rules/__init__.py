@@ -1,1 +1,1 @@
-"""Rules that place instances one by one along the ways to their sinks, and the amendment of a placement after changes."""
+"""Rules that place instances one by one along the ways to their sinks, and what to re-place after changes."""

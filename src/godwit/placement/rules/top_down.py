@@ -31,9 +31,8 @@ def source_ways(ground: Ground, todo: Sequence[OperatorId]) -> dict[OperatorId, 
     spans: dict[OperatorId, Way] = {}
     for instance in todo:
         own = ground.plan.instances[instance]
-        nodes = (
-            [own.pinned] if own.kind == "Scan" else [ground.placement.get(p) for p in _fixed(ground, instance, spans)]
-        )
+        fixed = [ground.placement.get(p) for p in ground.plan.producers.get(instance, ()) if p not in spans]
+        nodes = [own.pinned] if own.kind == "Scan" else fixed
         ways = [spans[p] for p in ground.plan.producers.get(instance, ()) if spans.get(p)]
         for node in nodes:
             if node is not None and not ground.away(node):
@@ -45,10 +44,6 @@ def source_ways(ground: Ground, todo: Sequence[OperatorId]) -> dict[OperatorId, 
         ways = [way for way in ways if way[-1] == ground.root[instance]]
         spans[instance] = meet(ways) if ways else ()
     return {i: span or (ground.root[i],) for i, span in spans.items()}
-
-
-def _fixed(ground: Ground, instance: OperatorId, spans: dict[OperatorId, Way]) -> list[OperatorId]:
-    return [p for p in ground.plan.producers.get(instance, ()) if p not in spans]
 
 
 def _downwards(ground: Ground, instance: OperatorId, span: Way) -> list[NodeId]:

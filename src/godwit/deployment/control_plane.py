@@ -1,0 +1,123 @@
+"""The control plane in one object: what a fleet's runtime and command line talk to.
+
+    control = ControlPlane(topology, streams=streams, feeds=feeds)
+    for instruction in control.submit(query, sink_site):
+        ...                                   # publish it, tell the regions
+    control.acknowledge(region, epoch)        # -> the next instructions
+
+Everything returns instructions; nothing is done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from godwit.deployment.coordinator import Coordinator
+from godwit.deployment.events import (
+    ChangesArrived,
+    DeviceFeeds,
+    Event,
+    HandoverDone,
+    Instruction,
+    QuerySubmitted,
+    QueryWithdrawn,
+    RegionAcked,
+)
+from godwit.deployment.explain import explain
+from godwit.deployment.planner import Planner
+from godwit.deployment.strategy import Batch, redeployment
+from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.changes import Change, apply
+from godwit.model.deployment import Deployment
+from godwit.model.global_plan import Cost, unit_cost
+from godwit.model.plan import Query, Stream
+from godwit.model.topology import Topology
+
+
+class ControlPlane:
+    """Planner and coordinator behind one door.
+
+    `automatic`: regions need not acknowledge; every stage counts as in force when it is published. For one process.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        rule: str = "bottom-up",
+        redeployment_strategy: str = "incremental",
+        state: str = "delta",
+        streams: Mapping[StreamId, Stream] | None = None,
+        feeds: Mapping[StreamId, Iterable[DeviceId]] | None = None,
+        cost: Cost = unit_cost,
+        automatic: bool = False,
+    ) -> None:
+        self.planner = Planner(topology, rule, state, streams, feeds, cost)
+        self.planner.journal.forget()
+        self._strategy = redeployment(redeployment_strategy)
+        self.coordinator = Coordinator(self.planner, self._strategy)
+        self._automatic = automatic
+        self._deployment: Deployment | None = None
+
+    # -- reading
+
+    @property
+    def topology(self) -> Topology:
+        """The ground with all changes that have arrived, planned for or not."""
+        return self.coordinator.monitor.latest
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.coordinator.epoch
+
+    @property
+    def deployment(self) -> Deployment:
+        """The rows of the planned deployment at its epoch; of a reconfiguration in stages, those of the last stage."""
+        if self._deployment is None or self._deployment.epoch != self.epoch:
+            self._deployment = self.planner.rows.deployment(self.epoch)
+        return self._deployment
+
+    # -- events
+
+    def handle(self, event: Event) -> list[Instruction]:
+        told = self.coordinator.handle(event)
+        while self._automatic and self.coordinator.phase != "idle":
+            for region in sorted(self.planner.regions):
+                told += self.coordinator.handle(RegionAcked(region, self.epoch))
+        self._deployment = None
+        return told
+
+    def submit(self, query: Query, sink_site: SiteId | None = None) -> list[Instruction]:
+        return self.handle(QuerySubmitted(query, sink_site))
+
+    def withdraw(self, query: QueryId) -> list[Instruction]:
+        return self.handle(QueryWithdrawn(query))
+
+    def change(self, changes: Iterable[Change]) -> list[Instruction]:
+        """Topology changes, in order; TopologyError names the first that does not fit, and then none is taken."""
+        return self.handle(ChangesArrived(tuple(changes)))
+
+    def acknowledge(self, region: RegionId, epoch: Epoch) -> list[Instruction]:
+        return self.handle(RegionAcked(region, epoch))
+
+    def handed_over(self, instance: OperatorId, epoch: Epoch) -> list[Instruction]:
+        return self.handle(HandoverDone(instance, epoch))
+
+    # -- streams
+
+    def declare(self, stream: Stream, devices: Iterable[DeviceId] = ()) -> None:
+        """Make a stream known before queries read it; its row goes out with the next delta."""
+        self.planner.declare(stream, devices)
+        self._deployment = None
+
+    def feed(self, device: DeviceId, streams: Iterable[StreamId]) -> list[Instruction]:
+        """From now on the device feeds these streams."""
+        return self.handle(DeviceFeeds(device, tuple(streams)))
+
+    # -- dry run
+
+    def explain_change(self, changes: Iterable[Change]) -> str:
+        """What these changes would do: contexts, migration queries and marker. Nothing happens."""
+        changes = tuple(changes)
+        batch = Batch(apply(self.topology, changes), changes)
+        return explain(self.planner, self._strategy, batch, Epoch(self.epoch + 1))

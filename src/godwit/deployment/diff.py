@@ -1,0 +1,59 @@
+"""Old placement, new placement -> a list of small frozen edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from godwit.ids import NodeId, OperatorId
+
+
+@dataclass(frozen=True)
+class Insert:
+    instance: OperatorId
+    node: NodeId
+
+
+@dataclass(frozen=True)
+class Remove:
+    instance: OperatorId
+    node: NodeId
+
+
+@dataclass(frozen=True)
+class Move:
+    instance: OperatorId
+    source: NodeId
+    target: NodeId
+
+
+Edit = Insert | Remove | Move
+
+
+def diff(old: Mapping[OperatorId, NodeId | None], new: Mapping[OperatorId, NodeId | None]) -> tuple[Edit, ...]:
+    """The edits that take one placement to the other, in order of instance names; what is equal has none."""
+    edits: list[Edit] = []
+    for instance in sorted({*old, *new}):
+        was, now = old.get(instance), new.get(instance)
+        if was == now:
+            continue
+        if was is None:
+            assert now is not None
+            edits.append(Insert(instance, now))
+        elif now is None:
+            edits.append(Remove(instance, was))
+        else:
+            edits.append(Move(instance, was, now))
+    return tuple(edits)
+
+
+def patch(placement: Mapping[OperatorId, NodeId], edits: tuple[Edit, ...]) -> dict[OperatorId, NodeId]:
+    """The placement after the edits."""
+    after = dict(placement)
+    for edit in edits:
+        match edit:
+            case Insert(instance, node) | Move(instance, _, node):
+                after[instance] = node
+            case Remove(instance, _):
+                del after[instance]
+    return after

@@ -1,0 +1,151 @@
+"""What the coordinator hears, and what it tells the executor to do. Small frozen values, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from godwit.deployment.contexts import DeploymentContext
+from godwit.deployment.markers import Marker
+from godwit.deployment.stories import Story
+from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.migration.adhoc_query import MigrationQuery
+from godwit.migration.base import Step
+from godwit.model.changes import Change
+from godwit.model.deployment import Delta
+from godwit.model.plan import Query
+
+# -- events
+
+
+@dataclass(frozen=True)
+class ChangesArrived:
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class QuerySubmitted:
+    query: Query
+    #: where its results leave; None: the site with the most capacity in the cloud
+    sink: SiteId | None = None
+
+
+@dataclass(frozen=True)
+class QueryWithdrawn:
+    query: QueryId
+
+
+@dataclass(frozen=True)
+class DeviceFeeds:
+    """The device sends rows of these streams from now on."""
+
+    device: DeviceId
+    streams: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True)
+class RegionAcked:
+    """The region works under this epoch or a later one."""
+
+    region: RegionId
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class HandoverDone:
+    """The state that was announced with an epoch has reached its instance."""
+
+    instance: OperatorId
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class RegionLost:
+    region: RegionId
+
+
+@dataclass(frozen=True)
+class RegionBack:
+    region: RegionId
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """Not all acknowledgements of an epoch came in time."""
+
+    epoch: Epoch
+
+
+Event = (
+    ChangesArrived
+    | QuerySubmitted
+    | QueryWithdrawn
+    | DeviceFeeds
+    | RegionAcked
+    | HandoverDone
+    | RegionLost
+    | RegionBack
+    | TimedOut
+)
+#: what waits for the next batch, beside changes of the topology
+Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds
+
+# -- instructions
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Make the delta the next epoch and tell all regions."""
+
+    epoch: Epoch
+    delta: Delta
+    contexts: tuple[DeploymentContext, ...]
+    #: what happens to the state of moved instances
+    steps: tuple[Step, ...]
+    migrations: tuple[MigrationQuery, ...]
+    marker: Marker
+    #: which of the reconfiguration's stages this is, and of how many
+    stage: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Revert:
+    """Back to the last stable deployment, as a new epoch."""
+
+    epoch: Epoch
+    stable: Epoch
+    delta: Delta
+    contexts: tuple[DeploymentContext, ...]
+    steps: tuple[Step, ...]
+    migrations: tuple[MigrationQuery, ...]
+    marker: Marker
+    reason: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """All regions work under this epoch: it is the one to go back to from now on."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class Park:
+    """The query has no place: its rows wait, its state stays."""
+
+    query: QueryId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    query: QueryId
+
+
+@dataclass(frozen=True)
+class Record:
+    """Keep the story of a reconfiguration (again, if it was told before)."""
+
+    story: Story
+
+
+Instruction = Publish | Revert | Commit | Park | Resume | Record

@@ -1,0 +1,69 @@
+"""The deployment tables as the planner writes them: through the journal, so that a delta is what the journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.deployment import Delta, Deployment
+from godwit.model.journal import Journal
+from godwit.model.plan import Query, Stream
+from godwit.model.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass
+class Rows:
+    """What regions are told. `sessions` only ever grows: a number that was given to a device is never given again."""
+
+    queries: dict[QueryId, Query] = field(default_factory=dict)
+    placement: dict[OperatorId, NodeId] = field(default_factory=dict)
+    devices: dict[DeviceId, SiteId | None] = field(default_factory=dict)
+    sites: dict[SiteId, RegionId] = field(default_factory=dict)
+    streams: dict[StreamId, Stream] = field(default_factory=dict)
+    feeds: dict[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
+    parked: dict[QueryId, str] = field(default_factory=dict)
+    sessions: dict[DeviceId, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(topology: Topology) -> Rows:
+        return Rows(
+            devices={device.id: device.site for device in topology.devices.values()},
+            sites={site.id: site.region for site in topology.sites.values()},
+        )
+
+    def deployment(self, epoch: Epoch) -> Deployment:
+        return Deployment(
+            epoch,
+            dict(self.queries),
+            dict(self.placement),
+            dict(self.devices),
+            dict(self.sites),
+            dict(self.sessions),
+            dict(self.streams),
+            dict(self.feeds),
+            dict(self.parked),
+        )
+
+    def delta(self, journal: Journal, since: int, sessions: dict[DeviceId, int], cause: str) -> Delta:
+        """What was written since the mark."""
+        devices = journal.changed(self.devices, since)
+        return Delta(
+            _now(self.queries, journal, since),
+            _now(self.placement, journal, since),
+            {d: self.devices[d] for d in devices if d in self.devices},
+            _now(self.sites, journal, since),
+            dict(sessions),
+            feeds={s: self.feeds.get(s, ()) for s in journal.changed(self.feeds, since)},
+            gone=frozenset(d for d in devices if d not in self.devices),
+            cause=cause,
+            parked=_now(self.parked, journal, since),
+        )
+
+
+def _now(table: Mapping[K, V], journal: Journal, since: int) -> dict[K, V | None]:
+    return {key: table.get(key) for key in journal.changed(table, since)}

@@ -1,0 +1,95 @@
+"""A stage: one epoch's worth of a reconfiguration, ready to be published or taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from godwit.deployment.contexts import DeploymentContext, contexts, inverse
+from godwit.deployment.markers import Marker, marker
+from godwit.ids import DqpId, Epoch, NodeId, OperatorId, QueryId
+from godwit.migration.adhoc_query import MigrationQuery, migration_queries
+from godwit.migration.base import Moved, Step
+from godwit.model.deployment import Delta
+from godwit.model.subplan import DqpEdit
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What changes in one epoch. `undo` takes the rows back, `edits` say what happens to the sub-plans."""
+
+    delta: Delta
+    undo: Delta
+    edits: tuple[DqpEdit, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    steps: tuple[Step, ...] = ()
+    #: instances of the global plan (not a query's own names) whose state must follow
+    moving: frozenset[OperatorId] = frozenset()
+    #: connections between touched sub-plans, as they were, that rows can still pass
+    channels: frozenset[tuple[DqpId, DqpId]] = frozenset()
+    queries: tuple[QueryId, ...] = ()
+    #: all nodes that a hand-over or a context of this stage needs alive
+    nodes: frozenset[NodeId] = field(default=frozenset())
+
+    @cached_property
+    def contexts(self) -> tuple[DeploymentContext, ...]:
+        return contexts(self.edits, self.moving)
+
+    def marker(self, epoch: Epoch) -> Marker:
+        return marker(epoch, self.contexts, self.channels)
+
+    def migrations(self, epoch: Epoch) -> tuple[MigrationQuery, ...]:
+        return migration_queries(self.steps, epoch)
+
+    @property
+    def empty(self) -> bool:
+        return not self.edits and not self.steps and is_empty(self.delta)
+
+
+def is_empty(delta: Delta) -> bool:
+    return not any(getattr(delta, name) for name in Delta.__dataclass_fields__ if name != "cause")
+
+
+def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, ...]) -> Stage:
+    """The stage that takes back all of these, which were published in this order."""
+    stages = list(stages)
+    undo = Delta()
+    for stage in reversed(stages):
+        undo = over(undo, stage.undo)
+    forward = Delta()
+    for stage in stages:
+        forward = over(forward, stage.delta)
+    edits = tuple(edit for stage in reversed(stages) for edit in inverse(stage.edits))
+    return Stage(
+        replace(undo, cause=f"revert: {forward.cause}"),
+        forward,
+        edits,
+        moved,
+        steps,
+        frozenset().union(*(stage.moving for stage in stages)),
+        frozenset((b, a) for stage in stages for a, b in stage.channels),
+        tuple(sorted({q for stage in stages for q in stage.queries})),
+        frozenset().union(*(stage.nodes for stage in stages)),
+    )
+
+
+def over(first: Delta, then: Delta) -> Delta:
+    """Both deltas as one: where they disagree, the later counts."""
+    devices = {d: s for d, s in first.devices.items() if d not in then.gone}
+    return Delta(
+        {**first.queries, **then.queries},
+        {**first.placement, **then.placement},
+        {**devices, **then.devices},
+        {**first.sites, **then.sites},
+        {**first.sessions, **then.sessions},
+        {**first.streams, **then.streams},
+        {**first.feeds, **then.feeds},
+        frozenset(first.gone - then.devices.keys()) | then.gone,
+        then.cause or first.cause,
+        {**first.parked, **then.parked},
+    )
