@@ -38,8 +38,6 @@ _SAME_ARGUMENT = {
     "variance": "var_samp",
     "var_samp": "var_samp",
     "var_pop": "var_pop",
-    # exact: distinct values are kept as rows, so nothing is gained by a sketch
-    "approx_count_distinct": "count_distinct",
     # Spark's own definition: false < true
     "bool_and": "min",
     "every": "min",
@@ -58,7 +56,6 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.StddevPop: "stddev_pop",
     exp.Variance: "var_samp",
     exp.VariancePop: "var_pop",
-    exp.ApproxDistinct: "approx_count_distinct",
     exp.Median: "median",
     exp.Quantile: "percentile",
     exp.CountIf: "count_if",

@@ -11,9 +11,9 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from godwit.errors import SqlError
+from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query, Shape, Stream
 from godwit.sql.emit import Emitter
@@ -25,14 +25,17 @@ from godwit.sql.select import Compiler, Result
 from godwit.sql.shape import Lifter, subscribe, text
 
 DIALECT = "spark"
+_ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
+_BEGINNINGS = ("SELECT", "WITH", "INSERT", "FROM", "(")
 
 
 def compile_query(sql: str, streams: Mapping[StreamId, Stream], query_id: QueryId) -> Query:
     """The query's plan, or an SqlError that says where it is wrong and what would help."""
     with located(sql):
-        statement = _parse(sql)
-        guard(statement, sql)
-        select, target = _target(statement)
+        select, target = _target(_parse(sql))
+        for tree in (target, select):
+            if tree is not None:
+                guard(tree, sql)
         select = normalise(select)
         result = Compiler(streams).query(select, {})
         _check_target(target, result, select)
@@ -64,11 +67,24 @@ def syntax(sql: str) -> list[exp.Expr | None]:
     """The syntax trees of the statements in a text."""
     dialect = Dialect.get_or_raise(DIALECT)
     tokens = dialect.tokenize(sql)
+    _check_start(sql, tokens)
     for token, following in pairwise(tokens):
+        if token.token_type == following.token_type == TokenType.STRING:
+            # Spark reads 'it''s' as it's, sqlglot as its
+            problem, remedy = "two strings stand side by side", "write a quote within a string as \\', or use concat"
+            raise SqlError(problem, place=point(sql, token.start, following.end + 1), remedy=remedy)
         # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
         if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR
     return dialect.parser().parse(tokens, sql)
+
+
+def _check_start(sql: str, tokens: list[Token]) -> None:
+    """sqlglot would take an unknown first word for a command, or for a column."""
+    first = tokens[0] if tokens else None
+    if first is not None and first.text.upper() not in _BEGINNINGS:
+        problem = f"'{first.text}' does not begin a query"
+        raise UnsupportedError(problem, place=point(sql, first.start, first.end + 1), remedy=_ONLY_QUERIES)
 
 
 def _parse(sql: str) -> exp.Expr:
@@ -92,7 +108,9 @@ def _syntax_error(sql: str, error: ParseError) -> SqlError:
     highlight = str(first.get("highlight") or "")
     # sqlglot counts to the end of the token
     column = max(1, column - max(0, len(highlight) - 1))
-    problem = str(first.get("description") or error).split("<class")[0].strip().rstrip(".")
+    problem = str(first.get("description") or error).strip().rstrip(".")
+    if problem.startswith("Required keyword"):
+        problem = f"something is missing after '{highlight}'"
     snippet = " ".join(f"{str(first.get('start_context') or '')[-30:]}{highlight}".split())
     remedy = f"look at '{highlight}' and the word before it" if highlight else "look at the end of the query"
     return SqlError(f"the SQL has a mistake: {problem}", place=f"{line}:{column}: {snippet}", remedy=remedy)
@@ -104,7 +122,7 @@ def _target(statement: exp.Expr) -> tuple[exp.Query, exp.Table | None]:
         return statement, None
     if not isinstance(statement, exp.Insert):
         msg = f"{statement.key.upper()} is not a query"
-        raise Fault(msg, statement, "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python")
+        raise Fault(msg, statement, _ONLY_QUERIES)
     table, select = statement.this, statement.expression
     options = [k for k, v in statement.args.items() if v and k not in ("this", "expression", "with_")]
     if options or not isinstance(table, exp.Table) or table.args.get("db") or not isinstance(select, exp.Query):

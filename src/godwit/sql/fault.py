@@ -5,6 +5,7 @@ Inner modules know syntax trees, not the text they came from, so they raise faul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -45,21 +46,44 @@ def located(sql: str) -> Iterator[None]:
 
 
 def place(sql: str, node: exp.Expr | None) -> str:
-    """`line:column: snippet` of a node; sqlglot keeps offsets on names, literals and function calls only."""
+    """`line:column: snippet` of a node; sqlglot keeps offsets on names, literals and most function calls only."""
     if node is None:
         return point(sql, 0, len(sql))
     metas = [n.meta for n in node.walk() if "start" in n.meta and n.meta["end"] < len(sql)]
-    if not metas:
-        return node.sql("spark", comments=False)[:_SNIPPET]
+    if not metas or isinstance(node, exp.Hint):
+        return _by_text(sql, node)
     start = min(int(m["start"]) for m in metas)
     end = max(int(m["end"]) for m in metas) + 1
-    while sql[start:end].count("(") > sql[start:end].count(")") and ")" in sql[end:]:
-        end = sql.index(")", end) + 1
-    return point(sql, start, end)
+    return point(sql, _back(sql, start, node), end)
+
+
+def _by_text(sql: str, node: exp.Expr) -> str:
+    """For nodes without offsets: the first place that reads like them."""
+    text = "/*+" if isinstance(node, exp.Hint) else node.sql("spark", comments=False)
+    word = re.match(r"\w+|\W+", text)
+    found = re.search(re.escape(word[0]), sql, re.IGNORECASE) if word else None
+    return point(sql, *found.span()) if found else text[:_SNIPPET]
+
+
+def _back(sql: str, start: int, node: exp.Expr) -> int:
+    """Where the node begins, if a keyword or a function's name stands before the first offset."""
+    if isinstance(node, exp.Select | exp.SetOperation):
+        return max(sql.upper().rfind("SELECT", 0, start), 0)
+    if isinstance(node, exp.Interval):
+        return max(sql.upper().rfind("INTERVAL", 0, start), 0)
+    name = re.search(r"\w+\s*\(\s*$", sql[:start])
+    if name and isinstance(node, exp.Func | exp.Rollup | exp.Cube) and "start" not in node.meta:
+        return name.start()
+    return start
 
 
 def point(sql: str, start: int, end: int) -> str:
+    """`line:column: snippet` of a piece of the text; parentheses that open in it are closed."""
+    if sql[end : end + 2] == "()":
+        end += 2
+    while sql[start:end].count("(") > sql[start:end].count(")") and ")" in sql[end:]:
+        end = sql.index(")", end) + 1
     line = sql.count("\n", 0, start) + 1
     column = start - (sql.rfind("\n", 0, start) + 1) + 1
-    snippet = " ".join(sql[start:end].split())
+    snippet = " ".join(sql[start:end].split()) or "(nothing)"
     return f"{line}:{column}: {snippet if len(snippet) <= _SNIPPET else snippet[: _SNIPPET - 2] + '..'}"

@@ -92,7 +92,7 @@ _REFUSED: dict[Refusal, str] = {
     _WHERE: """spark_partition_id current_user user session_user current_catalog current_database current_schema
         current_timezone current_path version""",
     _DANGER: """reflect java_method try_reflect input_file_name input_file_block_start input_file_block_length
-        from_protobuf to_protobuf from_avro to_avro schema_of_avro python_worker_logs range xpath xpath_boolean
+        from_protobuf to_protobuf from_avro to_avro schema_of_avro xpath xpath_boolean
         xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string from_xml schema_of_xml""",
     _KILLS: "raise_error assert_true",
     _ORDER: "first first_value last last_value any_value max_by min_by mode nth_value",

@@ -67,11 +67,10 @@ class Grouping:
         group = select.args.get("group")
         if group is None:
             return []
-        if any(value for arg, value in group.args.items() if arg != "expressions") or group.find(
-            exp.Rollup, exp.Cube, exp.GroupingSets
-        ):
+        several = group.find(exp.Rollup, exp.Cube, exp.GroupingSets)
+        if several or any(value for arg, value in group.args.items() if arg != "expressions"):
             msg = "GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are not supported"
-            raise Fault(msg, group, "list the keys and a window; write one query for each grouping set")
+            raise Fault(msg, several or group, "list the keys and a window; write one query for each grouping set")
         return [self._item(item, select) for item in group.expressions]
 
     def _item(self, item: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -128,6 +127,8 @@ class Grouping:
         return _struct()
 
     def _window_reference(self, node: exp.Column) -> exp.Expr | None:
+        if node.name in _BOUNDS.values():
+            return node
         parts = [p.name.lower() for p in node.parts]
         if parts[0] not in self._window_names or self._scope.find(node) is not None:
             return None
@@ -164,11 +165,12 @@ class Grouping:
             if nested is not None or names([argument]) & set(_BOUNDS.values()):
                 msg = "an aggregate's argument must be made of the rows' columns"
                 raise Fault(msg, nested or node, "aggregate in a sub-query first, and group its result by window.end")
-        text = node.sql("spark", comments=False)
-        if text not in self._calls:
+        value = "*" if argument is None else argument.sql("spark", comments=False)
+        same_call = f"{reading.function}({value}){reading.constants}"
+        if same_call not in self._calls:
             name = f"__agg{len(self._calls)}"
-            self._calls[text] = Call(name, reading.function, argument, reading.constants)
-        return column(self._calls[text].name)
+            self._calls[same_call] = Call(name, reading.function, argument, reading.constants)
+        return column(self._calls[same_call].name)
 
     def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> Fault:
         if windows:
@@ -216,7 +218,10 @@ def _bound(name: str, node: exp.Expr) -> exp.Column:
     if name.lower() not in _BOUNDS:
         msg = f"a window has no '{name}'"
         raise Fault(msg, node, "it has window.start and window.end")
-    return column(_BOUNDS[name.lower()])
+    found = column(_BOUNDS[name.lower()])
+    if isinstance(node, exp.Column):
+        found.this.meta.update(node.this.meta)
+    return found
 
 
 def _struct() -> exp.Expr:

@@ -48,6 +48,7 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
     exp.Parameter: ("variables are not supported", "write the value"),
     exp.Placeholder: ("placeholders are not supported", "write the value"),
+    exp.Values: ("VALUES is no stream", "declare a stream and push the rows into it"),
     exp.Pivot: _CLAUSES["pivots"],
     exp.TableSample: _CLAUSES["sample"],
     exp.Hint: _CLAUSES["hint"],
@@ -97,6 +98,9 @@ def _check_construct(node: exp.Expr) -> None:
     if isinstance(node, exp.TableAlias) and node.args.get("columns"):
         msg = "column lists after an alias are not supported"
         raise Fault(msg, node, "name the columns with AS in the SELECT list")
+    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+        msg = "only streams and sub-queries can stand in FROM"
+        raise Fault(msg, node, "name a declared stream")
     if isinstance(node, exp.With) and node.args.get("recursive"):
         msg = "recursive queries never end"
         raise Fault(msg, node, "write WITH without RECURSIVE")
@@ -128,7 +132,7 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
         msg = f"'{name}' is called by a qualified name"
         raise Fault(msg, node, "call built-in functions by their bare names", UnknownNameError)
-    if name == "unix_timestamp" and not node.this:
+    if isinstance(node.this, exp.CurrentTimestamp) and name == "unix_timestamp":
         msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
         raise Fault(msg, node, functions.REFUSED["now"].remedy)
     if name in functions.ALLOWED:

@@ -118,7 +118,8 @@ class _Joiner:
             raise self._no_band(i)
         _, _, left, right, lower, upper = min(choices)
         if lower > upper:
-            msg = f"no two rows can lie in this band: {right} - {left} between {lower} and {upper} microseconds"
+            a, b = _dotted(self._field[right], self._relations), _dotted(self._field[left], self._relations)
+            msg = f"no two rows can lie in this band: {a} - {b} between {lower / 1e6:g} s and {upper / 1e6:g} s"
             raise Fault(msg, self._relations[i].origin, "check the signs of the intervals")
         return left, right, lower, upper
 
@@ -146,7 +147,8 @@ class _Joiner:
 
     def _no_band(self, i: int) -> Fault:
         me, others = self._relations[i], self._relations[:i]
-        msg = f"'{me.alias}' is joined with {_aliases(others)} without a time band, so every row would be kept for ever"
+        half = "by only half" if any(found for _, owners, found in self._parts if i in owners) else "without"
+        msg = f"'{me.alias}' is joined with {_aliases(others)} {half} a time band, so every row would be kept for ever"
         mine, theirs = next(self._times(i), None), next((t for k in range(i) for t in self._times(k)), None)
         if mine is None or theirs is None:
             lacking = me.alias if mine is None else _aliases(others)

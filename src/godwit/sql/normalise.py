@@ -15,6 +15,7 @@ def normalise(tree: exp.Query) -> exp.Query:
     tree = tree.copy()
     for equality in list(tree.find_all(exp.EQ)):
         _compare_windows(equality)
+    # exact: distinct values are kept, so a sketch would gain nothing
     for approximate in list(tree.find_all(exp.ApproxDistinct)):
         exact = exp.Count(this=exp.Distinct(expressions=[approximate.this]), big_int=True)
         exact.meta.update(approximate.meta)

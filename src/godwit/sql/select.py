@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from godwit.errors import UnknownNameError
 from godwit.ids import StreamId
 from godwit.model.plan import Stream
 from godwit.sql import aggregates
@@ -43,15 +42,12 @@ class Compiler:
     def query(self, node: exp.Expr, known: Mapping[str, Definition], alias: str | None = None) -> Result:
         """Compile a SELECT or UNION ALL; its columns are named for `alias`, or bare at the top."""
         known = _definitions(node, known)
-        match node:
-            case exp.Subquery():
-                return self.query(node.this, known, alias)
-            case exp.Union():
-                return self._union(node, known, alias)
-            case exp.Select():
-                return self._select(node, known, alias)
-        msg = "this is not a SELECT"
-        raise Fault(msg, node, "write SELECT .. FROM a stream")
+        if isinstance(node, exp.Union):
+            return self._union(node, known, alias)
+        if isinstance(node, exp.Select):
+            return self._select(node, known, alias)
+        # parentheses
+        return self.query(node.this, known, alias)
 
     def _union(self, node: exp.Union, known: Mapping[str, Definition], alias: str | None) -> Result:
         left, right = self.query(node.this, known, alias), self.query(node.expression, known, alias)
@@ -136,13 +132,10 @@ class Compiler:
         return Scope(tuple(relations)), on
 
     def _relation(self, source: exp.Expr, known: Mapping[str, Definition]) -> Relation:
-        if isinstance(source, exp.Subquery):
+        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Query):
             name = source.alias or "subquery"
             return self._nested(name, source.this, known, source)
-        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-            msg = "only streams and sub-queries can stand in FROM"
-            raise Fault(msg, source, "name a declared stream")
-        if source.args.get("joins"):
+        if not isinstance(source, exp.Table) or source.args.get("joins"):
             msg = "joins in parentheses are not supported"
             raise Fault(msg, source, "write the joins one after the other")
         if source.args.get("db"):
@@ -162,7 +155,7 @@ class Compiler:
         if stream is None:
             msg = f"there is no stream '{source.name}'"
             raise unknown(msg, source, source.name, (str(s.id) for s in self._streams.values()))
-        alias = self._take(source.alias_or_name)
+        alias = self._take(source.alias or str(stream.id))
         fields = tuple(
             Field(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, stream.time) else None)
             for c in stream.columns
@@ -199,7 +192,7 @@ def _check_join(join: exp.Join) -> None:
         )
     if method or join.args.get("using"):
         msg = f"{method or 'USING'} joins hide which columns are compared"
-        raise Fault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..", UnknownNameError)
+        raise Fault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
 
 
 def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
