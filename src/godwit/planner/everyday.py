@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from godwit.planner.dp import Floats
+from godwit.planner.exact import any_plan
 from godwit.planner.model import Catalog, Network, Query, Weights
 from godwit.planner.orders import JoinOrders
 from godwit.planner.proposal import PENALTY, Shape, propose
 from godwit.planner.reorder import add, affected, clusters, reorder
 from godwit.planner.repair import repair
+from godwit.planner.scope import scope
 from godwit.planner.state import Ledger
 
 
@@ -30,7 +32,7 @@ class Options:
 
     reorder: bool = True
     #: seconds for the exact model before a refusal; 0 refuses without asking it
-    referee: float = 0.0
+    referee: float = 1.0
     #: CPU units that starting an operator must save before join orders change
     start_price: float = 2.0
     #: CPU units that each stopped operator must save for new orders to be kept without the query that asked for them
@@ -48,7 +50,7 @@ class Outcome:
     step: str
     #: running operators that were moved or replaced for it
     migrated: int = 0
-    #: a refusal is proved if no plan exists at all, or none for the exact model
+    #: a refusal is proved if the exact model has no plan either
     proved: bool = False
 
 
@@ -66,6 +68,7 @@ class EverydayPlanner:
         #: admitted queries by the stream they asked for
         self.queries: dict[int, Query] = {}
         self._orders = JoinOrders(self.catalog)
+        self._proved = False
 
     def admit(self, query: Query) -> Outcome:
         """Admit a query if any step finds a plan."""
@@ -73,11 +76,12 @@ class EverydayPlanner:
             return Outcome(True, "known")
         before = self._running()
         shape, price = Shape.of(self.catalog, query), self.prices()
-        for step in (self._plan, self._repair, self._reorder):
+        self._proved = False
+        for step in (self._plan, self._repair, self._reorder, self._referee):
             if step(query, shape, price):
                 self._keep(query)
                 return Outcome(True, step.__name__[1:], len(before - self._running()))
-        return Outcome(False, "refused")
+        return Outcome(False, "refused", len(before - self._running()), self._proved)
 
     def withdraw(self, query: Query) -> None:
         """Forget an admitted query; what only it needed is dropped."""
@@ -130,6 +134,19 @@ class EverydayPlanner:
         if reorder(self.ledger, self.queries, touched, chosen, price, [query]):
             return True
         return self._improve(chosen) and add(self.ledger, query, shape, self.prices())
+
+    def _referee(self, query: Query, shape: Shape, price: Floats) -> bool:
+        """Ask the exact model over S(q) and O(q) whether there is any plan at all."""
+        if not self.options.referee:
+            return False
+        weights = self.weights or Weights.paper(self.network)
+        problem = scope(self.network, self.catalog, self.ledger.snapshot(), self.queries, query, weights)
+        answer = any_plan(problem, self.options.referee)
+        self._proved = answer.proved
+        if answer.ledger is None:
+            return False
+        self.ledger = answer.ledger
+        return True
 
     def _improve(self, chosen: frozenset[int]) -> bool:
         """Keep the new orders of each group that saves enough for what it stops."""

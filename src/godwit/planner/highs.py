@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import highspy
@@ -76,7 +76,7 @@ class Programme:
         self,
         seconds: float,
         *,
-        start: Sequence[float] | None = None,
+        start: Mapping[int, float] | None = None,
         relaxed: bool = False,
         gap: float = 0.0,
         cuts: Callable[[NDArray[np.float64]], bool] | None = None,
@@ -87,7 +87,7 @@ class Programme:
             if cuts is None or answer.values is None or not cuts(answer.values):
                 return answer
 
-    def _run(self, seconds: float, start: Sequence[float] | None, relaxed: bool, gap: float) -> Solution:
+    def _run(self, seconds: float, start: Mapping[int, float] | None, relaxed: bool, gap: float) -> Solution:
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
@@ -96,9 +96,8 @@ class Programme:
         solver.setOptionValue("mip_abs_gap", 1e-6)
         solver.passModel(self._lp(relaxed))
         if start is not None and not relaxed:
-            given = highspy.HighsSolution()
-            given.col_value = list(start)
-            solver.setSolution(given)
+            index = np.fromiter(start.keys(), dtype=np.int32)
+            solver.setSolution(len(start), index, np.fromiter(start.values(), dtype=float))
         solver.run()
         return _read(solver, relaxed)
 

@@ -102,8 +102,12 @@ class Weights:
 
     @staticmethod
     def paper(network: Network) -> Weights:
-        """Network scaled by the NICs, CPU by the hosts' CPU (the paper prints kappa there), lambda_4 = 1."""
-        return Weights(1e4, 1 / max(network.nic_out.sum(), SLACK), 1 / max(network.cpu.sum(), SLACK), 1.0)
+        """Network scaled by the NICs, CPU by the hosts' CPU (the paper prints kappa there), lambda_4 = 1.
+
+        lambda_1 is more than everything else can ever amount to, so no admitted query is traded for savings.
+        """
+        most = 10 * (2 + float(network.cpu.max(initial=0.0)))
+        return Weights(most, 1 / max(network.nic_out.sum(), SLACK), 1 / max(network.cpu.sum(), SLACK), 1.0)
 
     @staticmethod
     def pack(network: Network) -> Weights:

@@ -47,26 +47,30 @@ class Shape:
         )
 
 
-def propose(ledger: Ledger, query: Query, shape: Shape, price: dp.Floats, penalty: float = np.inf) -> float:
+def propose(
+    ledger: Ledger, query: Query, shape: Shape, price: dp.Floats, penalty: float = np.inf, result: int | None = None
+) -> float:
     """Write the cheapest plan into the ledger and return its price; infinite, and nothing written, if there is none.
 
-    With a finite penalty the plan may overdraw resources. So may a plan whose operators meet on one host.
+    With a finite penalty the plan may overdraw resources. So may a plan whose operators meet on one host. `result` may
+    name another stream of the query to be served.
     """
+    goal = query.result if result is None else result
     free = np.stack((ledger.cpu_free, ledger.in_free, ledger.out_free))
     links, link_free = _links(ledger)
     cost, way, sender = dp.cheapest(
         _held(ledger, shape), shape.rate, shape.first, shape.left, shape.right, shape.cpu,
         free, price, links, link_free, penalty,
     )  # fmt: skip
-    result = len(shape.streams) - 1 if shape.streams[-1] == query.result else shape.streams.index(query.result)
-    total = cost[result] + shape.rate[result] * price[2]
-    short = np.maximum(shape.rate[result] - np.maximum(free[2], 0) - 1e-6, 0)
+    wanted = shape.streams.index(goal)
+    total = cost[wanted] + shape.rate[wanted] * price[2]
+    short = np.maximum(shape.rate[wanted] - np.maximum(free[2], 0) - 1e-6, 0)
     total = total + np.where(short > 0, short * penalty if np.isfinite(penalty) else np.inf, 0.0)
     host = int(np.argmin(total))
     if not np.isfinite(total[host]):
         return float("inf")
-    _write(ledger, shape, way, sender, result, host)
-    ledger.serve(query.result, host)
+    _write(ledger, shape, way, sender, wanted, host)
+    ledger.serve(goal, host)
     return float(total[host])
 
 
