@@ -26,7 +26,6 @@ from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, RegionId, SiteId
 from godwit.model.topology import Device, Link, Site, Topology
 
-
 #: libyaml's where PyYAML was built with it: ten times faster, and as safe
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
