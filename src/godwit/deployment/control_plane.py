@@ -11,6 +11,7 @@ Everything returns instructions; nothing is done here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from godwit.deployment.coordinator import Coordinator
 from godwit.deployment.events import (
@@ -19,19 +20,25 @@ from godwit.deployment.events import (
     Event,
     HandoverDone,
     Instruction,
+    Publish,
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
+    Revert,
 )
 from godwit.deployment.explain import explain
 from godwit.deployment.planner import Planner
+from godwit.deployment.stage import over
 from godwit.deployment.strategy import Batch, redeployment
 from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, apply
-from godwit.model.deployment import Deployment
+from godwit.model.deployment import Delta, Deployment
 from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
+
+#: so many deltas are kept before they are merged into the deployment unasked
+KEEP_UNREAD = 1000
 
 
 class ControlPlane:
@@ -57,7 +64,9 @@ class ControlPlane:
         self._strategy = redeployment(redeployment_strategy)
         self.coordinator = Coordinator(self.planner, self._strategy)
         self._automatic = automatic
-        self._deployment: Deployment | None = None
+        self._deployment = self.planner.rows.deployment(Epoch(0))
+        #: deltas published since somebody last asked for the deployment
+        self._unread: list[Delta] = []
 
     # -- reading
 
@@ -72,9 +81,13 @@ class ControlPlane:
 
     @property
     def deployment(self) -> Deployment:
-        """The rows of the planned deployment at its epoch; of a reconfiguration in stages, those of the last stage."""
-        if self._deployment is None or self._deployment.epoch != self.epoch:
-            self._deployment = self.planner.rows.deployment(self.epoch)
+        """All rows as of the epoch published last."""
+        if self._unread:
+            delta = Delta()
+            for one in self._unread:
+                delta = over(delta, one)
+            self._deployment = replace(self._deployment.apply(delta), epoch=self.epoch)
+            self._unread = []
         return self._deployment
 
     # -- events
@@ -84,7 +97,9 @@ class ControlPlane:
         while self._automatic and self.coordinator.phase != "idle":
             for region in sorted(self.planner.regions):
                 told += self.coordinator.handle(RegionAcked(region, self.epoch))
-        self._deployment = None
+        self._unread += [one.delta for one in told if isinstance(one, Publish | Revert)]
+        if len(self._unread) > KEEP_UNREAD:
+            _ = self.deployment
         return told
 
     def submit(self, query: Query, sink_site: SiteId | None = None) -> list[Instruction]:
@@ -108,7 +123,6 @@ class ControlPlane:
     def declare(self, stream: Stream, devices: Iterable[DeviceId] = ()) -> None:
         """Make a stream known before queries read it; its row goes out with the next delta."""
         self.planner.declare(stream, devices)
-        self._deployment = None
 
     def feed(self, device: DeviceId, streams: Iterable[StreamId]) -> list[Instruction]:
         """From now on the device feeds these streams."""

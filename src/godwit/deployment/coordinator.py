@@ -9,7 +9,7 @@ A reconfiguration is taken back when it can no longer succeed: a site it needs g
 or a region that must act does not answer. Everything else that arrives in the middle waits for the next batch.
 
 State on its way does not hold up the commit: hand-overs are announced, and an announced one may be outlived by the
-epoch that announced it (`open`). Hand-overs follow the chain of owners, so the next reconfiguration need not wait.
+epoch that announced it. Hand-overs follow the chain of owners, so the next reconfiguration need not wait.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ from godwit.deployment.stage import Stage, back
 from godwit.deployment.stories import StateMoved, Story, count
 from godwit.deployment.strategy import Batch, Redeployment
 from godwit.errors import DeploymentError
-from godwit.ids import Epoch, NodeId, OperatorId, QueryId, RegionId
-from godwit.migration.base import Moved, Step, steps
+from godwit.ids import Epoch, NodeId, QueryId, RegionId
+from godwit.migration.base import HandOver, Moved, Step, steps
 from godwit.model.changes import Change, LinkRemoved, SiteFailed, SiteRemoved
+from godwit.model.deployment import split_instance
 
 IDLE, PUBLISHING, REVERTING = "idle", "publishing", "reverting"
 
@@ -58,8 +59,6 @@ class Coordinator:
         self.phase = IDLE
         self.monitor = Monitor(planner.topology)
         self.epoch, self.stable = Epoch(0), Epoch(0)
-        #: (query's name of an instance, epoch) -> the step announced then and not done yet
-        self.open: dict[tuple[OperatorId, Epoch], Step] = {}
         self.lost: set[RegionId] = set()
         self.story = Story(0, "nothing has happened yet", outcome="committed")
         self._requests: list[Request] = []
@@ -118,17 +117,23 @@ class Coordinator:
     # -- a reconfiguration from beginning to end
 
     def _begin(self) -> list[Instruction]:
-        changes = self.monitor.take(self.planner.topology)
-        batch = Batch(self.monitor.latest, changes, tuple(_netted(self._requests)))
-        self._requests = []
+        batch = self._next_batch()
         before = dict(self.planner.parked())
         todo = [stage for stage in self._strategy(self.planner, batch) if not stage.empty]
         if not todo:
             self.planner.journal.forget()
-            return []
+            return self._begin() if self.monitor or self._requests else []
         self._running, self._todo, self._published = batch, todo, []
         self.story = Story(self.story.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
+
+    def _next_batch(self) -> Batch:
+        """Queries that come and go first, in a batch of their own: that one is never taken back, because a region
+        drops the state of a query that is withdrawn and begins a new one at the row where it met it."""
+        requests, self._requests = _netted(self._requests), []
+        if requests:
+            return Batch(self.planner.topology, (), tuple(requests))
+        return Batch(self.monitor.latest, self.monitor.take(self.planner.topology))
 
     def _parking(self, before: Mapping[QueryId, str]) -> list[Instruction]:
         now = self.planner.parked()
@@ -147,9 +152,8 @@ class Coordinator:
         return [publish, *self._await_acks()]
 
     def _announce(self, stage: Stage) -> None:
-        for step in stage.steps:
-            self.open[step.instance, self.epoch] = step
-        moved = tuple(_moved(m, s) for m, s in zip(stage.moved, stage.steps, strict=True))
+        self._keep_custody(stage)
+        moved = tuple(_moved(step) for step in stage.steps)
         contexts = count(stage.contexts)
         self.story = replace(
             self.story,
@@ -159,6 +163,18 @@ class Coordinator:
             migrations=(*self.story.migrations, *moved),
             parked=dict(self.planner.parked()),
         )
+
+    def _keep_custody(self, stage: Stage) -> None:
+        """Note where state is and goes, now that regions are told."""
+        custody = self.planner.custody
+        for name, node in stage.delta.placement.items():
+            if stage.delta.queries.get(split_instance(name)[0], ...) is None:
+                custody.forget(name)
+            elif node is not None and name in stage.stateful:
+                custody.placed(name, node)
+        custody.lost.update(stage.lost)
+        for step in stage.steps:
+            custody.announced(step, self.epoch)
 
     def _await_acks(self) -> list[Instruction]:
         self._awaiting = set(self.planner.regions - self.lost)
@@ -194,7 +210,6 @@ class Coordinator:
                 sessions[device] = self.planner.rows.sessions[device] = self.planner.rows.sessions[device] + 1
         self.planner.abandon(0)
         self.monitor.put_back(self._running.changes)
-        self._requests[:0] = self._running.requests
         moved = tuple(_backwards(m) for s in reversed(published) for m in s.moved if m.source is not None)
         todo = tuple(step for m in moved for step in steps(self.planner.state, m))
         stage = back(published, todo, moved)
@@ -207,7 +222,9 @@ class Coordinator:
         return [told, *self._parking(before), *self._await_acks()]
 
     def _spoiled_by(self, changes: Iterable[Change]) -> str:
-        """Why the running reconfiguration can no longer succeed; empty: it can."""
+        """Why the running reconfiguration can no longer succeed; empty: it can, or it must."""
+        if self._final:
+            return ""
         needed = frozenset[NodeId]().union(*(s.nodes for s in (*self._published, *self._todo)))
         hops = {
             frozenset(hop) for stage in (*self._published, *self._todo) for m in stage.moved for hop in pairwise(m.path)
@@ -220,7 +237,13 @@ class Coordinator:
                     return f"the link {a} - {b}, over which state travels, went in the middle of it"
         return ""
 
+    @property
+    def _final(self) -> bool:
+        return self._running is not None and bool(self._running.requests)
+
     def _needs(self, region: RegionId) -> bool:
+        if self._final:
+            return False
         topology = self.monitor.latest
         return any(topology.region_of(n) == region for s in (*self._published, *self._todo) for n in s.nodes)
 
@@ -258,7 +281,8 @@ class Coordinator:
         return told
 
     def _handed_over(self, event: HandoverDone) -> list[Instruction]:
-        self.open.pop((event.instance, event.epoch), None)
+        home = self.planner.rows.placement.get(event.instance)
+        self.planner.custody.done(event.instance, event.epoch, home)
         return []
 
     def _nothing(self, event: Event) -> list[Instruction]:
@@ -298,6 +322,7 @@ def _backwards(moved: Moved) -> Moved:
     return replace(moved, source=moved.target, target=moved.source, path=tuple(reversed(moved.path)))
 
 
-def _moved(moved: Moved, step: Step) -> StateMoved:
-    hops = max(0, len(moved.path) - 1)
-    return StateMoved(moved.instance, moved.source, moved.target, hops, type(step).__name__)
+def _moved(step: Step) -> StateMoved:
+    if isinstance(step, HandOver):
+        return StateMoved(step.instance, step.source, step.target, len(step.path) - 1, "hand-over")
+    return StateMoved(step.instance, None, step.target, 0, "replay")

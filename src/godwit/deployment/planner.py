@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 
+from godwit.deployment.custody import Custody
 from godwit.deployment.rows import Rows
 from godwit.deployment.stage import Stage
 from godwit.deployment.stage_maker import make_stage
@@ -24,6 +25,7 @@ from godwit.model.plan import Query, Scan, Stream
 from godwit.model.routes import Routes
 from godwit.model.subplan import Subplans
 from godwit.model.topology import Site, Topology
+from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Ground, Infeasible, rule
 
@@ -48,6 +50,7 @@ class Planner:
         self.ground = Ground(self.plan, Routes(topology, self.journal), self.journal)
         self.subplans = Subplans(self.plan, self.ground.placement, self.journal)
         self.rows = Rows.of(topology)
+        self.custody = Custody()
         #: connection between two nodes -> the nodes its rows pass
         self.route: dict[Edge, tuple[NodeId, ...]] = {}
         self.over: dict[frozenset[NodeId], dict[Edge, None]] = {}
@@ -85,6 +88,16 @@ class Planner:
 
     def parked(self) -> Mapping[QueryId, str]:
         return self.rows.parked
+
+    def violations(self) -> list[Violation]:
+        """The three conditions of a valid deployment, checked from scratch."""
+        state, due = {}, {}
+        for instance in self.ground.placement:
+            names = self.plan.names.get(instance, {})
+            state[instance] = {node for name in names for node in self.custody.holders(name)}
+            due[instance] = [move for name in names for move in self.custody.on_the_way(name)]
+        dqps = self.subplans.all()
+        return violations(self.plan, self.topology, self.ground.placement, dqps, state, due)
 
     def root_of(self, query: QueryId) -> NodeId:
         return self._root[query]
@@ -204,6 +217,9 @@ class Planner:
         found = touched(old, new, changes)
         self.ground.routes.move_to(new, found.links)
         broken = {edge for link in found.cut for edge in self.over.get(link, ())}
+        # Of a device that comes back from nowhere no link was cut, but its rows take a way again.
+        here = [i for device in found.devices for i in self.ground.hosted.get(NodeId(device), ())]
+        broken |= {edge for instance in here for edge in self.plan.edges_at(instance) if edge[0] == instance}
         self._lose(found)
         for device in sorted(found.devices):
             self._device(old, device)
@@ -217,15 +233,12 @@ class Planner:
         return must_move(self.ground, broken, live), broken
 
     def _lose(self, found: Touched) -> None:
-        """What was on a failed site is gone."""
+        """State on a failed site is gone, also that of an instance that has moved on and waits for it."""
         for site in found.failed:
-            here = [*self.ground.hosted.get(NodeId(site), ()), *self.left_at.get(NodeId(site), ())]
-            for instance in here:
-                if self.plan.instances[instance].stateful:
-                    self._pending.lost.update(self.plan.names[instance])
-                if instance in self.left:
-                    self.leave(instance, None)
-                    self._pending.names.update(self.plan.names[instance])
+            self._pending.lost.update(self.custody.at(NodeId(site)))
+            for instance in list(self.left_at.get(NodeId(site), ())):
+                self.leave(instance, None)
+                self._pending.names.update(self.plan.names[instance])
 
     def _device(self, old: Topology, device: DeviceId) -> None:
         now = self.topology.devices.get(device)
@@ -249,7 +262,7 @@ class Planner:
         if region is None or region == before:
             return
         if before is not None:
-            self.rows.sessions[device] = self.rows.sessions.get(device, 0) + 1
+            self.rows.sessions[device] = self.rows.sessions.get(device, 1) + 1
             self._pending.sessions[device] = self.rows.sessions[device]
         self.journal.put(self._home, device, region)
 

@@ -33,6 +33,10 @@ class Stage:
     #: connections between touched sub-plans, as they were, that rows can still pass
     channels: frozenset[tuple[DqpId, DqpId]] = frozenset()
     queries: tuple[QueryId, ...] = ()
+    #: those of the delta's placement rows that belong to stateful instances
+    stateful: tuple[OperatorId, ...] = ()
+    #: stateful instances that have lost state to a failure
+    lost: tuple[OperatorId, ...] = ()
     #: all nodes that a hand-over or a context of this stage needs alive
     nodes: frozenset[NodeId] = field(default=frozenset())
 
@@ -74,6 +78,8 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
         frozenset().union(*(stage.moving for stage in stages)),
         frozenset((b, a) for stage in stages for a, b in stage.channels),
         tuple(sorted({q for stage in stages for q in stage.queries})),
+        tuple(sorted({name for stage in stages for name in stage.stateful})),
+        (),
         frozenset().union(*(stage.nodes for stage in stages)),
     )
 

@@ -36,6 +36,8 @@ def make_stage(planner: Planner, pending: Pending, since: int, cause: str) -> St
         frozenset(i for i, node in was.items() if node is not None and _stateful(planner, i)),
         _channels(planner, pending, edits, homes),
         _queries(planner, was, delta),
+        tuple(name for name in sorted(rows) if _is_stateful(planner, name)),
+        tuple(sorted(pending.lost)),
         frozenset(edit.node for edit in edits if edit.after is not None) | {n for m in moved for n in m.path},
     )
 
@@ -75,23 +77,29 @@ def _drop_ghosts(planner: Planner) -> None:
 def _moved(planner: Planner, pending: Pending, rows: dict[OperatorId, NodeId | None]) -> tuple[Moved, ...]:
     """The stateful instances, by their queries' names, whose state is not where they are now."""
     found = []
-    for name in sorted({*rows, *pending.lost}):
-        query, operator, _ = split_instance(name)
+    lost = pending.lost | planner.custody.lost
+    for name in sorted({*rows, *lost}):
         target = planner.rows.placement.get(name)
-        if target is None or query not in planner.rows.queries:
+        if target is None or not _is_stateful(planner, name) or split_instance(name)[0] in planner.rows.parked:
             continue
-        if not isinstance(planner.plan.query(query).shape.plan.operators[operator], STATEFUL):
-            continue
-        if name in pending.lost:
-            found.append(Moved(name, None, target, (), _scans(planner, query, operator)))
+        if name in lost:
+            if not planner.custody.replaying(name, target) or name in pending.lost:
+                found.append(Moved(name, None, target, (), _scans(planner, name)))
         elif (source := rows.get(name)) is not None:
-            path = planner.path_of_state(source, target)
-            found.append(Moved(name, source, target, path, _scans(planner, query, operator)))
+            found.append(Moved(name, source, target, planner.path_of_state(source, target), _scans(planner, name)))
     return tuple(found)
 
 
-def _scans(planner: Planner, query: QueryId, operator: int) -> tuple[OperatorId, ...]:
+def _is_stateful(planner: Planner, name: OperatorId) -> bool:
+    query, operator, _ = split_instance(name)
+    if query not in planner.rows.queries:
+        return False
+    return isinstance(planner.plan.query(query).shape.plan.operators[operator], STATEFUL)
+
+
+def _scans(planner: Planner, name: OperatorId) -> tuple[OperatorId, ...]:
     """The operators (not one by one for each device) whose rows make the state."""
+    query, operator, _ = split_instance(name)
     plan = planner.plan.query(query).shape.plan
     return tuple(OperatorId(f"{query}/{scan}") for scan in plan.scans_below(operator))
 
