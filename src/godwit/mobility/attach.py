@@ -36,7 +36,9 @@ class TowerIndex:
     @classmethod
     def of(cls, places: Ints) -> TowerIndex:
         """An index of these packed places, in any order, repeated or not."""
-        return cls(np.unique(np.asarray(places, dtype=np.int64)))
+        sorted_ = np.sort(np.asarray(places, dtype=np.int64))
+        # np.unique hashes, which takes five seconds for five million; the sort takes a tenth of one.
+        return cls(sorted_[np.concatenate(([True], sorted_[1:] != sorted_[:-1]))] if len(sorted_) else sorted_)
 
     @cached_property
     def xyz(self) -> Floats:

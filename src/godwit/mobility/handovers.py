@@ -25,8 +25,6 @@ from godwit.mobility.grid import relevant
 from godwit.mobility.motion import Segments
 from godwit.mobility.segments import SEGMENT
 
-#: below this many towers, an index of all of them is cheaper than asking which ones matter
-PRUNE_FROM = 100_000
 _CHANGES = "device string, tick long, before long, after long"
 _FIELDS = ("owner", "t0", "t1", "lat0", "lon0", "lat1", "lon1")
 
@@ -35,8 +33,8 @@ def attachment_changes(
     towers: DataFrame, tower_count: int, segments: DataFrame, *, step_ms: int, hysteresis_m: float
 ) -> DataFrame:
     """device, tick, before, after: packed places of the towers; null before an attach and after a detach."""
-    chosen = relevant(towers, segments) if tower_count >= PRUNE_FROM else towers
-    places = np.unique(chosen.select("place").toArrow()["place"].to_numpy())
+    found = relevant(towers, tower_count, segments).select("place").toArrow()
+    places = TowerIndex.of(found["place"].to_numpy()).places
     if not len(places):
         msg = "no tower can serve any position: there are no segments or no towers left"
         raise DataError(msg)

@@ -1,0 +1,1 @@
+"""How fast trips become hand-overs: generated countries, against scipy's KD-tree on one core."""

@@ -1,0 +1,130 @@
+"""`godwit mobility`: build a trace from real towers and a real timetable, or make one up from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from godwit.errors import GodwitError
+from godwit.mobility.city import City, make_city
+from godwit.mobility.field import Field, make_field
+from godwit.mobility.hierarchy import Hierarchy
+from godwit.mobility.nebula import write_nebula
+from godwit.mobility.ring import Ring, make_ring
+from godwit.mobility.summary import Summary, summarise
+from godwit.mobility.topology_file import write_topology
+from godwit.mobility.trace import write_trace
+from godwit.mobility.twin import World, play
+
+app = typer.Typer(no_args_is_help=True, help="Traces of devices that hop between base stations.")
+_notes = Console(stderr=True)
+
+Out = Annotated[Path, typer.Option(help="Folder for trace.jsonl, topology.yaml, summary.json and nebula/.")]
+Hysteresis = Annotated[float, typer.Option(help="Leave a tower only for one nearer by this many metres.")]
+Speedup = Annotated[float, typer.Option(help="Squeeze time by this factor.")]
+Regions = Annotated[int, typer.Option(help="Edge regions, beside the cloud's.")]
+
+
+@app.command()
+def build(
+    towers: Annotated[Path, typer.Option(help="Towers: OpenCelliD's CSV, or any CSV or Parquet with id, lat, lon.")],
+    gtfs: Annotated[Path, typer.Option(help="Timetable: a GTFS folder or zip.")],
+    out: Out,
+    day: Annotated[str, typer.Option(help="A weekday or a date (2026-11-16).")] = "monday",
+    lines: Annotated[str, typer.Option(help="Lines by name, with commas between; all if left out.")] = "",
+    from_: Annotated[str, typer.Option("--from", help="Start of the window.")] = "00:00",
+    to: Annotated[str, typer.Option(help="End of the window; may lie beyond 24:00.")] = "24:00",
+    tracks: Annotated[Path | None, typer.Option(help="Stop-to-stop polylines along the tracks (CSV).")] = None,
+    hysteresis: Hysteresis = 50.0,
+    min_antennas: Annotated[int, typer.Option(help="Leave out towers with fewer antennas.")] = 0,
+    speedup: Speedup = 1.0,
+    regions: Regions = 2,
+    memory: Annotated[str, typer.Option(help="Memory of the Spark driver.")] = "2g",
+) -> None:
+    """Follow the trips of a timetable from tower to tower, on Spark."""
+    # Spark takes seconds to import and start: not before it is needed.
+    from godwit.mobility.gtfs import Slot, clock_ms
+    from godwit.mobility.pipeline import STAGES, Request
+    from godwit.mobility.pipeline import build as run
+    from godwit.runtime.session import spark_session
+
+    def work(step: Callable[[str], None]) -> Summary:
+        names = tuple(name.strip() for name in lines.split(",") if name.strip())
+        slot = Slot(day, clock_ms(from_), clock_ms(to), names)
+        shape = Hierarchy(regions=regions)
+        request = Request(towers, gtfs, slot, out, tracks, hysteresis, min_antennas, speedup, shape)
+        step("starting Spark")
+        return run(spark_session(app="godwit mobility", memory=memory), request, step)
+
+    _report(work, len(STAGES) + 1, out)
+
+
+@app.command()
+def synth(
+    world: Annotated[Literal["ring", "city", "field"], typer.Argument(help="Which world to make.")],
+    out: Out,
+    devices: Annotated[int, typer.Option(help="Trains, cars or sensors.")] = 24,
+    seconds: Annotated[int, typer.Option(help="Length of the trace, after the speed-up.")] = 120,
+    speedup: Speedup = 10.0,
+    hysteresis: Hysteresis = 50.0,
+    regions: Regions = 2,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same trace.")] = 7,
+    towers_per_km: Annotated[float, typer.Option(help="Ring: towers along the track.")] = 3.0,
+    lines: Annotated[int, typer.Option(help="Ring: lines on each ring.")] = 2,
+    rings: Annotated[int, typer.Option(help="Ring: number of rings.")] = 1,
+) -> None:
+    """Make up a trace: trains on the ring, cars in a city, or a field of sensors. Needs no data and no Spark."""
+    duration = max(int(seconds * speedup), 1)
+
+    def make() -> World:
+        if world == "ring":
+            return make_ring(Ring(devices, lines, rings, towers_per_km, duration, seed))
+        if world == "city":
+            return make_city(City(cars=devices, duration_s=duration, seed=seed))
+        return make_field(Field(sensors=devices, duration_s=duration, seed=seed))
+
+    def work(step: Callable[[str], None]) -> Summary:
+        step("world")
+        made = make()
+        step("hand-overs")
+        played = play(made, speedup=speedup, hysteresis_m=hysteresis, shape=Hierarchy(regions=regions))
+        step("files")
+        out.mkdir(parents=True, exist_ok=True)
+        write_trace(played.trace, out / "trace.jsonl")
+        write_topology(played.topology, out / "topology.yaml")
+        write_nebula(played.trace, played.topology, out / "nebula")
+        summary = summarise(played.trace)
+        (out / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
+        return summary
+
+    _report(work, 3, out)
+
+
+def _report(work: Callable[[Callable[[str], None]], Summary], stages: int, out: Path) -> None:
+    """Run with a progress bar on stderr; the summary goes to stdout, an error ends with its message alone."""
+    columns = (TextColumn("{task.description:>16}"), BarColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=_notes, transient=True) as bar:
+            task = bar.add_task("", total=stages)
+
+            def step(stage: str) -> None:
+                bar.update(
+                    task,
+                    description=stage,
+                    completed=min(bar.tasks[0].completed + (bar.tasks[0].description != ""), stages),
+                )
+
+            summary = work(step)
+    except GodwitError as error:
+        _notes.print(f"error: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    table = Table(show_header=False, title=str(out), title_justify="left")
+    for row in summary.rows():
+        table.add_row(*row)
+    Console().print(table)
