@@ -67,9 +67,8 @@ def tree(cpu: float = 100.0) -> Topology:
 
 def select(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:
     """SELECT ... WHERE v > :over"""
-    return _query(
-        name, [_scan(stream, "a", devices), Filter((0,), "a__v > __p0"), Sink((1,), ("v",))], over, {0: devices}
-    )
+    operators = [_scan(stream, "a", devices), Filter((0,), "a__v > __p0"), Sink((1,), ("v",))]
+    return _query(name, operators, over, {0: devices})
 
 
 def aggregate(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:

@@ -28,7 +28,7 @@ from godwit.deployment.events import (
 )
 from godwit.deployment.explain import explain
 from godwit.deployment.planner import Planner
-from godwit.deployment.stage import over
+from godwit.deployment.stage import merged
 from godwit.deployment.strategy import Batch, redeployment
 from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, apply
@@ -83,10 +83,7 @@ class ControlPlane:
     def deployment(self) -> Deployment:
         """All rows as of the epoch published last."""
         if self._unread:
-            delta = Delta()
-            for one in self._unread:
-                delta = over(delta, one)
-            self._deployment = replace(self._deployment.apply(delta), epoch=self.epoch)
+            self._deployment = replace(self._deployment.apply(merged(self._unread)), epoch=self.epoch)
             self._unread = []
         return self._deployment
 

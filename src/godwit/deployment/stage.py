@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 from godwit.deployment.contexts import DeploymentContext, contexts, inverse
 from godwit.deployment.markers import Marker, marker
-from godwit.ids import DqpId, Epoch, NodeId, OperatorId, QueryId
+from godwit.ids import DeviceId, DqpId, Epoch, NodeId, OperatorId, QueryId
 from godwit.migration.adhoc_query import MigrationQuery, migration_queries
 from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
 from godwit.model.subplan import DqpEdit
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -62,12 +59,8 @@ def is_empty(delta: Delta) -> bool:
 def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, ...]) -> Stage:
     """The stage that takes back all of these, which were published in this order."""
     stages = list(stages)
-    undo = Delta()
-    for stage in reversed(stages):
-        undo = over(undo, stage.undo)
-    forward = Delta()
-    for stage in stages:
-        forward = over(forward, stage.delta)
+    undo = merged(stage.undo for stage in reversed(stages))
+    forward = merged(stage.delta for stage in stages)
     edits = tuple(edit for stage in reversed(stages) for edit in inverse(stage.edits))
     return Stage(
         replace(undo, cause=f"revert: {forward.cause}"),
@@ -84,18 +77,16 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
     )
 
 
-def over(first: Delta, then: Delta) -> Delta:
-    """Both deltas as one: where they disagree, the later counts."""
-    devices = {d: s for d, s in first.devices.items() if d not in then.gone}
-    return Delta(
-        {**first.queries, **then.queries},
-        {**first.placement, **then.placement},
-        {**devices, **then.devices},
-        {**first.sites, **then.sites},
-        {**first.sessions, **then.sessions},
-        {**first.streams, **then.streams},
-        {**first.feeds, **then.feeds},
-        frozenset(first.gone - then.devices.keys()) | then.gone,
-        then.cause or first.cause,
-        {**first.parked, **then.parked},
-    )
+def merged(deltas: Iterable[Delta]) -> Delta:
+    """All deltas as one: where they disagree, the later counts."""
+    tables: dict[str, dict[Any, Any]] = {f.name: {} for f in fields(Delta) if f.name not in ("gone", "cause")}
+    gone: set[DeviceId] = set()
+    cause = ""
+    for delta in deltas:
+        for name, table in tables.items():
+            table.update(getattr(delta, name))
+        gone = (gone - delta.devices.keys()) | delta.gone
+        for device in delta.gone:
+            tables["devices"].pop(device, None)
+        cause = delta.cause or cause
+    return Delta(**tables, gone=frozenset(gone), cause=cause)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from godwit.errors import TopologyError
 from godwit.ids import DeviceId, NodeId, SiteId
+from godwit.model.layered import Draft
 from godwit.model.topology import Device, Link, Site, Topology
 
 
@@ -92,17 +93,18 @@ def apply(topology: Topology, changes: Iterable[Change]) -> Topology:
 
 
 class _Edit:
-    """A topology being changed. Copies the outer tables once, the inner ones only where they are touched."""
+    """A topology being changed. Outer and inner tables are copied only where they are touched."""
 
     def __init__(self, topology: Topology) -> None:
         self._version = topology.version
-        self._sites = dict(topology.sites)
-        self._devices = dict(topology.devices)
-        self._links = dict(topology.links)
-        self._adjacency = dict(topology.adjacency)
+        self._sites = Draft(topology.sites)
+        self._devices = Draft(topology.devices)
+        self._links = Draft(topology.links)
+        self._adjacency = Draft(topology.adjacency)
 
     def result(self) -> Topology:
-        return Topology(self._sites, self._devices, self._links, self._version + 1, self._adjacency)
+        tables = (self._sites.frozen(), self._devices.frozen(), self._links.frozen())
+        return Topology(*tables, self._version + 1, self._adjacency.frozen())
 
     def take(self, change: Change) -> None:
         match change:
@@ -154,7 +156,7 @@ class _Edit:
             if device is not None:
                 self._devices[device.id] = replace(device, site=None)
             else:
-                self._links.pop(frozenset((site, SiteId(neighbour))), None)
+                del self._links[frozenset((site, SiteId(neighbour)))]
             self._disconnect(NodeId(site), neighbour)
         del self._sites[site]
         del self._adjacency[NodeId(site)]
