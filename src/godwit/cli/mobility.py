@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +15,12 @@ from rich.table import Table
 from godwit.errors import GodwitError
 from godwit.mobility.city import City, make_city
 from godwit.mobility.field import Field, make_field
-from godwit.mobility.hierarchy import Hierarchy
+from godwit.mobility.hierarchy import Hierarchy, write_topology
 from godwit.mobility.nebula import write_nebula
 from godwit.mobility.ring import Ring, make_ring
 from godwit.mobility.summary import Summary, summarise
-from godwit.mobility.topology_file import write_topology
 from godwit.mobility.trace import write_trace
-from godwit.mobility.twin import World, play
+from godwit.mobility.twin import World, play, write_calls
 
 app = typer.Typer(no_args_is_help=True, help="Traces of devices that hop between base stations.")
 _notes = Console(stderr=True)
@@ -99,6 +99,7 @@ def synth(
         write_trace(played.trace, out / "trace.jsonl")
         write_topology(played.topology, out / "topology.yaml")
         write_nebula(played.trace, played.topology, out / "nebula")
+        write_calls(played.calls, out / "calls.jsonl")
         summary = summarise(played.trace)
         (out / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
         return summary
@@ -111,16 +112,8 @@ def _report(work: Callable[[Callable[[str], None]], Summary], stages: int, out: 
     columns = (TextColumn("{task.description:>16}"), BarColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=_notes, transient=True) as bar:
-            task = bar.add_task("", total=stages)
-
-            def step(stage: str) -> None:
-                bar.update(
-                    task,
-                    description=stage,
-                    completed=min(bar.tasks[0].completed + (bar.tasks[0].description != ""), stages),
-                )
-
-            summary = work(step)
+            task, done = bar.add_task("", total=stages), count()
+            summary = work(lambda stage: bar.update(task, description=stage, completed=next(done)))
     except GodwitError as error:
         _notes.print(f"error: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(1) from error

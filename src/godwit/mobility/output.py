@@ -17,7 +17,6 @@ from pyspark.sql import functions as sf
 
 from godwit.mobility.nebula import UPDATES, numbers, write_fixed
 from godwit.mobility.trace import Trace, header
-from godwit.mobility.twin import Call
 from godwit.model.topology import Topology
 
 
@@ -28,16 +27,10 @@ def write_events(events: DataFrame, about: Trace, path: Path) -> None:
     _join(lines, path, start=header(about) + "\n")
 
 
-def write_calls(calls: DataFrame, path: Path) -> None:
+def write_stops(calls: DataFrame, path: Path) -> None:
     """calls.jsonl: where and when each train stops, from columns device, line, station, t."""
     lines = calls.orderBy("t", "device").select(sf.to_json(sf.struct("device", "line", "station", "t")).alias("value"))
     _join(lines, path)
-
-
-def read_calls(path: Path) -> tuple[Call, ...]:
-    """The stops of a trace, for the payload generators."""
-    with path.open(encoding="utf-8") as lines:
-        return tuple(Call(**json.loads(line)) for line in lines)
 
 
 def write_nebula_events(

@@ -24,11 +24,10 @@ from godwit.errors import ConfigError, DataError
 from godwit.mobility.geo import unpack
 from godwit.mobility.gtfs import Feed, Slot, calls, open_feed
 from godwit.mobility.handovers import attachment_changes, count_positions
-from godwit.mobility.hierarchy import Hierarchy, build_topology
-from godwit.mobility.output import write_calls, write_events, write_nebula_events
+from godwit.mobility.hierarchy import Hierarchy, build_topology, write_topology
+from godwit.mobility.output import write_events, write_nebula_events, write_stops
 from godwit.mobility.segments import segments
 from godwit.mobility.summary import PERCENTILES, Summary
-from godwit.mobility.topology_file import write_topology
 from godwit.mobility.towers import Towers, read_towers
 from godwit.mobility.trace import Trace
 from godwit.mobility.tracks import read_tracks, shape_tracks
@@ -132,7 +131,7 @@ def _write(request: Request, feed: Feed, towers: Towers, frames: Frames, progres
     write_nebula_events(named, topology, list(devices), start, request.out / "nebula")
     inside = stops.where((sf.col("arrive") >= 0) & (sf.col("arrive") < request.window_ms))
     t = sf.floor(sf.col("arrive") / request.speedup).cast("long")
-    write_calls(inside.select("device", "line", "station", t.alias("t")), request.out / "calls.jsonl")
+    write_stops(inside.select("device", "line", "station", t.alias("t")), request.out / "calls.jsonl")
     progress("summary")
     rejected = {table: reasons for table, reasons in feed.rejected.items() if reasons}
     summary = replace(summarise_on_spark(named, about.duration_ms), rejected=rejected)

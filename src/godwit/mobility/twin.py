@@ -6,12 +6,14 @@ pipeline on Spark, so a synthetic trace and a real one differ in nothing but the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, DataError
 from godwit.mobility.attach import TowerIndex, changes
 from godwit.mobility.geo import Floats, pack
 from godwit.mobility.hierarchy import Hierarchy, build_topology
@@ -31,6 +33,26 @@ class Call:
     station: str
     #: milliseconds in the world's own time
     t: int
+
+
+def write_calls(calls: Iterable[Call], path: Path) -> None:
+    """calls.jsonl: one stop a line."""
+    with path.open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(asdict(call), ensure_ascii=False) + "\n" for call in calls)
+
+
+def read_calls(path: Path) -> tuple[Call, ...]:
+    """The stops of a trace, for the payload generators."""
+    with path.open(encoding="utf-8") as lines:
+        return tuple(_call(path, i, line) for i, line in enumerate(lines, start=1))
+
+
+def _call(path: Path, number: int, line: str) -> Call:
+    try:
+        return Call(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        msg = f"{path}: line {number}: not a stop ({error}); a stop has device, line, station and t"
+        raise DataError(msg) from error
 
 
 @dataclass(frozen=True)
