@@ -66,6 +66,14 @@ class ClockBook:
         sessions[mark.session] = mark if known is None else known.joined(mark)
         self._step_over_ended(sessions)
 
+    def is_news(self, operator: int, source: str, mark: Mark) -> bool:
+        """Whether hearing the mark would change anything."""
+        sessions = self._marks.get((operator, source))
+        if sessions is None:
+            return True
+        known = sessions.get(mark.session)
+        return mark.session >= min(sessions) and (known is None or known.joined(mark) != known)
+
     def forget(self, source: str) -> None:
         """The source is nobody's any more."""
         for key in [key for key in self._marks if key[1] == source]:

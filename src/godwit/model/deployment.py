@@ -143,6 +143,29 @@ class Deployment:
         return (query for query in self.queries.values() if query.shape.key == key)
 
 
+def between(old: Deployment, new: Deployment, cause: str = "") -> Delta | None:
+    """The delta from one deployment's rows to another's; None if there is no difference."""
+    delta = Delta(
+        _changed(old.queries, new.queries),
+        _changed(old.placement, new.placement),
+        {d: s for d, s in new.devices.items() if d not in old.devices or old.devices[d] != s},
+        _changed(old.sites, new.sites),
+        {d: n for d, n in new.sessions.items() if old.sessions.get(d) != n},
+        {s: v for s, v in new.streams.items() if old.streams.get(s) != v},
+        {s: v for s, v in new.feeds.items() if old.feeds.get(s) != v},
+        frozenset(set(old.devices) - set(new.devices)),
+        cause=cause,
+    )
+    empty = not any((delta.queries, delta.placement, delta.devices, delta.sites, delta.sessions, delta.streams))
+    return None if empty and not delta.feeds and not delta.gone else delta
+
+
+def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
+    changed: dict[K, V | None] = {k: v for k, v in new.items() if old.get(k) != v}
+    changed.update({k: None for k in old if k not in new})
+    return changed
+
+
 def _merged(old: Mapping[K, V], new: Mapping[K, V | None]) -> dict[K, V]:
     merged = dict(old)
     for key, value in new.items():

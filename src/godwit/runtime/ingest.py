@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -26,7 +25,8 @@ from godwit.runtime.log import Log, Segment
 from godwit.runtime.segments import write_table
 from godwit.runtime.work import source_log, source_record
 
-Rows = pa.Table | pd.DataFrame | list[dict[str, Any]]
+#: rows as users have them: a pyarrow table, a pandas frame, or a list of dicts
+Rows: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Schema:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.spark = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
+        parsed = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
+        assert isinstance(parsed, StructType)
+        self.spark = parsed
         self.json = self.spark.json()
         self.arrow = to_arrow_schema(self.spark, timezone="UTC")
 

@@ -23,7 +23,7 @@ from godwit.deployment.clocks import FOREVER, NEVER, ClockBook, Mark
 from godwit.deployment.handover import MoveBook, moves_between
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Shape
+from godwit.model.plan import STATEFUL, Shape
 from godwit.runtime.log import Log, Record
 from godwit.runtime.progress import Progress, released
 from godwit.runtime.state import State
@@ -119,8 +119,10 @@ class Runner:
         return self.reader.waiting(self.positions)
 
     def _worth_a_commit(self, work: Work) -> bool:
-        """Rows, state and marks always; a new epoch only if it concerns this shape."""
-        if work.sources or work.channels or work.arrived or work.marks:
+        """Rows and state always; marks if a clock here may go on by them; a new epoch if it concerns this shape."""
+        if work.sources or work.channels or work.arrived or work.own_marks:
+            return True
+        if self._keeps_clocks() and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
         before = self.deployment
         for after in work.deployments:
@@ -128,6 +130,12 @@ class Runner:
                 return True
             before = after
         return bool(work.markers) and bool(self.memory.moves.outgoing or self.memory.moves.incoming or self._held())
+
+    def _keeps_clocks(self) -> bool:
+        """Whether an operator that waits for clocks lives here."""
+        plan = self.shape.plan
+        stateful = [i for i, operator in enumerate(plan.operators) if isinstance(operator, STATEFUL)]
+        return any(self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
 
     def _concerns(self, before: Deployment, after: Deployment) -> bool:
         old = {q.id for q in before.of_shape(self.shape.key)}
@@ -143,8 +151,7 @@ class Runner:
         """Nothing that must be remembered; a restart would read it again and skip it again."""
         if work.deployments:
             self._adopt(work)
-        for region, markers in work.markers:
-            self.memory.moves.hear(region, markers)
+        self._hear(work)
         self.positions = work.positions
 
     def _adopt(self, work: Work) -> list[QueryId]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from godwit.model.plan import Column
 from godwit.runtime.log import Segment
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,8 +61,10 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
     return whole
 
 
-def empty(spark: SparkSession, schema: str) -> DataFrame:
-    return spark.createDataFrame([], struct(schema))
+def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    """No rows, but the columns they would have."""
+    names = ", ".join(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in columns)
+    return spark.sql(f"SELECT {names} WHERE false")
 
 
 @lru_cache(maxsize=512)

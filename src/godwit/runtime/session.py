@@ -33,10 +33,21 @@ SETTINGS = {
 }
 
 
+#: for many different small plans: interpreting them costs less than compiling them
+QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 def spark_session(
-    app: str = "godwit", cores: int | None = None, memory: str = "2g", settings: dict[str, str] | None = None
+    app: str = "godwit",
+    cores: int | None = None,
+    memory: str = "2g",
+    quick: bool = False,
+    settings: dict[str, str] | None = None,
 ) -> SparkSession:
-    """The process's Spark session, started if there is none. Costs about 7 s and 1 GB: share it."""
+    """The process's Spark session, started if there is none. Costs about 7 s and 1 GB: share it.
+
+    `quick`: spend no time on compiling; for tests and short demonstrations over little data.
+    """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -49,7 +60,8 @@ def spark_session(
         **SETTINGS,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_log4j()} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": " ".join(_java_options(quick)),
+        **(QUICK if quick else {}),
         **(settings or {}),
     }
     for key, value in chosen.items():
@@ -59,5 +71,7 @@ def spark_session(
     return session
 
 
-def _quiet_log4j() -> str:
-    return (Path(__file__).parent / "log4j2.properties").as_uri()
+def _java_options(quick: bool) -> list[str]:
+    quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
+    options = [f"-Dlog4j2.configurationFile={quiet}", "-XX:+UseParallelGC"]
+    return [*options, "-XX:TieredStopAtLevel=1"] if quick else options

@@ -1,0 +1,375 @@
+"""The fleet: what users hold. Declares streams, attaches devices, submits queries, and keeps the regions running.
+
+Everything it decides becomes an epoch in the control log; everything it is told becomes an entry in a source log. What
+it keeps in memory can be made again from the two, so a fleet may be killed at any moment and opened again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from godwit.deployment.control_plane import ControlPlane
+from godwit.deployment.events import Instruction, Park, Publish, Resume, Revert
+from godwit.deployment.events import Record as StoryRecord
+from godwit.errors import DeploymentError, SourceError, SqlError
+from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
+from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
+from godwit.model.deployment import Delta, between
+from godwit.model.plan import QUERY, Column, Query, Stream
+from godwit.model.topology import Device, Topology
+from godwit.runtime import segments
+from godwit.runtime.analysis import Analyst
+from godwit.runtime.control import Control
+from godwit.runtime.crew import Crew
+from godwit.runtime.gateway import Gateway
+from godwit.runtime.ground import Ground
+from godwit.runtime.handles import DeviceHandle, QueryHandle
+from godwit.runtime.history import History
+from godwit.runtime.ingest import Rows, Schema
+from godwit.runtime.runner import Limits, Runner
+from godwit.runtime.session import spark_session
+from godwit.sql import Builder, compile_query
+from godwit.sql.duration import microseconds
+
+#: a derived stream's rows come from this pseudo-device, attached where the query's sink is
+PRODUCER = "query:"
+
+
+class Fleet:
+    """Continuous queries over a moving topology. `Fleet.embedded(folder)` runs all regions in this process."""
+
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        *,
+        rule: str = "bottom-up",
+        redeployment: str = "incremental",
+        state: str = "delta",
+        limits: Limits | None = None,
+        at: Callable[[str], None] = lambda moment: None,
+    ) -> None:
+        self.root, self.spark = root, spark
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
+        self._control = Control(root)
+        self._analyst = Analyst(spark)
+        self.gateway = Gateway(root)
+        self.history = History(root)
+        self.crew = Crew(spark, root, limits or Limits(), at)
+        self.topology = Ground(self)
+        self.deployment = self._control.deployment_at(self._control.last)
+        self.parked: dict[QueryId, str] = {}
+        #: identical queries share one execution: the later one's name -> the one that runs
+        self._same: dict[QueryId, QueryId] = {}
+        self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
+        self._reopen()
+
+    @staticmethod
+    def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
+        """All regions share one local Spark session; logs and state lie in `folder`. Reopens what is there."""
+        return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+
+    # --- streams and devices
+
+    def stream(
+        self,
+        name: str,
+        schema: str,
+        *,
+        time: str = "ts",
+        device: str | None = None,
+        disorder: str | None = None,
+        idle: str | None = None,
+        site: str | None = None,
+    ) -> Stream:
+        """Declare a stream. `device`: the column that names the sender; without one, the stream itself is a device.
+
+        `disorder`: how far a device's rows may lie behind its newest; `idle`: after how long a silent device that is
+        attached no longer holds the clocks back; `site`: where a stream without a device column is attached.
+        """
+        columns = tuple(_columns(schema))
+        for what, column in (("time", time), ("device", device)):
+            if column is not None and column not in {c.name for c in columns}:
+                msg = (
+                    f"stream '{name}' has no column '{column}' (its {what} column); it has {[c.name for c in columns]}"
+                )
+                raise SourceError(msg)
+        disorder_us = microseconds(disorder) if disorder else 0
+        idle_seconds = microseconds(idle) / 1e6 if idle else None
+        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds)
+        with self._lock:
+            self._declare(stream)
+            if device is None:
+                self.device(name, site=site, streams=[name])
+        return stream
+
+    def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
+        """A device and the streams it feeds; made known to the topology if it is new."""
+        device = DeviceId(name)
+        with self._lock:
+            known = self._plane.topology.devices.get(device)
+            if known is None:
+                self.change([DeviceAdded(Device(device, SiteId(site) if site else None))])
+            elif site is not None and known.site != site:
+                self.change([DeviceMoved(device, SiteId(site))])
+            new = [StreamId(s) for s in streams if device not in self.deployment.feeds.get(StreamId(s), ())]
+            if new:
+                self._carry_out(self._plane.feed(device, new))
+                self._sync(f"{name} feeds {', '.join(new)}")
+                self.gateway.follow(device, self.deployment)
+        return DeviceHandle(self, device)
+
+    def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
+        """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
+        with self._lock:
+            return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+
+    def move_device(self, device: DeviceId, site: SiteId | None) -> None:
+        self.change([DeviceMoved(device, site)])
+
+    def close_device(self, device: DeviceId) -> None:
+        with self._lock:
+            self.gateway.close(device, self.deployment)
+
+    def close_sources(self) -> None:
+        """Nothing more comes from anybody: every window closes."""
+        with self._lock:
+            for device in self.deployment.devices:
+                if not device.startswith(PRODUCER):
+                    self.gateway.close(device, self.deployment)
+
+    def stream_of(self, device: DeviceId, stream: str | None) -> StreamId:
+        """The stream a device's rows belong to; it must be named where the device feeds several."""
+        fed = [s for s, devices in self.deployment.feeds.items() if device in devices]
+        if stream is not None and stream in fed:
+            return StreamId(stream)
+        if stream is None and len(fed) == 1:
+            return fed[0]
+        asked = f", not '{stream}'" if stream else ""
+        msg = f"device '{device}' feeds {fed or 'no stream'}; name one of them{asked}"
+        raise SourceError(msg)
+
+    def schema(self, stream: StreamId) -> Schema:
+        return self.gateway.schema(stream)
+
+    # --- queries
+
+    def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
+        """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
+        text = sql if isinstance(sql, str) else sql.sql()
+        with self._lock:
+            query = compile_query(text, self.deployment.streams, QueryId(name))
+            if query.id in self.deployment.queries or query.id in self._same:
+                msg = f"there is a query '{name}' already; stop it first or choose another name"
+                raise DeploymentError(msg)
+            columns = self._analyst.output(query)
+            twin = self._twin(query)
+            if twin is not None:
+                self._same[query.id] = twin
+                return QueryHandle(self, query.id)
+            self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None))
+            self._sync(f"submit {name}")
+            if query.target is not None:
+                self._derive(query, columns)
+            return QueryHandle(self, query.id)
+
+    def withdraw(self, query: QueryId) -> None:
+        with self._lock:
+            if self._same.pop(query, None) is None:
+                self._carry_out(self._plane.withdraw(query))
+                self._sync(f"withdraw {query}")
+
+    def query(self, name: str) -> QueryHandle:
+        if name not in self.deployment.queries and name not in self._same:
+            msg = f"there is no query '{name}'; running: {sorted(self.deployment.queries)}"
+            raise DeploymentError(msg)
+        return QueryHandle(self, QueryId(name))
+
+    def original(self, query: QueryId) -> QueryId:
+        """The query whose execution answers this one: itself, or its identical twin."""
+        return self._same.get(query, query)
+
+    def results(self, query_id: QueryId) -> DataFrame:
+        """Every committed result of a query."""
+        query = self.deployment.queries[self.original(query_id)]
+        found = segments.read(self.spark, self.crew.results(query.shape.key))
+        columns = list(query.shape.plan.sink.columns)
+        if found is None:
+            return segments.empty(self.spark, self._analyst.output(query))
+        return found.where(F.col(QUERY) == query.id).select(*columns)
+
+    def _twin(self, query: Query) -> QueryId | None:
+        """A running query that is the same in all but its name."""
+        wanted = (query.shape, query.parameters, dict(query.subscriptions), None)
+        others = self.deployment.queries.values()
+        same = (o.id for o in others if (o.shape, o.parameters, dict(o.subscriptions), o.target) == wanted)
+        return next(same, None) if query.target is None else None
+
+    def _derive(self, query: Query, columns: tuple[Column, ...]) -> None:
+        """The results of an INSERT become rows of a stream."""
+        assert query.target is not None
+        sink = query.shape.plan.sink
+        if sink.time is None:
+            msg = f"'{query.target}' would have no event time"
+            raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
+        if query.target not in self.deployment.streams:
+            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
+            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
+        place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
+        self.device(f"{PRODUCER}{query.id}", site=str(place) if place else None, streams=[query.target])
+
+    def _declare(self, stream: Stream) -> None:
+        known = self.deployment.streams.get(stream.id)
+        if known is not None and known != stream:
+            msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
+            raise SourceError(msg)
+        schema = self._analyst.declare(stream)
+        self.gateway.declare(schema, set(self.deployment.sites.values()))
+        self._plane.declare(stream)
+        if known is None:
+            self._publish(Delta(streams={stream.id: stream}, cause=f"declare {stream.id}"))
+
+    # --- the ground moves
+
+    def change(self, changes: Iterable[Change]) -> None:
+        """Topology changes happened: re-place what must move, and deploy it."""
+        changes = list(changes)
+        with self._lock:
+            self._carry_out(self._plane.change(changes))
+            self._sync(", ".join(type(c).__name__ for c in changes))
+            for change in changes:
+                if isinstance(change, DeviceMoved):
+                    self.gateway.follow(change.device, self.deployment)
+                elif isinstance(change, DeviceRemoved):
+                    self.gateway.close(change.device, self.deployment)
+            self._move_producers()
+            self.topology.save(self._plane.topology)
+
+    def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
+        """Place instances by hand (`query/operator` -> site), past the planner: for tests and experiments."""
+        with self._lock:
+            self._publish(Delta(placement={OperatorId(i): NodeId(s) for i, s in placement.items()}, cause=cause))
+
+    def explain_change(self, changes: Iterable[Change]) -> str:
+        """What these changes would do; nothing happens."""
+        return self._plane.explain_change(changes)
+
+    @property
+    def plane(self) -> ControlPlane:
+        return self._plane
+
+    def _move_producers(self) -> None:
+        """Derived streams are fed from wherever their query's sink is."""
+        for query in self.deployment.queries.values():
+            if query.target is None:
+                continue
+            place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
+            device = DeviceId(f"{PRODUCER}{query.id}")
+            if place is not None and (self.deployment.devices.get(device) or place) != SiteId(place):
+                self.change([DeviceMoved(device, SiteId(place))])
+
+    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Publish() | Revert():
+                    self._publish(instruction.delta)
+                case Park(query, reason):
+                    self.parked[query] = reason
+                case Resume(query):
+                    self.parked.pop(query, None)
+                case StoryRecord(story):
+                    self.history.add(story)
+                case _:
+                    pass
+
+    def _sync(self, cause: str) -> None:
+        """The control log says what the control plane has planned, to the row."""
+        delta = between(self.deployment, self._plane.deployment, cause)
+        if delta is not None:
+            self._publish(delta)
+
+    def _publish(self, delta: Delta) -> None:
+        starts = self.gateway.starts(set(self.deployment.sites.values()))
+        self._control.publish(delta, starts)
+        self.deployment = self.deployment.apply(delta)
+        self.crew.arrange(self.deployment)
+
+    # --- running
+
+    def start(self) -> None:
+        """Let all regions run until `stop`."""
+        self.crew.start()
+
+    def stop(self) -> None:
+        self.crew.stop()
+
+    def process_available(self, timeout: float = 300.0) -> None:
+        """Work until everything that was pushed has been answered."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            self.check()
+            if self.crew.running:
+                if self.crew.idle():
+                    return
+                time.sleep(0.02)
+            elif not self.crew.step_all():
+                return
+        msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
+        raise DeploymentError(msg)
+
+    def check(self) -> None:
+        """Raise if a region's runner has failed."""
+        for name, failure in self.crew.failures().items():
+            msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
+            raise DeploymentError(msg) from failure
+
+    def runners_of(self, shape: str) -> list[Runner]:
+        return self.crew.of_shape(shape)
+
+    def _reopen(self) -> None:
+        """Make again from the logs what an earlier process had in memory."""
+        topology = self.topology.saved()
+        if topology is None:
+            return
+        old = self.deployment
+        self._plane = ControlPlane(
+            topology,
+            streams=old.streams,
+            feeds=old.feeds,
+            automatic=True,
+            **self._strategies,  # type: ignore[arg-type]
+        )
+        self._plane.planner.rows.sessions.update(old.sessions)
+        for stream in old.streams.values():
+            schema = self._analyst.declare(stream)
+            self.gateway.declare(schema, set(old.sites.values()))
+        for query in old.queries.values():
+            for instruction in self._plane.submit(query):
+                if isinstance(instruction, Park):
+                    self.parked[instruction.query] = instruction.reason
+        self.crew.arrange(self.deployment)
+        self._sync("opened again")
+        for device in self.deployment.devices:
+            self.gateway.follow(device, self.deployment)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _columns(schema: str) -> Iterable[Column]:
+    """`name type, name type`; types may hold commas in brackets."""
+    parsed = StructType.fromDDL(schema)
+    assert isinstance(parsed, StructType)
+    return (Column(field.name, field.dataType.simpleString()) for field in parsed.fields)

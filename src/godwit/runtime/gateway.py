@@ -1,0 +1,169 @@
+"""The gateway: rows from devices go into the source log of the region each is attached to, with the device's clock.
+
+A device that turns up in another region begins a new session there; the old one is over once its last row is in the
+old region's log, and the entry that says so follows that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.deployment.clocks import FOREVER, Mark
+from godwit.errors import SourceError
+from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.model.deployment import Deployment
+from godwit.runtime.ingest import DeadLetters, Rows, Schema, SourceLog, SourceState, newest_by_device, remembered
+from godwit.runtime.log import Segment
+
+
+class Gateway:
+    """Appends to source logs. One a fleet; callers hold the fleet's lock."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.dead = DeadLetters(root)
+        self._schemas: dict[StreamId, Schema] = {}
+        self._sources: dict[StreamId, dict[DeviceId, SourceState]] = {}
+        self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+
+    def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
+        """Take a stream in, with what earlier runs left in its logs."""
+        self._schemas[schema.stream.id] = schema
+        self._sources[schema.stream.id] = remembered(self._root, regions, schema)
+
+    def schema(self, stream: StreamId) -> Schema:
+        if stream not in self._schemas:
+            msg = f"there is no stream '{stream}'; declare it with fleet.stream(...). Known: {sorted(self._schemas)}"
+            raise SourceError(msg)
+        return self._schemas[stream]
+
+    def source(self, stream: StreamId, device: DeviceId) -> SourceState:
+        return self._sources[stream].setdefault(device, SourceState())
+
+    def starts(self, regions: Iterable[RegionId]) -> dict[str, int]:
+        """Where every source log stands: "region/stream" -> number."""
+        return {f"{r}/{s}": self.log(r, s).log.last for r in regions for s in self._schemas}
+
+    def log(self, region: RegionId, stream: StreamId) -> SourceLog:
+        key = (region, stream)
+        if key not in self._logs:
+            self._logs[key] = SourceLog(self._root, region, self.schema(stream))
+        return self._logs[key]
+
+    def push(
+        self, stream: StreamId, rows: Rows, deployment: Deployment, device: DeviceId | None, sequence: int | None
+    ) -> bool:
+        """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
+        schema = self.schema(stream)
+        if sequence is not None:
+            assert device is not None
+            if sequence <= self.source(stream, device).sequence:
+                return False
+        conformed = schema.conform(rows)
+        if conformed.dead:
+            self.dead.add(stream, conformed.dead)
+        for region, table in self._by_region(schema, conformed.table, deployment, device):
+            numbers = {} if sequence is None or device is None else {str(device): sequence}
+            self._append(schema, region, table, deployment, device, numbers)
+        if sequence is not None and device is not None:
+            self.source(stream, device).sequence = sequence
+        return True
+
+    def push_files(
+        self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
+    ) -> None:
+        """Recorded Parquet files of one device become part of its source log as they are."""
+        source = self.source(stream, device)
+        source.clock = max(source.clock, newest_us - self.schema(stream).stream.disorder_us)
+        marks = {device: Mark(source.session, source.clock)}
+        self.log(region, stream).append_files(segment, marks, {str(device): segment.rows}, newest_us)
+
+    def follow(self, device: DeviceId, deployment: Deployment) -> None:
+        """The device may have changed region: end its old session where it was, begin the new one."""
+        region = self._region(device, deployment)
+        session = deployment.sessions.get(device, 1)
+        for stream, sources in self._sources.items():
+            if device not in deployment.feeds.get(stream, ()) or region is None:
+                continue
+            source = sources.setdefault(device, SourceState(session=session, region=region))
+            if source.region is not None and session > source.session:
+                over = Mark(source.session, source.clock, over=True)
+                self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: over}, {}, {})
+            source.session, source.region = session, region
+
+    def close(self, device: DeviceId, deployment: Deployment) -> None:
+        """Nothing more comes from the device."""
+        for stream, sources in self._sources.items():
+            if device in deployment.feeds.get(stream, ()):
+                source = sources.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
+                region = source.region or self._region(device, deployment)
+                if region is not None and not source.over:
+                    source.over, source.clock = True, FOREVER
+                    end = Mark(source.session, FOREVER, over=True)
+                    self.log(region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+
+    def _by_region(
+        self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
+    ) -> list[tuple[RegionId, pa.Table]]:
+        column = schema.stream.device
+        if table.num_rows == 0:
+            return []
+        if device is not None or column is None:
+            return [(self._home(device or DeviceId(schema.stream.id), schema, deployment), table)]
+        names = pc.unique(table.column(column).cast(pa.string())).to_pylist()
+        homes: dict[RegionId, list[str]] = {}
+        for name in names:
+            homes.setdefault(self._home(DeviceId(name), schema, deployment), []).append(name)
+        if len(homes) == 1:
+            return [(next(iter(homes)), table)]
+        keys = table.column(column).cast(pa.string())
+        return [(region, table.filter(pc.is_in(keys, pa.array(those)))) for region, those in homes.items()]
+
+    def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
+        region = self._region(device, deployment)
+        if region is None:
+            known = "is not attached to any site" if device in deployment.devices else "is not declared"
+            msg = f"device '{device}' {known}, so '{schema.stream.id}' cannot take its rows; attach it, or buffer them"
+            raise SourceError(msg)
+        return region
+
+    @staticmethod
+    def _region(device: DeviceId, deployment: Deployment) -> RegionId | None:
+        site = deployment.devices.get(device)
+        return None if site is None else deployment.sites.get(site)
+
+    def _append(
+        self,
+        schema: Schema,
+        region: RegionId,
+        table: pa.Table,
+        deployment: Deployment,
+        device: DeviceId | None,
+        numbers: dict[str, int],
+    ) -> None:
+        stream = schema.stream
+        if stream.device is None or device is not None:
+            whole = device or DeviceId(stream.id)
+            newest = [(whole, newest_us, table.num_rows) for newest_us in (_newest(table, stream.time),)]
+        else:
+            newest = newest_by_device(table, stream.time, stream.device)
+        marks, rows = {}, {}
+        for name, newest_us, count in newest:
+            source = self.source(stream.id, name)
+            source.session, source.region = deployment.sessions.get(name, 1), region
+            source.clock = max(source.clock, newest_us - stream.disorder_us)
+            marks[name], rows[str(name)] = Mark(source.session, source.clock), count
+        self.log(region, stream.id).append(table, marks, rows, numbers)
+
+
+def _newest(table: pa.Table, time: str) -> int:
+    micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    return int(pc.max(micros).as_py())
+
+
+def _nothing(schema: Schema) -> pa.Table:
+    return schema.arrow.empty_table()

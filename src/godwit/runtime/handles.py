@@ -1,0 +1,81 @@
+"""What `fleet.submit` and `fleet.device` return: a query or a device to talk to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
+from godwit.model.explain import explain
+from godwit.runtime.ingest import Rows
+from godwit.runtime.oracle import Verdict, verdict
+
+if TYPE_CHECKING:
+    from godwit.runtime.fleet import Fleet
+
+
+class QueryHandle:
+    """A running query."""
+
+    def __init__(self, fleet: Fleet, query: QueryId) -> None:
+        self._fleet, self.id = fleet, query
+
+    def results(self) -> DataFrame:
+        """Every result so far, as a Spark DataFrame."""
+        return self._fleet.results(self.id)
+
+    def explain(self) -> str:
+        """The plan, its parameters and shape, and where each instance runs."""
+        return explain(self._fleet.deployment.queries[self.id])
+
+    def verdict(self) -> Verdict:
+        """Compare the results so far with the same SQL as a batch over everything that was sent."""
+        return verdict(self._fleet, self.id)
+
+    def stop(self) -> None:
+        """Withdraw the query; its results stay readable."""
+        self._fleet.withdraw(self.id)
+
+    def __repr__(self) -> str:
+        return f"QueryHandle({self.id!r})"
+
+
+class DeviceHandle:
+    """A device: it pushes rows, and may leave one site and turn up at another. While it is away, it buffers."""
+
+    def __init__(self, fleet: Fleet, device: DeviceId) -> None:
+        self._fleet, self.id = fleet, device
+        self._buffer: list[tuple[StreamId, Rows, int | None]] = []
+
+    @property
+    def attached(self) -> bool:
+        return self._fleet.deployment.devices.get(self.id) is not None
+
+    @property
+    def buffered(self) -> int:
+        """Batches that wait for the device to be attached again."""
+        return len(self._buffer)
+
+    def push(self, rows: Rows, stream: str | None = None, sequence: int | None = None) -> bool:
+        """Send rows; False if they were buffered, or if this sequence number came through before."""
+        target = self._fleet.stream_of(self.id, stream)
+        if not self.attached:
+            self._buffer.append((target, rows, sequence))
+            return False
+        return self._fleet.push(target, rows, device=self.id, sequence=sequence)
+
+    def detach(self) -> None:
+        """Out of reach: its clock stands still, its rows are buffered."""
+        self._fleet.move_device(self.id, None)
+
+    def attach(self, site: str) -> None:
+        """At a (new) site: whatever was buffered goes out first."""
+        self._fleet.move_device(self.id, SiteId(site))
+        waiting, self._buffer = self._buffer, []
+        for stream, rows, sequence in waiting:
+            self._fleet.push(stream, rows, device=self.id, sequence=sequence)
+
+    def close(self) -> None:
+        """Nothing more will come from it: no clock waits for it any longer."""
+        self._fleet.close_device(self.id)

@@ -1,0 +1,137 @@
+"""The oracle: the same SQL as a Spark batch over everything the sources ever sent. It decides what is right.
+
+`verdict(fleet, query)` compares row for row, as multisets; floating-point columns may differ by rounding, because sums
+are formed in another order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+
+from godwit.ids import QueryId, StreamId
+from godwit.model.plan import Query
+from godwit.runtime import segments
+from godwit.runtime.log import Log, Segment
+from godwit.runtime.state import union
+from godwit.runtime.work import source_log
+
+if TYPE_CHECKING:
+    from godwit.runtime.fleet import Fleet
+
+#: relative difference that another order of summation may make
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison found."""
+
+    query: QueryId
+    expected: int
+    got: int
+    #: a few rows that are missing, or that should not be there
+    missing: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.missing and not self.surplus and self.expected == self.got
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"{self.query}: equal, {self.got} rows"
+        lines = [f"{self.query}: DIFFERENT, expected {self.expected} rows, got {self.got}"]
+        lines += [f"  missing: {row}" for row in self.missing] + [f"  surplus: {row}" for row in self.surplus]
+        return "\n".join(lines)
+
+
+def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
+    """Compare what a query has answered so far with what it should have."""
+    query = fleet.deployment.queries[query_id]
+    want = expected(fleet, query)
+    have = fleet.results(query_id)
+    return compare(query_id, want.toPandas(), have.toPandas())
+
+
+def expected(fleet: Fleet, query: Query) -> DataFrame:
+    """The batch result over all rows that reached the query's streams since it began."""
+    session = fleet.spark.newSession()
+    for index, scan in query.shape.plan.scans:
+        rows = _everything(fleet, query, index, scan.stream)
+        # A view belongs to the session it was made in, so the rows must be read there.
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(scan.stream)
+    return session.sql(query.oracle_sql)
+
+
+def _everything(fleet: Fleet, query: Query, scan: int, stream: StreamId) -> DataFrame:
+    producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
+    if producers:
+        made = union(expected(fleet, producer) for producer in producers)
+        assert made is not None
+        return made
+    found: list[Segment] = []
+    for runner in fleet.runners_of(query.shape.key):
+        log = Log(source_log(fleet.root, runner.region, stream))
+        begun = runner.begun.get(query.id, {}).get(f"source:{scan}:{stream}", 0)
+        for _, record in log.after(max(begun, log.first - 1)):
+            if record["segment"] is not None:
+                found.append(Segment.from_json(record["segment"]))
+    frame = segments.read(fleet.spark, found)
+    return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
+
+
+def compare(query: QueryId, want: pd.DataFrame, have: pd.DataFrame) -> Verdict:
+    """Multiset comparison with a tolerance for floating-point columns."""
+    have = have[list(want.columns)] if len(have.columns) else have.reindex(columns=want.columns)
+    floats = [c for c in want.columns if want[c].dtype.kind == "f" or have[c].dtype.kind == "f"]
+    left, right = _sorted(want, floats), _sorted(have, floats)
+    if len(left) == len(right) and _same(left, right, floats):
+        return Verdict(query, len(want), len(have))
+    exact = [c for c in want.columns if c not in floats]
+    missing, surplus = _difference(left, right, exact or list(want.columns))
+    if not missing and not surplus:
+        differs = _first_difference(left, right, floats)
+        missing, surplus = (differs[0],), (differs[1],)
+    return Verdict(query, len(want), len(have), missing, surplus)
+
+
+def _sorted(frame: pd.DataFrame, floats: list[str]) -> pd.DataFrame:
+    plain = frame.copy()
+    for column in plain.columns:
+        if column in floats:
+            plain[column] = plain[column].astype(float)
+        elif plain[column].dtype == object:
+            plain[column] = plain[column].map(str)
+    # Floats last: rounding must not change the order of rows that differ in anything else.
+    order = [c for c in plain.columns if c not in floats] + floats
+    return plain.sort_values(order, ignore_index=True) if order else plain
+
+
+def _same(left: pd.DataFrame, right: pd.DataFrame, floats: list[str]) -> bool:
+    for column in left.columns:
+        a, b = left[column], right[column]
+        if column in floats:
+            if not np.allclose(a, b, rtol=TOLERANCE, atol=1e-12, equal_nan=True):
+                return False
+        elif not ((a == b) | (a.isna() & b.isna())).all():
+            return False
+    return True
+
+
+def _difference(left: pd.DataFrame, right: pd.DataFrame, by: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    a = left[by].astype(str).agg(" | ".join, axis=1).value_counts() if len(left) else pd.Series(dtype=int)
+    b = right[by].astype(str).agg(" | ".join, axis=1).value_counts() if len(right) else pd.Series(dtype=int)
+    delta = a.sub(b, fill_value=0)
+    return tuple(delta[delta > 0].index[:5]), tuple(delta[delta < 0].index[:5])
+
+
+def _first_difference(left: pd.DataFrame, right: pd.DataFrame, floats: list[str]) -> tuple[str, str]:
+    for i in range(min(len(left), len(right))):
+        if not _same(left.iloc[i : i + 1].reset_index(drop=True), right.iloc[i : i + 1].reset_index(drop=True), floats):
+            return str(left.iloc[i].to_dict()), str(right.iloc[i].to_dict())
+    return f"{len(left)} rows", f"{len(right)} rows"
