@@ -49,7 +49,8 @@ def random_problem(
         for i in range(sites)
     ]
     links = [
-        NetworkLink(f"s{i}", f"s{int(rng.integers(0, i))}", float(rng.integers(0, 11)) / 10, 20.0) for i in range(1, sites)
+        NetworkLink(f"s{i}", f"s{int(rng.integers(0, i))}", float(rng.integers(0, 11)) / 10, 20.0)
+        for i in range(1, sites)
     ]
     if not tree and sites > 2:
         links.append(NetworkLink("s0", f"s{sites - 1}", 0.3, 20.0))

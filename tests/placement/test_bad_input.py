@@ -70,8 +70,13 @@ def build(latency=None, throughput=None, root=(0, 0), mbps=(1.0,), platforms=Non
     flow = Workflow("w", (WorkflowOperator("a", platforms), WorkflowOperator("b")), (DataEdge("a", "b"),))
     network = Network(sites("x", "y"), (NetworkLink("x", "y", 1.0),))
     good = np.ones((2, 2))
-    tables = CostTables(good if latency is None else np.array(latency), good if throughput is None else np.array(throughput),
-                        np.array(mbps), np.zeros(2), np.ones(2))  # fmt: skip
+    tables = CostTables(
+        good if latency is None else np.array(latency),
+        good if throughput is None else np.array(throughput),
+        np.array(mbps),
+        np.zeros(2),
+        np.ones(2),
+    )
     return Problem.of(flow, network, tables, root)
 
 
@@ -111,7 +116,12 @@ def test_plans_by_name_both_ways():
 
 
 def test_distances_of_a_graph_are_symmetric_and_take_the_short_way():
-    links = (NetworkLink("a", "b", 1.0), NetworkLink("b", "c", 1.0), NetworkLink("a", "c", 5.0), NetworkLink("c", "d", 0.0))
+    links = (
+        NetworkLink("a", "b", 1.0),
+        NetworkLink("b", "c", 1.0),
+        NetworkLink("a", "c", 5.0),
+        NetworkLink("c", "d", 0.0),
+    )
     paths = Network(sites("a", "b", "c", "d"), links).paths
     assert (paths.distance == paths.distance.T).all()
     assert paths.distance[0].tolist() == [0.0, 1.0, 2.0, 2.0]

@@ -79,7 +79,7 @@ def test_the_testbed_with_three_platforms(size):
     proven = search(problem, Options("optimum"))
     assert proven.gap == 0.0
     assert search(problem, Options("heuristic")).cost == proven.cost
-    for _, (site, platform) in problem.describe(proven.plan).items():
+    for site, platform in problem.describe(proven.plan).values():
         offered = next(s.platforms for s in problem.network.sites if s.name == site)
         assert platform in offered
 

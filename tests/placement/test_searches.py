@@ -120,8 +120,10 @@ def test_same_seed_same_answer_for_any_number_of_threads(name, weighted):
 @pytest.mark.parametrize("name", ["esc", "esq", "rand-esc"])
 def test_counting_does_not_depend_on_threads_or_batches(name):
     problem = random_problem(12, operators=5, sites=8, forbid=0.0)
-    answers = {(a.plan, a.cost) for a in
-               (search(problem, Options(name, threads=t, batch=b)) for t, b in ((1, None), (2, 1000), (4, 77)))}  # fmt: skip
+    answers = {
+        (a.plan, a.cost)
+        for a in (search(problem, Options(name, threads=t, batch=b)) for t, b in ((1, None), (2, 1000), (4, 77)))
+    }
     assert len(answers) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -30,22 +31,24 @@ def build(problem: Problem) -> Arrays:
         desc_at=desc_at,
         desc=desc,
         is_sink=np.array([graph.out_degree(o) == 0 for o in range(n)], dtype=np.bool_),
-        edge=np.array([(workflow.index[e.source], workflow.index[e.target]) for e in workflow.edges],
-                      dtype=np.int64).reshape(-1, 2),
-        mbps=np.ascontiguousarray(tables.mbps, dtype=np.float64),
+        edge=np.array(
+            [(workflow.index[e.source], workflow.index[e.target]) for e in workflow.edges], dtype=np.int64
+        ).reshape(-1, 2),
+        mbps=tables.mbps,
         site=np.array([s for s, _ in network.actions], dtype=np.int64),
-        latency=np.ascontiguousarray(problem.latency),
-        throughput=np.zeros_like(tables.latency) if quick else np.ascontiguousarray(tables.throughput, dtype=np.float64),
-        migration=np.ascontiguousarray(tables.migration(workflow, network, problem.root)),
+        latency=problem.latency,
+        throughput=np.zeros_like(tables.latency) if quick else tables.throughput,
+        migration=tables.migration(workflow, network, problem.root),
         distance=paths.distance,
-        weight=np.ones(len(workflow.edges)) if quick else np.ascontiguousarray(tables.mbps, dtype=np.float64),
+        weight=np.ones(len(workflow.edges)) if quick else tables.mbps,
         spread=paths.distance if quick else paths.hops,
         own=np.where(np.isfinite(problem.latency), problem.latency, 0.0) if quick else np.zeros_like(tables.latency),
         objective=_objective(problem),
         **joint,
-    )  # fmt: skip
+    )
     # one memory layout for every problem, or each new one would compile the kernels again
-    return Arrays(*[np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in arrays])
+    plain: list[Any] = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in arrays]
+    return Arrays(*plain)
 
 
 def _ragged(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,7 +63,7 @@ def _objective(problem: Problem) -> NDArray[np.float64]:
     return np.array([head, *weights, *objective.best, *objective.span, tail])
 
 
-def _joint(problem: Problem) -> dict[str, object]:
+def _joint(problem: Problem) -> dict[str, Any]:
     """What only whole plans can violate; tiny dummies where a constraint is not in use."""
     workflow, network, wish = problem.workflow, problem.network, problem.constraints
     routed = bool(wish.links or wish.stay_in)
@@ -74,22 +77,26 @@ def _joint(problem: Problem) -> dict[str, object]:
     return {
         "cpu": np.array([o.cpu for o in workflow.operators]),
         "cpu_free": np.array(free) if wish.cpu else np.zeros(1),
-        "apart": np.array([(workflow.index[a], workflow.index[b]) for a, b in wish.apart], dtype=np.int64).reshape(-1, 2),
-        "region": np.array([regions.index(bound[e.source]) if e.source in bound else -1 for e in workflow.edges],
-                           dtype=np.int64),
+        "apart": np.array([(workflow.index[a], workflow.index[b]) for a, b in wish.apart], dtype=np.int64).reshape(
+            -1, 2
+        ),
+        "region": np.array(
+            [regions.index(bound[e.source]) if e.source in bound else -1 for e in workflow.edges], dtype=np.int64
+        ),
         "inside": np.array(inside, dtype=np.bool_),
         "before": network.paths.before if routed else np.zeros((1, 1), dtype=np.int32),
         "link": link,
         "link_free": link_free,
         "latency_limit": math.inf if wish.latency_limit_ms is None else float(wish.latency_limit_ms),
-    }  # fmt: skip
+    }
 
 
 def _links(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Directed link number of (from, to), and its capacity; parallel links between two sites add up."""
     network = problem.network
     n = len(network.sites)
-    link, free = np.full((n, n), -1, dtype=np.int32), []
+    link = np.full((n, n), -1, dtype=np.int32)
+    free: list[float] = []
     for each in network.links:
         for u, v in ((network.index[each.a], network.index[each.b]), (network.index[each.b], network.index[each.a])):
             if link[u, v] < 0:

@@ -1,8 +1,9 @@
 """auto: pick and chain searches by instance and time budget, and say how good the answer is.
 
-Small spaces are counted through (optimum proven). In latency mode GREEDY, HEURISTIC and the proof follow each other. In the
-weighted mode: HEURISTIC from the root with half of the time, then the evolutionary search and samples around the best plan in turns,
-each from the best plan so far, until time is up; then the bound. Without a time limit a default is set for the weighted mode.
+Small spaces are counted through (optimum proven). In latency mode GREEDY, HEURISTIC and the proof follow each other.
+In the weighted mode: HEURISTIC from the root with half of the time, then the evolutionary search and samples around
+the best plan in turns, each from the best plan so far, until time is up; then the bound. Without a time limit a
+default is set for the weighted mode.
 """
 
 from __future__ import annotations
@@ -59,5 +60,6 @@ def _weighted(problem: Problem, options: Options, clock: Clock) -> Answer:
             break
     proof = bounds.weighted_bound(problem, best.cost, clock)
     note = f"HEURISTIC, then {turn} turns of evolutionary search and samples around the best plan"
-    return replace(best, algorithm=options.name, examined=examined, front=front, proof=proof, seconds=clock.spent(),
-                   notes=(note,))  # fmt: skip
+    return replace(
+        best, algorithm=options.name, examined=examined, front=front, proof=proof, seconds=clock.spent(), notes=(note,)
+    )

@@ -185,12 +185,31 @@ def search(problem: Problem, options: Options | None = None) -> Answer:
     return replace(answer, plan=plan, cost=seen.cost, seconds=clock.spent(), notes=(*answer.notes, note))
 
 
-def finish(problem: Problem, options: Options, clock: Clock, plan: PlanVector, *, examined: int, complete: bool,
-           proof: Proof | None = None, front: tuple[FrontPlan, ...] = (), notes: tuple[str, ...] = ()) -> Answer:  # fmt: skip
+def finish(
+    problem: Problem,
+    options: Options,
+    clock: Clock,
+    plan: PlanVector,
+    *,
+    examined: int,
+    complete: bool,
+    proof: Proof | None = None,
+    front: tuple[FrontPlan, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Answer:
     """An answer never worse than the root or than the plan the search was told to start from."""
     best = min(
         [plan, problem.root] + ([options.start] if options.start else []),
         key=lambda p: (problem.evaluate(p).cost, p),
     )
-    return Answer(options.name, best, problem.evaluate(best).cost, examined, clock.spent(), complete, front,
-                  proof=proof, notes=notes)  # fmt: skip
+    return Answer(
+        options.name,
+        best,
+        problem.evaluate(best).cost,
+        examined,
+        clock.spent(),
+        complete,
+        front,
+        proof=proof,
+        notes=notes,
+    )

@@ -1,8 +1,9 @@
 """Bounds for the weighted mode: what no plan can beat, in each dimension and in the sum.
 
-Throughput: no plan is faster than its slowest operator on that operator's best action. Latency: the relaxation of `relax.py`.
-Traffic: every edge at its cheapest pair of actions. Migration: the largest over the operators of their least move.
-The sum is sharper cap by cap: with moves of at most k the other three are bounded on the actions k leaves.
+Throughput: no plan is faster than its slowest operator on that operator's best action. Latency: the relaxation of
+`relax.py`. Traffic: every edge at its cheapest pair of actions. Migration: the largest over the operators of their
+least move. The sum is sharper cap by cap: with moves of at most k the other three are bounded on the actions k
+leaves.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def _sampled_worst(problem: Problem) -> Vector:
 def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 32) -> Proof:
     """A proven lower bound on the weighted cost, given a plan of that cost.
 
-    For moves in (low, high]: pay for `low`, choose within `high`, and only actions that can be part of something cheaper than `cost`.
+    For moves in (low, high]: pay for `low`, choose within `high`, and only actions that can be part of something
+    cheaper than `cost`.
     """
     arrays, runs = problem.arrays, np.isfinite(problem.latency)
     least = max(float(arrays.migration[o][runs[o]].min()) for o in range(len(runs)))

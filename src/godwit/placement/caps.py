@@ -1,7 +1,8 @@
 """Latency mode, migration cap by migration cap: which caps may still hold a plan cheaper than the best one known.
 
-The farthest move is a maximum, so the plans that beat a cost are found among those with moves of at most k, for some k of the distinct
-move costs, and a latency below cost - k. `Caps.waiting` bounds every k; the list is empty exactly when the cost is proven optimal.
+The farthest move is a maximum, so the plans that beat a cost are found among those with moves of at most k, for some
+k of the distinct move costs, and a latency below cost - k. `Caps.waiting` bounds every k; the list is empty exactly
+when the cost is proven optimal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Actions and chains of adaptation decisions (section 2.1 of APEROL): how one plan becomes the next, and the next.
 
-The search starts from the deployed plan, its answer is deployed and becomes the root of the next decision. Conditions change between decisions:
-here a seeded drift of operator latencies, the same for every algorithm that is compared.
+The search starts from the deployed plan, its answer is deployed and becomes the root of the next decision.
+Conditions change between decisions: here a seeded drift of operator latencies, the same for every algorithm that is
+compared.
 """
 
 from __future__ import annotations

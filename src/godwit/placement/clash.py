@@ -21,7 +21,7 @@ from godwit.placement.relax import Domains, Relaxation
 Mask = NDArray[np.bool_]
 
 
-class _Undecided(Exception):
+class _UndecidedError(Exception):
     """The clock ran out before an answer."""
 
 
@@ -49,7 +49,7 @@ class _Checker:
 
     def _step(self, allowed: Mask, placed: dict[int, int], free: NDArray[np.float64]) -> PlanVector | None:
         if self.clock.over():
-            raise _Undecided
+            raise _UndecidedError
         if not allowed.any(axis=1).all() or not self._room(placed, free) or not self._in_time(allowed):
             return None
         if len(placed) == len(allowed):
@@ -109,7 +109,7 @@ def feasible_plan(problem: Problem, clock: Clock, *, patience: float = 5.0) -> P
     parts = problem.constraints.parts()
     try:
         plan = _can(problem, [c for _, c in parts], limit)
-    except _Undecided:
+    except _UndecidedError:
         msg = "no plan that keeps every constraint was found in time; give more time or relax a constraint"
         raise PlacementError(msg) from None
     if plan is not None:
@@ -127,6 +127,6 @@ def _clash(problem: Problem, parts: list[tuple[str, Constraints]], clock: Clock)
         try:
             if _can(problem, [c for _, c in rest], clock) is None:
                 core = rest
-        except _Undecided:
+        except _UndecidedError:
             break
     return core

@@ -87,7 +87,8 @@ class Constraints:
         regions = {s.region for s in network.sites}
         for name, region in self.stay_in:
             if region not in regions:
-                msg = f"{name} must stay in region {region!r}, but no site is in it; regions: {', '.join(sorted(regions))}"
+                known = ", ".join(sorted(regions))
+                msg = f"{name} must stay in region {region!r}, but no site is in it; regions: {known}"
                 raise PlacementError(msg)
         for a, b in self.apart:
             if a == b:

@@ -1,8 +1,9 @@
 """DAG* (Strevniotis et al., ICDE 2025), from its description: A* over partial plans for the lowest end-to-end latency.
 
-Operators are placed producers first. A partial plan is rated by what it has spent plus an admissible estimate of what must follow:
-the relaxed longest paths of `relax.py`. Of two partial plans that agree on the placement of all operators whose consumers are still to come,
-only the one that is nowhere later goes on. The search knows latency only; migration is added to its answer, as the paper does.
+Operators are placed producers first. A partial plan is rated by what it has spent plus an admissible estimate of
+what must follow: the relaxed longest paths of `relax.py`. Of two partial plans that agree on the placement of all
+operators whose consumers are still to come, only the one that is nowhere later goes on. The search knows latency
+only; migration is added to its answer, as the paper does.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ class _Search:
         self.after[runs] = relaxation.tail[runs] - self.ar.latency[runs]
         self.topo = self.ar.topo.tolist()
         self.pred = [self.ar.pred[a:b].tolist() for a, b in itertools.pairwise(self.ar.pred_at)]
-        last_use = [max([self.topo.index(w) for w in self.ar.succ[a:b]], default=-1)
-                    for a, b in itertools.pairwise(self.ar.succ_at)]  # fmt: skip
+        last_use = [
+            max([self.topo.index(w) for w in self.ar.succ[a:b]], default=-1)
+            for a, b in itertools.pairwise(self.ar.succ_at)
+        ]
         #: operators whose consumers are still to come once k operators are placed
         self.live = [[o for o in self.topo[:k] if last_use[o] >= k] for k in range(len(self.topo) + 1)]
         self.seen: dict[tuple[int, ...], list[tuple[float, ...]]] = {}
@@ -66,8 +69,9 @@ class _Search:
         for o, a in zip(self.topo, placed, strict=True):
             self.plan[o] = a
 
-    def _expand(self, estimate: float, placed: PlanVector, times: tuple[float, ...]
-                ) -> list[tuple[float, PlanVector, tuple[float, ...]]]:  # fmt: skip
+    def _expand(
+        self, estimate: float, placed: PlanVector, times: tuple[float, ...]
+    ) -> list[tuple[float, PlanVector, tuple[float, ...]]]:
         """All placements of the next operator that can still be part of a better plan."""
         k = len(placed)
         o, site = self.topo[k], self.ar.site
@@ -103,4 +107,6 @@ def search(problem: Problem, options: Options) -> Answer:
     inner = _Search(problem, clock)
     complete = inner.run()
     note = f"lowest latency without migration: {inner.latency:.3f} ms" if complete else "time ran out before the proof"
-    return finish(problem, options, clock, tuple(inner.plan.tolist()), examined=inner.examined, complete=complete, notes=(note,))
+    return finish(
+        problem, options, clock, tuple(inner.plan.tolist()), examined=inner.examined, complete=complete, notes=(note,)
+    )

@@ -1,7 +1,7 @@
 """ESC: exhaustive search with counting (algorithm 3 of APEROL). Counts through all signatures, batch by batch.
 
-No queue, no visited set, no collisions; a batch aggregates on its own. With a time limit it covers the first signatures only
-(`rand_esc.py` shuffles the batches). Run to the end it is the proof of its answer.
+No queue, no visited set, no collisions; a batch aggregates on its own. With a time limit it covers the first
+signatures only (`rand_esc.py` shuffles the batches). Run to the end it is the proof of its answer.
 """
 
 from __future__ import annotations
@@ -46,5 +46,6 @@ def run(problem: Problem, options: Options, todo: Iterator[RangePiece]) -> Answe
     clock = Clock(options.seconds)
     best = (options.executor or ThreadExecutor(options.threads)).best(problem, todo, clock)
     proof = Proof(best.cost, f"all {best.examined:,} plans were examined", optimal=True) if best.complete else None
-    return finish(problem, options, clock, best.plan or problem.root, examined=best.examined, complete=best.complete,
-                  proof=proof)  # fmt: skip
+    return finish(
+        problem, options, clock, best.plan or problem.root, examined=best.examined, complete=best.complete, proof=proof
+    )

@@ -1,8 +1,8 @@
 """ESQ: exhaustive search outwards from the root (algorithm 1 of APEROL): all plans one move away, then two, and so on.
 
-The paper keeps a queue and a set of visited plans, which grow with the space. A plan h moves away is fixed by the h operators it
-moves and their actions, so the levels of that breadth-first search can be counted through directly: same levels, no duplicates,
-no queue, no set, constant memory. Run to the end it is the proof of its answer.
+The paper keeps a queue and a set of visited plans, which grow with the space. A plan h moves away is fixed by the h
+operators it moves and their actions, so the levels of that breadth-first search can be counted through directly:
+same levels, no duplicates, no queue, no set, constant memory. Run to the end it is the proof of its answer.
 """
 
 from __future__ import annotations
@@ -38,14 +38,21 @@ class MovesPiece:
         actions = arrays.latency.shape[1]
         digits = np.array(to_plan(self.start, actions - 1, len(self.operators)), dtype=np.int64)
         cost, plan = np.array([math.inf]), np.full(len(problem.root), actions, dtype=np.int64)
-        enumerate_moves(arrays, np.array(problem.root, dtype=np.int64), np.array(self.operators, dtype=np.int64), digits,
-                        self.count, cost, plan)  # fmt: skip
+        enumerate_moves(
+            arrays,
+            np.array(problem.root, dtype=np.int64),
+            np.array(self.operators, dtype=np.int64),
+            digits,
+            self.count,
+            cost,
+            plan,
+        )
         found = tuple(plan.tolist()) if math.isfinite(cost[0]) else ()
         return Best(float(cost[0]), found, self.count)
 
 
 def pieces(problem: Problem) -> Iterator[MovesPiece]:
-    """Level by level; each piece knows its operators and a range of their digits (base |A| - 1: the root's action is out)."""
+    """Level by level: some operators and a range of their digits (base |A| - 1: the root's action is out)."""
     others = len(problem.network.actions) - 1
     for moved in range(1, len(problem.root) + 1):
         for operators in combinations(range(len(problem.root)), moved):

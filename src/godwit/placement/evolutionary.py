@@ -1,7 +1,8 @@
-"""Evolutionary search, after the outlook of APEROL: seed with GREEDY's plan and HEURISTIC's first front, recombine, mutate.
+"""Evolutionary search, after APEROL's outlook: seed with GREEDY and HEURISTIC's first front, recombine, mutate.
 
-A child takes each operator's action from one of two parents; about one operator in n then jumps, half of the time to any allowed
-action, half of the time to one of the nearest. The fittest (cheapest) plans survive; every plan seen is offered to a Pareto front.
+A child takes each operator's action from one of two parents; about one operator in n then jumps, half of the time to
+any allowed action, half of the time to one of the nearest. The fittest (cheapest) plans survive; every plan seen is
+offered to a Pareto front.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def _nearest(problem: Problem, choices: Plans) -> Plans:
     return np.asarray(choices[np.argpartition(away, k - 1, axis=1)[:, :k]])
 
 
-def _evaluated(problem: Problem, plans: Plans, pool: ThreadPoolExecutor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _evaluated(
+    problem: Problem, plans: Plans, pool: ThreadPoolExecutor
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     vectors, costs = np.empty((len(plans), 4)), np.empty(len(plans))
 
     def share(lo: int) -> None:
@@ -102,12 +105,20 @@ def search(problem: Problem, options: Options) -> Answer:
     for plan, vector, cost in zip(population, vectors, costs, strict=True):
         if cost < BROKEN:
             front.add(plan, vector, float(cost))
-    return finish(problem, options, clock, tuple(population[0].tolist()), examined=examined, complete=examined >= budget,
-                  front=front.export(problem))  # fmt: skip
+    return finish(
+        problem,
+        options,
+        clock,
+        tuple(population[0].tolist()),
+        examined=examined,
+        complete=examined >= budget,
+        front=front.export(problem),
+    )
 
 
-def _survivors(plans: Plans, vectors: NDArray[np.float64], costs: NDArray[np.float64]
-               ) -> tuple[Plans, NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+def _survivors(
+    plans: Plans, vectors: NDArray[np.float64], costs: NDArray[np.float64]
+) -> tuple[Plans, NDArray[np.float64], NDArray[np.float64]]:
     """The cheapest distinct plans, cheapest first."""
     _, first = np.unique(plans, axis=0, return_index=True)
     keep = first[np.argsort(costs[first], kind="stable")[:POPULATION]]

@@ -15,8 +15,17 @@ Flags = NDArray[np.bool_]
 
 
 @kernel
-def insert(rows: Matrix, plans: Index, costs: Vector, alive: Flags, expanded: Flags, size: int, plan: Index, vector: Vector,
-           cost: float) -> int:  # fmt: skip
+def insert(
+    rows: Matrix,
+    plans: Index,
+    costs: Vector,
+    alive: Flags,
+    expanded: Flags,
+    size: int,
+    plan: Index,
+    vector: Vector,
+    cost: float,
+) -> int:
     """Append the plan unless a member beats it; members it beats die. Returns the new size."""
     for i in range(size):
         if alive[i] and beats(rows, i, vector[0], vector[1], vector[2], vector[3]):
@@ -32,8 +41,19 @@ def insert(rows: Matrix, plans: Index, costs: Vector, alive: Flags, expanded: Fl
 
 
 @kernel
-def insert_moves(rows: Matrix, plans: Index, costs: Vector, alive: Flags, expanded: Flags, size: int, parent: Index,
-                 vectors: Matrix, moves: Index, found_costs: Vector, found: int) -> int:  # fmt: skip
+def insert_moves(
+    rows: Matrix,
+    plans: Index,
+    costs: Vector,
+    alive: Flags,
+    expanded: Flags,
+    size: int,
+    parent: Index,
+    vectors: Matrix,
+    moves: Index,
+    found_costs: Vector,
+    found: int,
+) -> int:
     """`insert` for each single move of a parent, cheapest first."""
     child = parent.copy()
     for k in np.argsort(found_costs[:found], kind="mergesort"):
@@ -58,13 +78,26 @@ class Front:
     def add(self, plan: Index, vector: Vector, cost: float) -> None:
         """Take the plan in unless a member beats it; members it beats are dropped."""
         self._make_room(1)
-        self.size = insert(self.vectors, self.plans, self.costs, self.alive, self.expanded, self.size, plan, vector, cost)
+        self.size = insert(
+            self.vectors, self.plans, self.costs, self.alive, self.expanded, self.size, plan, vector, cost
+        )
 
     def add_moves(self, parent: Index, vectors: Matrix, moves: Index, costs: Vector, found: int) -> None:
         """`add` for each of the moves found from a parent, cheapest first."""
         self._make_room(found)
-        self.size = insert_moves(self.vectors, self.plans, self.costs, self.alive, self.expanded, self.size, parent,
-                                 vectors, moves, costs, found)  # fmt: skip
+        self.size = insert_moves(
+            self.vectors,
+            self.plans,
+            self.costs,
+            self.alive,
+            self.expanded,
+            self.size,
+            parent,
+            vectors,
+            moves,
+            costs,
+            found,
+        )
 
     def next_round(self, count: int) -> Index:
         """The cheapest members not yet expanded (their plans), now marked as expanded."""

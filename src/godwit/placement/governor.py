@@ -1,9 +1,9 @@
-"""GOVERNOR (Chaudhary et al., EDBT 2020), from its description: policies place operators along the way from sources to sink.
+"""GOVERNOR (Chaudhary et al., EDBT 2020), from its description: policies place operators along the way to the sink.
 
-The sink stays where it is deployed. For each source the network path to the sink is known; an operator goes on a site of the
-path of its producers, never back towards the source, subject to what the site can run and has room for. A policy
-says where on the path: as near to the sources as possible (edge first), as near to the sink (cloud first), or where the operator is
-quickest. All three are tried and the cheapest plan wins.
+The sink stays where it is deployed. For each source the network path to the sink is known; an operator goes on a
+site of the path of its producers, never back towards the source, subject to what the site can run and has room for.
+A policy says where on the path: as near to the sources as possible (edge first), as near to the sink (cloud first),
+or where the operator is quickest. All three are tried and the cheapest plan wins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GREEDY (algorithm 5 of APEROL): in each round the single best move of an operator not yet moved, until none is left.
 
-Ties go to the first operator by name, then the first action. One thread: at 2,047 sites it takes milliseconds, and the paper too
-found that more threads only slow it down.
+Ties go to the first operator by name, then the first action. One thread: at 2,047 sites it takes milliseconds, and
+the paper too found that more threads only slow it down.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""HEURISTIC (algorithm 4 of APEROL): grow a Pareto set from the root by single moves, until no member has an untried one.
+"""HEURISTIC (algorithm 4 of APEROL): grow a Pareto set from the root by single moves until none is left untried.
 
 What is ours:
 - members are expanded cheapest first instead of first come, in rounds of a fixed number, so the answer does not
   depend on the number of threads; a round expands in parallel against a snapshot of the front, then merges in order;
-- in latency mode, when the set has converged, the plans that the relaxation suggests for migration caps that may still
-  hold something cheaper (`caps.py`) join it, and it grows again: this gets it out of local optima that need two moves at once;
+- in latency mode, when the set has converged, the plans that the relaxation suggests for migration caps that may
+  still hold something cheaper (`caps.py`) join it, and it grows again: this gets it out of local optima that need
+  two moves at once;
 - on small spaces the front is completed by counting through all plans, so that none is missing.
 """
 
@@ -69,7 +70,9 @@ class Grower:
     def _expand(self, parents: Index, known: Matrix) -> None:
         def one(i: int) -> None:
             f = self.found[i]
-            f.count = 0 if self.clock.over() else good_moves(self.arrays, parents[i], known, f.vectors, f.moves, f.costs)
+            f.count = (
+                0 if self.clock.over() else good_moves(self.arrays, parents[i], known, f.vectors, f.moves, f.costs)
+            )
 
         runner = map if self.pool is None else self.pool.map
         for _ in runner(one, range(len(parents))):
@@ -77,7 +80,7 @@ class Grower:
 
 
 def starting_front(problem: Problem, starts: Iterable[PlanVector]) -> Front:
-    """A front with the plans to start from; an infeasible start is taken in too, or there would be nothing to expand."""
+    """A front with the plans to start from; an infeasible one is taken in too, or there were nothing to expand."""
     front = Front(len(problem.root))
     for plan in starts:
         offer(problem, front, np.array(plan, dtype=np.int64))
@@ -121,5 +124,7 @@ def search(problem: Problem, options: Options) -> Answer:
     if small:
         front = whole_front(problem)
     plan = tuple(front.plans[front.members()[0]].tolist()) if len(front.members()) else problem.root
-    answer = finish(problem, options, clock, plan, examined=grower.examined, complete=complete, front=front.export(problem))
+    answer = finish(
+        problem, options, clock, plan, examined=grower.examined, complete=complete, front=front.export(problem)
+    )
     return replace(answer, front_complete=small)

@@ -17,8 +17,14 @@ def search(problem: Problem, options: Options) -> Answer:
     first = first_search(problem, replace(options, seconds=half))
     rest = replace(options, seconds=_rest(clock), start=first.plan)
     second = rss.sample(problem, rest, around=first.plan)
-    return replace(second, examined=first.examined + second.examined, seconds=clock.spent(), front=first.front,
-                   front_complete=first.front_complete, complete=first.complete and second.complete)  # fmt: skip
+    return replace(
+        second,
+        examined=first.examined + second.examined,
+        seconds=clock.spent(),
+        front=first.front,
+        front_complete=first.front_complete,
+        complete=first.complete and second.complete,
+    )
 
 
 def _rest(clock: Clock) -> float | None:

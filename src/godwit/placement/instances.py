@@ -65,8 +65,11 @@ def tree_network(size: int, folder: Path | None = None) -> Network:
         msg = f"there is no tree of {size} sites: the levels of tree_2047.csv give {len(rows)}; ask for 2^k - 1"
         raise DataError(msg)
     sites = [NetworkSite(r["site"], (r["platform"],), mips=float(r["mips"]), kind=r["kind"]) for r in rows]
-    links = [NetworkLink(r["parent"], r["site"], float(r["link_latency_ms"]), float(r["up_bw"]) / 1e6)
-             for r in rows if r["parent"]]  # fmt: skip
+    links = [
+        NetworkLink(r["parent"], r["site"], float(r["link_latency_ms"]), float(r["up_bw"]) / 1e6)
+        for r in rows
+        if r["parent"]
+    ]
     return Network(tuple(sites), tuple(links))
 
 
@@ -153,8 +156,9 @@ class SpeedModel:
         return CostTables(latency, throughput, mbps, np.full(n, self.restart_ms), np.ones(n))
 
 
-def riot_problem(name: str, size: int, objective: Objective | None = None, *, kind: str = "heterogeneous",
-                 folder: Path | None = None) -> Problem:  # fmt: skip
+def riot_problem(
+    name: str, size: int, objective: Objective | None = None, *, kind: str = "heterogeneous", folder: Path | None = None
+) -> Problem:
     """The four-dimensional instance of a RIoT workflow on a published tree; homogeneous: all sites alike."""
     workflow, network = riot_workflow(name, folder), tree_network(size, folder)
     measured = None
@@ -166,7 +170,8 @@ def riot_problem(name: str, size: int, objective: Objective | None = None, *, ki
         measured = latency.tables.latency
     tables = SpeedModel(measured=measured).tables(workflow, network)
     root = published_root(len(workflow.operators), size, 5)
-    # a source is where its device is; free to move, it would follow everything else into the cloud and nothing were left to weigh
+    # A source is where its device is: free to move, it would follow the rest into the cloud, and nothing were left to
+    # weigh.
     home = network.sites[network.actions[root[workflow.index["source"]]][0]].name
     pinned = Constraints(pinned=(("source", (home,)),))
     return Problem.of(workflow, network, tables, root, objective or Objective.weighted(), pinned)
@@ -180,11 +185,18 @@ def yahoo_problem(size: int, objective: Objective | None = None, folder: Path | 
     # the file writes edges from the sink up
     edges = [DataEdge(names[e["to"]], names[e["from"]], 1.0) for e in raw["edges"]]
     workflow = Workflow("yahoo", tuple(WorkflowOperator(n) for n in names.values()), tuple(edges))
-    sites = [NetworkSite(s["siteName"], tuple(p["platformName"] for p in s["availablePlatforms"]),
-                         kind="CLOUD" if s["siteName"].endswith("cloud") else "A8")
-             for s in json.loads(_read(folder / f"network_{size}_1.json"))["sites"]]  # fmt: skip
-    links = [NetworkLink(k["from"], k["to"], float(k["latency"]))
-             for k in json.loads(_read(folder / f"links_{size}_1.json"))["links"]]  # fmt: skip
+    sites = [
+        NetworkSite(
+            s["siteName"],
+            tuple(p["platformName"] for p in s["availablePlatforms"]),
+            kind="CLOUD" if s["siteName"].endswith("cloud") else "A8",
+        )
+        for s in json.loads(_read(folder / f"network_{size}_1.json"))["sites"]
+    ]
+    links = [
+        NetworkLink(k["from"], k["to"], float(k["latency"]))
+        for k in json.loads(_read(folder / f"links_{size}_1.json"))["links"]
+    ]
     network = Network(tuple(sites), tuple(links))
     by_platform = {p: read_latency(folder / f"yahoo_{size}_{p}.csv", workflow, network) for p in network.platforms}
     latency = np.stack([by_platform[p][:, s] for s, p in network.actions], axis=1)

@@ -1,7 +1,8 @@
 """Many workflows at once on the same sites: CPU is shared, the sum of the costs counts.
 
-Best response: each workflow in turn is placed anew with the CPU that the others leave, until a whole round changes nothing.
-Each workflow alone on the empty network bounds what it can ever reach, so the sum of these bounds proves a gap.
+Best response: each workflow in turn is placed anew with the CPU that the others leave, until a whole round changes
+nothing. Each workflow alone on the empty network bounds what it can ever reach, so the sum of these bounds proves a
+gap.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ class Arrays(NamedTuple):
     throughput: Matrix
     migration: Matrix
     distance: Matrix  # sites x sites, symmetric
-    # the third aggregate: sum of weight[e] * spread[site, site] over the edges + own[o, a] over the operators. Weighted mode:
-    # Mb/s, hops, 0. Latency mode: 1, ms, ms, the delay summed over all edges and operators; it does not enter the cost, but
-    # tells HEURISTIC which of two plans with the same longest path is closer to a shorter one.
+    # The third aggregate: sum of weight[e] * spread[site, site] over the edges + own[o, a] over the operators.
+    # Weighted mode: Mb/s, hops, 0. Latency mode: 1, ms, ms, the delay summed over all edges and operators; it does not
+    # enter the cost, but tells HEURISTIC which of two plans with the same longest path is closer to a shorter one.
     weight: Vector
     spread: Matrix
     own: Matrix
@@ -76,8 +76,8 @@ def scalar(objective: Vector, slowest: float, latency: float, traffic: float, mi
     if not latency < np.inf:
         return np.inf
     if objective[0] == 1.0:
-        return np.floor(1000.0 * latency) + np.floor(1000.0 * migration)
-    return (
+        return float(np.floor(1000.0 * latency) + np.floor(1000.0 * migration))
+    return float(
         objective[1] * (slowest - objective[5]) / objective[9]
         + objective[2] * (latency - objective[6]) / objective[10]
         + objective[3] * (traffic - objective[7]) / objective[11]
@@ -143,8 +143,9 @@ def violation(ar: Arrays, plan: Plan, latency: float) -> float:
 
 
 @kernel
-def ready(pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, plan: Plan, o: int,
-          lat: Vector) -> float:  # fmt: skip
+def ready(
+    pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, plan: Plan, o: int, lat: Vector
+) -> float:
     """When o's result is ready, given its producers' times."""
     a = plan[o]
     s = site[a]
@@ -152,7 +153,7 @@ def ready(pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: M
     for j in range(pred_at[o], pred_at[o + 1]):
         u = pred[j]
         latest = max(latest, lat[u] + distance[site[plan[u]], s])
-    return latency[o, a] + latest
+    return float(latency[o, a] + latest)
 
 
 @kernel
@@ -189,10 +190,25 @@ def evaluate_many(ar: Arrays, plans: Index, vectors: Matrix, costs: Vector) -> N
 
 
 @kernel
-def row_latency(topo: Index, pred_at: Index, pred: Index, succ_at: Index, succ: Index, desc_at: Index, desc: Index,
-                is_sink: NDArray[np.bool_], site: Index, latency: Matrix, distance: Matrix, plan: Plan, v: int,
-                lat: Vector, tail: Vector, out: Vector) -> None:  # fmt: skip
-    """out[a]: latency of the plan with v on action a, up to rounding. One pass in, one pass out, then O(degree) an action."""
+def row_latency(
+    topo: Index,
+    pred_at: Index,
+    pred: Index,
+    succ_at: Index,
+    succ: Index,
+    desc_at: Index,
+    desc: Index,
+    is_sink: NDArray[np.bool_],
+    site: Index,
+    latency: Matrix,
+    distance: Matrix,
+    plan: Plan,
+    v: int,
+    lat: Vector,
+    tail: Vector,
+    out: Vector,
+) -> None:
+    """out[a]: latency of the plan with v on action a, up to rounding: two passes, then O(degree) an action."""
     n = plan.shape[0]
     around = 0.0  # the longest path that does not touch v
     for k in range(n):
@@ -235,8 +251,19 @@ def row_latency(topo: Index, pred_at: Index, pred: Index, succ_at: Index, succ: 
 
 
 @kernel
-def row_rest(edge: Index, site: Index, weight: Vector, spread: Matrix, own: Matrix, throughput: Matrix, migration: Matrix,
-             plan: Plan, v: int, rest: Vector, traffic: Vector) -> None:  # fmt: skip
+def row_rest(
+    edge: Index,
+    site: Index,
+    weight: Vector,
+    spread: Matrix,
+    own: Matrix,
+    throughput: Matrix,
+    migration: Matrix,
+    plan: Plan,
+    v: int,
+    rest: Vector,
+    traffic: Vector,
+) -> None:
     """rest[0], rest[3]: throughput and migration of all but v; traffic[a]: with v on action a."""
     rest[0], rest[3] = np.inf, 0.0
     fixed = 0.0

@@ -1,8 +1,8 @@
 """The proven optimum of the latency mode: cost = int(1000 latency) + int(1000 farthest move).
 
-Cap by cap (`caps.py`); most caps are closed by their bound alone. Inside an open one, branch and bound decides the operators
-with several consumers: with these fixed, the relaxation is a dynamic programme over a forest, exact, and its plan is the cap's optimum.
-Caps are taken in the order of their bounds, so that a time limit leaves a proven gap.
+Cap by cap (`caps.py`); most caps are closed by their bound alone. Inside an open one, branch and bound decides the
+operators with several consumers: with these fixed, the relaxation is a dynamic programme over a forest, exact, and
+its plan is the cap's optimum. Caps are taken in the order of their bounds, so that a time limit leaves a proven gap.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class _Solver:
 def search(problem: Problem, options: Options) -> Answer:
     """See `base.Search`. In the weighted mode: HEURISTIC's answer with a proven bound."""
     clock = Clock(options.seconds)
-    first = heuristic.search(problem, replace(options, seconds=None if options.seconds is None else options.seconds / 2))
+    first = heuristic.search(
+        problem, replace(options, seconds=None if options.seconds is None else options.seconds / 2)
+    )
     if not problem.objective.is_latency:
         proof = weighted_bound(problem, first.cost, clock)
         return replace(first, algorithm=options.name, proof=proof, seconds=clock.spent())
@@ -86,7 +88,17 @@ def prove(problem: Problem, options: Options, start: PlanVector, clock: Clock, *
     solver = _Solver(problem, start, clock)
     bound = solver.solve()
     done = not solver.stopped
-    how = f"every migration cap closed by branch and bound, {solver.nodes} nodes" if done else (
-        f"relaxed longest paths for the open migration caps, {solver.nodes} nodes")  # fmt: skip
-    return finish(problem, options, clock, solver.plan, examined=examined + solver.nodes, complete=done,
-                  proof=Proof(bound, how, optimal=done))  # fmt: skip
+    how = (
+        f"every migration cap closed by branch and bound, {solver.nodes} nodes"
+        if done
+        else (f"relaxed longest paths for the open migration caps, {solver.nodes} nodes")
+    )
+    return finish(
+        problem,
+        options,
+        clock,
+        solver.plan,
+        examined=examined + solver.nodes,
+        complete=done,
+        proof=Proof(bound, how, optimal=done),
+    )

@@ -57,8 +57,9 @@ class Problem:
     ) -> Problem:
         """Check the parts against each other and normalise the objective on this problem."""
         tables.check(workflow, network)
-        problem = Problem(workflow, network, tables, tuple(root), objective or Objective.latency_only(),
-                          constraints or Constraints())  # fmt: skip
+        problem = Problem(
+            workflow, network, tables, tuple(root), objective or Objective.latency_only(), constraints or Constraints()
+        )
         problem._check_root()
         problem.constraints.check(workflow, network)
         problem._check_allowed()
@@ -105,8 +106,10 @@ class Problem:
     def describe(self, plan: PlanVector) -> dict[str, tuple[str, str]]:
         """Operator name -> (site name, platform)."""
         actions, sites = self.network.actions, self.network.sites
-        return {o.name: (sites[actions[a][0]].name, actions[a][1])
-                for o, a in zip(self.workflow.operators, plan, strict=True)}  # fmt: skip
+        return {
+            o.name: (sites[actions[a][0]].name, actions[a][1])
+            for o, a in zip(self.workflow.operators, plan, strict=True)
+        }
 
     def plan_of(self, where: dict[str, tuple[str, str]]) -> PlanVector:
         """The reverse of `describe`."""

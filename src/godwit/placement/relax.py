@@ -1,9 +1,8 @@
 """The relaxation behind every latency proof: longest paths in which each edge may pick its producer's site anew.
 
-in_time[o, a]  >= no plan with o on a has o's result ready earlier
-through[o, a]  >= no plan with o on a has a lower latency
-A producer with several consumers may be in several places at once here, so these are bounds; where no open operator has more
-than one consumer they are exact. `propagate` also throws out the actions that cannot beat a limit.
+in_time[o, a]  >= no plan with o on a has o's result ready earlier through[o, a]  >= no plan with o on a has a lower
+latency A producer with several consumers may be in several places at once here, so these are bounds; where no open
+operator has more than one consumer they are exact. `propagate` also throws out the actions that cannot beat a limit.
 """
 
 from __future__ import annotations
@@ -23,8 +22,18 @@ def sort_by(row: Index, count: int, time: Vector) -> None:
 
 
 @kernel
-def earliest(topo: Index, pred_at: Index, pred: Index, site: Index, latency: Matrix, distance: Matrix, lists: Index,
-             sizes: Index, limit: float, in_time: Matrix) -> bool:  # fmt: skip
+def earliest(
+    topo: Index,
+    pred_at: Index,
+    pred: Index,
+    site: Index,
+    latency: Matrix,
+    distance: Matrix,
+    lists: Index,
+    sizes: Index,
+    limit: float,
+    in_time: Matrix,
+) -> bool:
     """Fill in_time for the listed actions, dropping those over the limit; False if an operator has none left."""
     for k in range(topo.shape[0]):
         o = topo[k]
@@ -55,9 +64,21 @@ def earliest(topo: Index, pred_at: Index, pred: Index, site: Index, latency: Mat
 
 
 @kernel
-def latest_start(topo: Index, succ_at: Index, succ: Index, site: Index, latency: Matrix, distance: Matrix, lists: Index,
-                 sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix) -> float:  # fmt: skip
-    """Fill tail (from o's start to the end) and through; drop what is over the limit. Returns the bound, inf if empty."""
+def latest_start(
+    topo: Index,
+    succ_at: Index,
+    succ: Index,
+    site: Index,
+    latency: Matrix,
+    distance: Matrix,
+    lists: Index,
+    sizes: Index,
+    limit: float,
+    in_time: Matrix,
+    tail: Matrix,
+    through: Matrix,
+) -> float:
+    """Fill tail (o's start to the end) and through; drop what is over the limit. Returns the bound, inf if empty."""
     bound = 0.0
     for k in range(topo.shape[0] - 1, -1, -1):
         o = topo[k]
@@ -91,15 +112,18 @@ def latest_start(topo: Index, succ_at: Index, succ: Index, site: Index, latency:
 
 
 @kernel
-def propagate(ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix) -> float:
+def propagate(
+    ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix
+) -> float:
     """Bounds for the listed actions, tightened until nothing more drops out; inf if no plan can be under the limit."""
     bound = 0.0
     while True:
         before = sizes.sum()
         if not earliest(ar.topo, ar.pred_at, ar.pred, ar.site, ar.latency, ar.distance, lists, sizes, limit, in_time):
             return np.inf
-        bound = latest_start(ar.topo, ar.succ_at, ar.succ, ar.site, ar.latency, ar.distance, lists, sizes, limit,
-                             in_time, tail, through)  # fmt: skip
+        bound = latest_start(
+            ar.topo, ar.succ_at, ar.succ, ar.site, ar.latency, ar.distance, lists, sizes, limit, in_time, tail, through
+        )
         if bound == np.inf or sizes.sum() == before:
             return bound
 
@@ -160,7 +184,7 @@ class Relaxation:
         self.in_time, self.tail, self.through = (np.empty(arrays.latency.shape) for _ in range(3))
 
     def bound(self, domains: Domains, limit: float = np.inf) -> float:
-        """A proven lower bound on the latency of all plans in the domains; narrows them to what may be under the limit."""
+        """A proven lower bound on the latency within the domains; narrows them to what may be under the limit."""
         reach = limit + EPS if np.isfinite(limit) else np.finfo(np.float64).max
         return float(propagate(self.arrays, domains.lists, domains.sizes, reach, self.in_time, self.tail, self.through))
 

@@ -1,8 +1,8 @@
 """RSS: random sampling search (algorithm 6 of APEROL), uniform or along a Sobol sequence.
 
-Samples are drawn among the allowed actions of each operator, so none is wasted on an operator that cannot run. Piece k of a sample
-depends on the seed and k alone: any number of threads or Spark tasks sees the same plans. A sample larger than the space is
-the space: then RSS counts it through.
+Samples are drawn among the allowed actions of each operator, so none is wasted on an operator that cannot run. Piece
+k of a sample depends on the seed and k alone: any number of threads or Spark tasks sees the same plans. A sample
+larger than the space is the space: then RSS counts it through.
 """
 
 from __future__ import annotations

@@ -34,8 +34,24 @@ def best_move(ar: Arrays, plan: Plan, free: NDArray[np.bool_]) -> tuple[int, int
         if not free[v]:
             continue
         kept = plan[v]
-        row_latency(ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc, ar.is_sink, ar.site,
-                    ar.latency, ar.distance, plan, v, lat, tail, out)  # fmt: skip
+        row_latency(
+            ar.topo,
+            ar.pred_at,
+            ar.pred,
+            ar.succ_at,
+            ar.succ,
+            ar.desc_at,
+            ar.desc,
+            ar.is_sink,
+            ar.site,
+            ar.latency,
+            ar.distance,
+            plan,
+            v,
+            lat,
+            tail,
+            out,
+        )
         row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
         for a in range(actions):
             farthest = max(rest[3], ar.migration[v, a])
@@ -73,8 +89,24 @@ def good_moves(ar: Arrays, plan: Plan, known: Matrix, vectors: Matrix, moves: In
     found, last = 0, 0
     for v in range(n):
         kept = plan[v]
-        row_latency(ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc, ar.is_sink, ar.site,
-                    ar.latency, ar.distance, plan, v, lat, tail, out)  # fmt: skip
+        row_latency(
+            ar.topo,
+            ar.pred_at,
+            ar.pred,
+            ar.succ_at,
+            ar.succ,
+            ar.desc_at,
+            ar.desc,
+            ar.is_sink,
+            ar.site,
+            ar.latency,
+            ar.distance,
+            plan,
+            v,
+            lat,
+            tail,
+            out,
+        )
         row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
         for a in range(actions):
             if a == kept or not out[a] < np.inf:
@@ -88,7 +120,10 @@ def good_moves(ar: Arrays, plan: Plan, known: Matrix, vectors: Matrix, moves: In
             if by >= 0:
                 last = by
                 continue
-            if found == vectors.shape[0] or beaten_by(vectors, found, slowest, out[a] - EPS, traffic[a] - EPS, farthest) >= 0:
+            if (
+                found == vectors.shape[0]
+                or beaten_by(vectors, found, slowest, out[a] - EPS, traffic[a] - EPS, farthest) >= 0
+            ):
                 continue
             plan[v] = a
             cost = evaluate(ar, plan, vector)
@@ -127,9 +162,24 @@ def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan
     it: the order within a block is free, and a sink costs one addition where a source costs the whole DAG.
     """
     n, actions = ar.latency.shape
-    topo, pred_at, pred, succ_at, succ, desc_at, desc = ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc
+    topo, pred_at, pred, succ_at, succ, desc_at, desc = (
+        ar.topo,
+        ar.pred_at,
+        ar.pred,
+        ar.succ_at,
+        ar.succ,
+        ar.desc_at,
+        ar.desc,
+    )
     is_sink, site, latency, distance, migration = ar.is_sink, ar.site, ar.latency, ar.distance, ar.migration
-    edge, weight, spread, own, throughput, objective = ar.edge, ar.weight, ar.spread, ar.own, ar.throughput, ar.objective
+    edge, weight, spread, own, throughput, objective = (
+        ar.edge,
+        ar.weight,
+        ar.spread,
+        ar.own,
+        ar.throughput,
+        ar.objective,
+    )
     lat, tail, rest, vector = np.empty(n), np.empty(n), np.zeros(4), np.empty(4)
     out, traffic = np.empty(actions), np.zeros(actions)
     plan = start.copy()
@@ -145,8 +195,24 @@ def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan
         for turn in range(times):
             if block:
                 plan[outer] = turn
-            row_latency(topo, pred_at, pred, succ_at, succ, desc_at, desc, is_sink, site, latency, distance, plan, v,
-                        lat, tail, out)  # fmt: skip
+            row_latency(
+                topo,
+                pred_at,
+                pred,
+                succ_at,
+                succ,
+                desc_at,
+                desc,
+                is_sink,
+                site,
+                latency,
+                distance,
+                plan,
+                v,
+                lat,
+                tail,
+                out,
+            )
             if objective[0] == 1.0:
                 rest[3] = 0.0
                 for o in range(n):
@@ -176,7 +242,9 @@ def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan
 
 
 @kernel
-def enumerate_moves(ar: Arrays, root: Plan, moved: Index, digits: Index, count: int, best: Vector, best_plan: Plan) -> None:
+def enumerate_moves(
+    ar: Arrays, root: Plan, moved: Index, digits: Index, count: int, best: Vector, best_plan: Plan
+) -> None:
     """`count` plans that move exactly the operators `moved`; digits skip the root's action. Last operator fastest."""
     n, actions = ar.latency.shape
     lat, tail, rest, vector = np.empty(n), np.empty(n), np.empty(4), np.empty(4)
@@ -188,8 +256,24 @@ def enumerate_moves(ar: Arrays, root: Plan, moved: Index, digits: Index, count: 
         for k in range(h - 1):
             o = moved[k]
             plan[o] = digit[k] + (1 if digit[k] >= root[o] else 0)
-        row_latency(ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc, ar.is_sink, ar.site,
-                    ar.latency, ar.distance, plan, v, lat, tail, out)  # fmt: skip
+        row_latency(
+            ar.topo,
+            ar.pred_at,
+            ar.pred,
+            ar.succ_at,
+            ar.succ,
+            ar.desc_at,
+            ar.desc,
+            ar.is_sink,
+            ar.site,
+            ar.latency,
+            ar.distance,
+            plan,
+            v,
+            lat,
+            tail,
+            out,
+        )
         row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
         lo = digit[h - 1]
         hi = min(actions - 1, lo + left)

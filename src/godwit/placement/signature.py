@@ -29,7 +29,7 @@ def to_signature(plan: PlanVector, actions: int) -> int:
 def to_plan(signature: int, actions: int, operators: int) -> PlanVector:
     """164 in base 4 with four operators is [2, 2, 1, 0]."""
     if not 0 <= signature < actions**operators:
-        msg = f"signature {signature} is out of range: {operators} operators and {actions} actions give {actions**operators}"
+        msg = f"signature {signature} is out of range: there are {actions}^{operators} = {actions**operators} plans"
         raise PlacementError(msg)
     digits = []
     for _ in range(operators):

@@ -1,8 +1,9 @@
-"""SPRING-RELAX, as used by NEMO (Chatziliadis et al., PVLDB 17(6)) after Pietzuch et al.: springs in a space of latencies.
+"""SPRING-RELAX, as NEMO uses it (Chatziliadis et al., PVLDB 17(6)) after Pietzuch et al.: springs among latencies.
 
-Sites get coordinates whose distances approximate the network's latencies. Sources and sinks stay where they are deployed; every other
-operator is pulled by its neighbours with a spring as strong as the data between them, until the forces cancel. Then each is mapped
-to the site nearest to its point that can run it, on the platform that is quickest there.
+Sites get coordinates whose distances approximate the network's latencies. Sources and sinks stay where they are
+deployed; every other operator is pulled by its neighbours with a spring as strong as the data between them, until
+the forces cancel. Then each is mapped to the site nearest to its point that can run it, on the platform that is
+quickest there.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ def settle(problem: Problem, points: Floats, clock: Clock) -> Floats:
     site, graph = problem.arrays.site, problem.workflow.graph
     at = points[site[list(problem.root)]].copy()
     pinned = {o for o in graph if graph.in_degree(o) == 0 or graph.out_degree(o) == 0}
-    strength = {(int(u), int(v)): max(float(m), 1e-3)
-                for (u, v), m in zip(problem.arrays.edge, problem.tables.mbps, strict=True)}  # fmt: skip
+    strength = {
+        (int(u), int(v)): max(float(m), 1e-3)
+        for (u, v), m in zip(problem.arrays.edge, problem.tables.mbps, strict=True)
+    }
     for _ in range(STEPS):
         moved = 0.0
         for o in graph:
-            pull = [(u, strength[u, o]) for u in graph.predecessors(o)] + [(w, strength[o, w]) for w in graph.successors(o)]
+            pull = [(u, strength[u, o]) for u in graph.predecessors(o)] + [
+                (w, strength[o, w]) for w in graph.successors(o)
+            ]
             if o in pinned or not pull:
                 continue
             rest = sum(k * at[other] for other, k in pull) / sum(k for _, k in pull)
@@ -69,4 +74,3 @@ def _nearest(problem: Problem, points: Floats, point: Floats, operator: int) -> 
     away = np.linalg.norm(points[problem.arrays.site[choices]] - point, axis=1)
     order = np.lexsort((problem.latency[operator, choices], np.round(away, 9)))
     return int(choices[order[0]])
-

@@ -19,7 +19,8 @@ def toy_problems() -> tuple[Problem, ...]:
         tuple(DataEdge(u, v) for u, v in ("ab", "ac", "bd", "cd")),
     )
     network = Network(
-        tuple(NetworkSite(n, cpu=2.0) for n in "xyz"), (NetworkLink("x", "y", 1.0, 9.0), NetworkLink("y", "z", 1.0, 9.0))
+        tuple(NetworkSite(n, cpu=2.0) for n in "xyz"),
+        (NetworkLink("x", "y", 1.0, 9.0), NetworkLink("y", "z", 1.0, 9.0)),
     )
     latency = np.array([[1.0, 2.0, 9.0], [9.0, 1.0, 5.0], [5.0, 9.0, 1.0], [3.0, 3.0, 1.0]])
     tables = CostTables(latency, 1.0 / latency, np.ones(4), np.zeros(4), np.ones(4))

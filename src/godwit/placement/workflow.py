@@ -81,7 +81,7 @@ class Workflow:
             raise PlacementError(msg)
         unknown = sorted({end for e in self.edges for end in (e.source, e.target)} - set(names))
         if unknown:
-            msg = f"workflow {self.name!r} has edges to unknown operators {', '.join(unknown)}; declare them or drop the edges"
+            msg = f"workflow {self.name!r} has edges to unknown operators {', '.join(unknown)}; declare them first"
             raise PlacementError(msg)
         pairs = [(e.source, e.target) for e in self.edges]
         if len(set(pairs)) != len(pairs):
