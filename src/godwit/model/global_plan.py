@@ -172,7 +172,7 @@ class GlobalPlan:
         grown = {
             i: (*own.devices[i], device)
             for i in own.devices
-            if plan.scans_below(i)[0] in scans and device not in own.devices[i]
+            if device not in own.devices[i] and any(scan in scans for scan in plan.scans_below(i))
         }
         self._journal.put(self._queries, query, replace(own, devices={**own.devices, **grown}))
         own = self._queries[query]
@@ -278,8 +278,9 @@ class _Recorder:
 
 
 def _local_devices(plan: Plan, covered: Mapping[int, Iterable[DeviceId]]) -> dict[int, tuple[DeviceId, ...]]:
-    devices = {scan: tuple(sorted(set(covered.get(scan, ())))) for scan, _ in plan.scans}
-    return {i: devices[plan.scans_below(i)[0]] for i in range(len(plan.operators)) if plan.is_local(i)}
+    """The devices of each operator that runs once a device; a union of two streams has those of both."""
+    local = [i for i in range(len(plan.operators)) if plan.is_local(i)]
+    return {i: tuple(sorted({d for scan in plan.scans_below(i) for d in covered.get(scan, ())})) for i in local}
 
 
 def _depths(plan: Plan) -> tuple[int, ...]:
