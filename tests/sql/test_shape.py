@@ -13,7 +13,7 @@ from tests.sql.streams import STREAMS
 from godwit.ids import QueryId
 from godwit.model.plan import Query
 from godwit.sql import compile_query
-from godwit.sql.compile import syntax
+from godwit.sql.dialect import parse, text
 
 
 def compiled(sql: str, name: str = "q") -> Query:
@@ -23,10 +23,10 @@ def compiled(sql: str, name: str = "q") -> Query:
 @pytest.mark.parametrize("path", good_files(), ids=lambda path: path.stem)
 def test_formatting_does_not_matter(path: Path) -> None:
     sql, _ = good_sql(path)
-    (tree,) = syntax(sql)
+    (tree,) = parse(sql)
     assert tree is not None
-    pretty, cramped = tree.sql("spark", pretty=True), tree.sql("spark", comments=False, normalize_functions="lower")
-    keys = {compiled(text, name).shape.key for text, name in ((sql, "a"), (pretty, "b"), (cramped, "c"))}
+    texts = [sql, text(tree), text(tree, pretty=True), tree.sql("spark", normalize_functions="lower")]
+    keys = {compiled(other, name).shape.key for other, name in zip(texts, "abcd", strict=True)}
     assert len(keys) == 1
 
 

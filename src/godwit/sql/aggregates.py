@@ -69,6 +69,8 @@ def name_of(node: exp.Expr) -> str | None:
     """The aggregate that the node calls, or None."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower() if node.name.lower() in functions.AGGREGATES else None
+    if isinstance(node, exp.Any) and isinstance(node.parent, exp.Like | exp.ILike):
+        return None  # x LIKE ANY ('a%', 'b%')
     return _NODES.get(type(node))
 
 

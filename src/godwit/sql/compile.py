@@ -6,26 +6,26 @@ parse -> guard -> normalise -> draft plan -> push filters, merge projections, dr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token, TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query, Shape, Stream
+from godwit.sql.dialect import parse, text, tokens
 from godwit.sql.emit import Emitter
 from godwit.sql.fault import Fault, located, point
 from godwit.sql.guard import guard
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import Compiler, Result
-from godwit.sql.shape import Lifter, subscribe, text
+from godwit.sql.shape import Lifter, subscribe
 
-DIALECT = "spark"
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
+_MAY_GIVE_DECIMALS = frozenset(
+    ("decimal", "to_number", "try_to_number", "date_part", "datepart", "from_json", "from_csv", "variant_get")
+)
 _BEGINNINGS = ("SELECT", "WITH", "INSERT", "FROM", "(")
 
 
@@ -63,25 +63,9 @@ def _query(
     )
 
 
-def syntax(sql: str) -> list[exp.Expr | None]:
-    """The syntax trees of the statements in a text."""
-    dialect = Dialect.get_or_raise(DIALECT)
-    tokens = dialect.tokenize(sql)
-    _check_start(sql, tokens)
-    for token, following in pairwise(tokens):
-        if token.token_type == following.token_type == TokenType.STRING:
-            # Spark reads 'it''s' as it's, sqlglot as its
-            problem, remedy = "two strings stand side by side", "write a quote within a string as \\', or use concat"
-            raise SqlError(problem, place=point(sql, token.start, following.end + 1), remedy=remedy)
-        # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
-        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
-            token.token_type = TokenType.VAR
-    return dialect.parser().parse(tokens, sql)
-
-
-def _check_start(sql: str, tokens: list[Token]) -> None:
+def _check_start(sql: str) -> None:
     """sqlglot would take an unknown first word for a command, or for a column."""
-    first = tokens[0] if tokens else None
+    first = next(iter(tokens(sql)), None)
     if first is not None and first.text.upper() not in _BEGINNINGS:
         problem = f"'{first.text}' does not begin a query"
         raise UnsupportedError(problem, place=point(sql, first.start, first.end + 1), remedy=_ONLY_QUERIES)
@@ -89,7 +73,8 @@ def _check_start(sql: str, tokens: list[Token]) -> None:
 
 def _parse(sql: str) -> exp.Expr:
     try:
-        statements = [s for s in syntax(sql) if s is not None]
+        _check_start(sql)
+        statements = [s for s in parse(sql) if s is not None]
     except ParseError as error:
         raise _syntax_error(sql, error) from None
     except TokenError as error:
@@ -154,5 +139,6 @@ def _computes_with_decimals(select: exp.Query, streams: Mapping[StreamId, Stream
         any("decimal" in kind or "numeric" in kind for kind in declared)
         or any(not n.is_string and "." in n.name and "e" not in n.name.lower() for n in select.find_all(exp.Literal))
         or any(kind.this == exp.DType.DECIMAL for kind in select.find_all(exp.DataType))
-        or any(True for _ in select.find_all(exp.Extract, exp.ToNumber, exp.FromJson))
+        or any(True for _ in select.find_all(exp.Extract))
+        or any(call.name.lower() in _MAY_GIVE_DECIMALS for call in select.find_all(exp.Anonymous))
     )

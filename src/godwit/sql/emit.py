@@ -6,8 +6,9 @@ from sqlglot import exp
 
 from godwit.model import plan
 from godwit.sql import draft as d
+from godwit.sql.dialect import text
 from godwit.sql.scope import Field
-from godwit.sql.shape import Lifter, text
+from godwit.sql.shape import Lifter
 
 
 class Emitter:

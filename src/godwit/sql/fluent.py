@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp, maybe_parse
+from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from godwit.errors import SqlError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query, Stream
-from godwit.sql.compile import DIALECT, compile_query
+from godwit.sql.compile import compile_query
+from godwit.sql.dialect import PlainSpark, text
 
 
 def stream(name: str, alias: str | None = None) -> Builder:
@@ -141,8 +142,8 @@ class Builder:
         return whole
 
     def sql(self) -> str:
-        text = self.query().sql(DIALECT, pretty=True)
-        return f"INSERT INTO {exp.to_identifier(self.target).sql(DIALECT)}\n{text}" if self.target else text
+        select = text(self.query(), pretty=True)
+        return f"INSERT INTO {text(exp.to_identifier(self.target))}\n{select}" if self.target else select
 
     def compile(self, streams: Mapping[StreamId, Stream], query_id: QueryId) -> Query:
         return compile_query(self.sql(), streams, query_id)
@@ -169,7 +170,7 @@ def _band(mine: str, other: str, within: tuple[str, str]) -> str:
 
 def _parse(sql: str) -> exp.Expr:
     try:
-        return maybe_parse(sql, dialect=DIALECT)
+        return parse_one(sql, dialect=PlainSpark)
     except SqlglotError as error:
         problem = f"'{sql}' is not an SQL expression"
         raise SqlError(problem, place=sql, remedy=str(error).splitlines()[0]) from None

@@ -40,7 +40,7 @@ SCALAR = _words(
     unix_timestamp weekday weekofyear year aggregate array_sort exists filter forall map_filter map_zip_with reduce
     transform transform_keys transform_values zip_with array array_append array_compact array_contains
     array_distinct array_except array_insert array_intersect array_join array_max array_min array_position
-    array_prepend array_remove array_repeat array_size array_union arrays_overlap arrays_zip flatten get sequence
+    array_prepend array_remove array_repeat array_size array_union arrays_overlap flatten get sequence
     slice sort_array cardinality concat element_at reverse size try_element_at map map_concat map_contains_key
     map_entries map_from_arrays map_from_entries map_keys map_values str_to_map named_struct struct ascii base64
     bit_length btrim char char_length character_length chr concat_ws contains decode elt encode endswith find_in_set
@@ -105,7 +105,7 @@ _REFUSED: dict[Refusal, str] = {
         variant_explode variant_explode_outer collations sql_keywords""",
     _RANKING: "row_number rank dense_rank percent_rank cume_dist ntile lag lead counter_diff",
     _SESSION_TIME: "window_time",
-    _MANY: "aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
+    _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
 }
 
 REFUSED: dict[str, Refusal] = {name: why for why, names in _REFUSED.items() for name in names.split()}

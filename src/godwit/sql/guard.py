@@ -95,6 +95,12 @@ def _check_construct(node: exp.Expr) -> None:
     for kind, (problem, remedy) in _NODES.items():
         if isinstance(node, kind):
             raise Fault(problem, node, remedy)
+    if isinstance(node, exp.DataType) and node.this == exp.DType.TIME:
+        msg = "the type TIME is not supported"
+        raise Fault(msg, node.parent, "use a timestamp, or the seconds of the day as an int")
+    if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Select | exp.Column | exp.Count):
+        msg = "* can only stand alone or in count(*)"
+        raise Fault(msg, node.parent, "list the columns")
     if isinstance(node, exp.TableAlias) and node.args.get("columns"):
         msg = "column lists after an alias are not supported"
         raise Fault(msg, node, "name the columns with AS in the SELECT list")
@@ -132,7 +138,7 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
         msg = f"'{name}' is called by a qualified name"
         raise Fault(msg, node, "call built-in functions by their bare names", UnknownNameError)
-    if isinstance(node.this, exp.CurrentTimestamp) and name == "unix_timestamp":
+    if name == "unix_timestamp" and not node.expressions:
         msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
         raise Fault(msg, node, functions.REFUSED["now"].remedy)
     if name in functions.ALLOWED:

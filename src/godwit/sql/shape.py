@@ -14,6 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from godwit.model.plan import PARAMETER, Parameter
+from godwit.sql.dialect import text
 from godwit.sql.draft import Draft, Filter, Scan, column, flat, inputs, with_inputs
 from godwit.sql.scope import same
 
@@ -60,10 +61,6 @@ class Lifter:
         self.parameters.append(Parameter(name, kind))
         self.values.append(value)
         literal.replace(column(name))
-
-
-def text(expression: exp.Expr) -> str:
-    return expression.sql("spark", comments=False)
 
 
 def literal_of(node: exp.Expr) -> tuple[str, str] | None:

@@ -1,0 +1,52 @@
+"""Spark's SQL as sqlglot reads it, but with function calls left as they are written.
+
+sqlglot translates between dialects, so it turns `to_char(x, '99')` into a cast and forgets `instr`'s third argument.
+Here a call is only a name and its arguments, except where a later step must know it: aggregates, struct and array.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from godwit.errors import SqlError
+from godwit.sql import functions
+from godwit.sql.fault import point
+
+# struct names its fields by its columns, and the plan renames columns; array(..)[0] is misread without its entry
+_KNOWN = {name.upper() for name in functions.AGGREGATES} | {"STRUCT", "ARRAY"}
+#: calls with words between their arguments
+_WORDED = {"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "PERCENTILE"}
+
+
+class PlainSpark(Spark):
+    class Parser(SparkParser):
+        FUNCTIONS = {name: build for name, build in SparkParser.FUNCTIONS.items() if name in _KNOWN}  # noqa: RUF012
+        FUNCTION_PARSERS = {name: read for name, read in SparkParser.FUNCTION_PARSERS.items() if name in _WORDED}  # noqa: RUF012
+
+
+def tokens(sql: str) -> list[Token]:
+    """The text's tokens, with what sqlglot would misread put right or refused."""
+    found: list[Token] = PlainSpark().tokenize(sql)
+    for token, following in pairwise(found):
+        if token.token_type == following.token_type == TokenType.STRING:
+            # Spark reads 'it''s' as it's, sqlglot as its
+            problem, remedy = "two strings stand side by side", "write a quote within a string as \\', or use concat"
+            raise SqlError(problem, place=point(sql, token.start, following.end + 1), remedy=remedy)
+        # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
+        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
+    return found
+
+
+def parse(sql: str) -> list[exp.Expr | None]:
+    """The syntax trees of the statements in a text."""
+    return PlainSpark().parser().parse(tokens(sql), sql)
+
+
+def text(expression: exp.Expr, pretty: bool = False) -> str:
+    return expression.sql(PlainSpark, comments=False, pretty=pretty)
