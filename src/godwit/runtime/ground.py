@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
 from godwit.model.codec import decode, encode
 from godwit.model.topology import Topology
+from godwit.model.topology_file import load_topology
 
 if TYPE_CHECKING:
     from godwit.runtime.fleet import Fleet
@@ -28,7 +29,6 @@ class Ground:
 
     def load(self, source: str | Path) -> None:
         """Add everything in a topology file (or its text) that is not there yet."""
-        from godwit.model.topology_file import load_topology
 
         self.add(load_topology(source))
 

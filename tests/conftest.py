@@ -1,0 +1,35 @@
+"""What all tests share: one Spark session for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.runtime.fleet import Fleet
+from godwit.runtime.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Interpreting plans instead of compiling them: tests run many small ones, each a few times."""
+    session = spark_session(app="godwit-tests", quick=True)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def open_fleet(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
+    """Open (or open again) the fleet in this test's folder; stopped at the end."""
+    opened: list[Fleet] = []
+
+    def open_(**options: object) -> Fleet:
+        fleet = Fleet(tmp_path / "fleet", spark, **options)  # type: ignore[arg-type]
+        opened.append(fleet)
+        return fleet
+
+    yield open_
+    for fleet in opened:
+        fleet.stop()
