@@ -77,7 +77,7 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
         cut = F.session_window(window.time, f"{window.gap_us} microseconds")
     else:
         cut = F.window(window.time, f"{window.size_us} microseconds", f"{window.slide_us} microseconds")
-    calls = [_call(c) for c in partial.aggregates] or [F.count(F.lit(1)).alias("__none")]
+    calls = [_call(c) for c in partial.aggregates]
     grouped = rows.groupBy(*[F.expr(k.sql).alias(k.name) for k in partial.keys], cut.alias("__w")).agg(*calls)
     bounds = [F.col("__w.start").alias(p.WINDOW_START), F.col("__w.end").alias(p.WINDOW_END)]
     names = [k.name for k in partial.keys] + [c.name for c in partial.aggregates]

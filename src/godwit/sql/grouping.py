@@ -41,7 +41,9 @@ class Grouping:
 
     def draft(self, source: Draft) -> Aggregate:
         """To be called after `over` has seen every expression."""
-        return Aggregate(source, self.window, self.keys, tuple(self._calls.values()), self.lag_us)
+        # an aggregation that only lists its keys still has to count something
+        calls = tuple(self._calls.values()) or (Call("__agg0", "count", None),)
+        return Aggregate(source, self.window, self.keys, calls, self.lag_us)
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the aggregation's output: keys, window bounds and aggregate columns."""

@@ -61,13 +61,13 @@ def _begin(time: exp.Expr, size: int) -> exp.Expr:
 
 def _named(expressions: list[exp.Expr]) -> list[exp.Expr]:
     """Every expression gets a name; Spark's own, such as `sum(a)`, would have the literals in it."""
-    taken = {e.alias_or_name.lower() for e in expressions if e.alias_or_name}
+    taken = {e.alias_or_name.lower() for e in expressions if isinstance(e, exp.Alias | exp.Column)}
     named: list[exp.Expr] = []
     for node in expressions:
-        if isinstance(node, exp.Alias | exp.Star | exp.Column | exp.Dot):
+        if isinstance(node, exp.Alias | exp.Star | exp.Column):
             named.append(node)
             continue
-        base = "_".join(_words(node)) or "value"
+        base = node.expression.name if isinstance(node, exp.Dot) else "_".join(_words(node)) or "value"
         name, n = base, 2
         while name.lower() in taken:
             name, n = f"{base}_{n}", n + 1

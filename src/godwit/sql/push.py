@@ -91,10 +91,9 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
     """Drop what nothing above reads: columns of scans, of projections, and aggregate calls are kept to a minimum."""
     match draft:
         case Scan():
-            keep = {draft.stream.time, draft.stream.device} | {
-                c for c in draft.columns if flat(draft.alias, c) in needed
-            }
-            return replace(draft, columns=tuple(c for c in draft.columns if c in keep))
+            always = {str(name).lower() for name in (draft.stream.time, draft.stream.device)}
+            keep = (c for c in draft.columns if c.lower() in always or flat(draft.alias, c) in needed)
+            return replace(draft, columns=tuple(keep))
         case Filter():
             return replace(draft, input=prune(draft.input, needed | names(draft.conjuncts)))
         case Project():
@@ -103,8 +102,9 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
         case Union():
             return Union(tuple(prune(branch, needed) for branch in draft.inputs))
         case Aggregate():
-            reads = names([*(k.value for k in draft.keys), *(c.argument for c in draft.calls)])
-            return replace(draft, input=prune(draft.input, reads | {draft.window.time}))
+            calls = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
+            reads = names([*(k.value for k in draft.keys), *(c.argument for c in calls)])
+            return replace(draft, input=prune(draft.input, reads | {draft.window.time}), calls=calls)
         case Join():
             return _prune_join(draft, needed)
 
