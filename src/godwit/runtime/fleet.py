@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -132,6 +132,11 @@ class Fleet:
         """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
         with self._lock:
             return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+
+    def tell_time(self, stream: str, clocks: Mapping[DeviceId, int]) -> None:
+        """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
+        with self._lock:
+            self.gateway.tell(StreamId(stream), clocks, self.deployment)
 
     def move_device(self, device: DeviceId, site: SiteId | None) -> None:
         self.change([DeviceMoved(device, site)])

@@ -6,7 +6,7 @@ old region's log, and the entry that says so follows that row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +72,18 @@ class Gateway:
         if sequence is not None and device is not None:
             self.source(stream, device).sequence = sequence
         return True
+
+    def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
+        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
+        schema = self.schema(stream)
+        marks: dict[RegionId, dict[DeviceId, Mark]] = {}
+        for device, clock in clocks.items():
+            region, source = self._home(device, schema, deployment), self.source(stream, device)
+            source.session, source.region = deployment.sessions.get(device, 1), region
+            source.clock = max(source.clock, clock)
+            marks.setdefault(region, {})[device] = Mark(source.session, source.clock)
+        for region, told in marks.items():
+            self.log(region, stream).append(_nothing(schema), told, {}, {})
 
     def push_files(
         self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
