@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sql.streams import STREAMS
-
 from godwit.errors import SqlError
 from godwit.ids import QueryId
 from godwit.model.explain import explain
 from godwit.sql import compile_query
+from tests.sql.streams import STREAMS
 
 ROOT = Path(__file__).parent.parent / "fixtures" / "sql"
 EXPLAIN = "\n/* explain\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.sql.fixtures import Bad, actual, bad_cases, explained, good_files, good_sql
-from tests.sql.streams import STREAMS
 
 from godwit.errors import SqlError
 from godwit.ids import QueryId, StreamId
 from godwit.sql import compile_query, functions
+from tests.sql.fixtures import Bad, actual, bad_cases, explained, good_files, good_sql
+from tests.sql.streams import STREAMS
 
 
 @pytest.mark.parametrize("path", good_files(), ids=lambda path: path.stem)

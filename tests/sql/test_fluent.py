@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql.streams import STREAMS
 
 from godwit.errors import SqlError, UnknownNameError
 from godwit.ids import QueryId
 from godwit.sql import Builder, compile_query, hopping, session, stream, tumbling
+from tests.sql.streams import STREAMS
 
 Q = QueryId("q")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sql import batch
-from tests.sql.fixtures import good_files, good_sql
-from tests.sql.streams import STREAMS
 
 from godwit.ids import QueryId
 from godwit.sql import compile_query
+from tests.sql import batch
+from tests.sql.fixtures import good_files, good_sql
+from tests.sql.streams import STREAMS
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SCHEMAS = {name: ", ".join(f"{c.name} {c.type}" for c in s.columns) for name, s in STREAMS.items()}

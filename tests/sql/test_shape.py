@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql.fixtures import good_files, good_sql
-from tests.sql.streams import STREAMS
 
 from godwit.ids import QueryId
 from godwit.model.plan import Query
 from godwit.sql import compile_query
 from godwit.sql.dialect import parse, text
+from tests.sql.fixtures import good_files, good_sql
+from tests.sql.streams import STREAMS
 
 
 def compiled(sql: str, name: str = "q") -> Query:

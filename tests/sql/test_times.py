@@ -7,13 +7,13 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql.streams import STREAMS
 
 from godwit.ids import QueryId
 from godwit.model.plan import Aggregate, Join, Query
 from godwit.sql import compile_query
 from godwit.sql.bands import Bands, Bound
 from godwit.sql.duration import microseconds
+from tests.sql.streams import STREAMS
 
 SECOND = 1_000_000
 

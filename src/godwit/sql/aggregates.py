@@ -45,33 +45,18 @@ _SAME_ARGUMENT = {
     "any": "max",
     "some": "max",
 }
-_NODES: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.Avg: "avg",
-    exp.Stddev: "stddev_samp",
-    exp.StddevSamp: "stddev_samp",
-    exp.StddevPop: "stddev_pop",
-    exp.Variance: "var_samp",
-    exp.VariancePop: "var_pop",
-    exp.Median: "median",
-    exp.Quantile: "percentile",
-    exp.CountIf: "count_if",
-    exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.Any: "any",
-}
 
 
 def name_of(node: exp.Expr) -> str | None:
     """The aggregate that the node calls, or None."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() if node.name.lower() in functions.AGGREGATES else None
-    if isinstance(node, exp.Any) and isinstance(node.parent, exp.Like | exp.ILike):
-        return None  # x LIKE ANY ('a%', 'b%')
-    return _NODES.get(type(node))
+    match node:
+        case exp.Anonymous():
+            return node.name.lower() if node.name.lower() in functions.AGGREGATES else None
+        case exp.Count():
+            return "count"
+        case exp.Any() if not isinstance(node.parent, exp.Like | exp.ILike):  # x LIKE ANY ('a%', 'b%')
+            return "any"
+    return None
 
 
 def read(node: exp.Expr) -> Reading | None:
@@ -140,7 +125,7 @@ def _median(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
 
 
 def _percentile(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
-    fraction = node.args.get("quantile")
+    fraction = arguments.pop() if len(arguments) == 2 else None
     if not isinstance(fraction, exp.Literal) or fraction.is_string or not 0 <= float(fraction.name) <= 1:
         msg = "percentile needs one fraction between 0 and 1"
         raise Fault(msg, node, "write e.g. percentile(x, 0.95); for several fractions, several calls")

@@ -1,7 +1,7 @@
 """Spark's SQL as sqlglot reads it, but with function calls left as they are written.
 
 sqlglot translates between dialects, so it turns `to_char(x, '99')` into a cast and forgets `instr`'s third argument.
-Here a call is only a name and its arguments, except where a later step must know it: aggregates, struct and array.
+Here a call is only a name and its arguments, except where it must be known (see below).
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from godwit.errors import SqlError
-from godwit.sql import functions
 from godwit.sql.fault import point
 
-# struct names its fields by its columns, and the plan renames columns; array(..)[0] is misread without its entry
-_KNOWN = {name.upper() for name in functions.AGGREGATES} | {"STRUCT", "ARRAY"}
+#: struct names its fields by its columns, and the plan renames columns; count(*) and array(..)[0] are misread otherwise
+_KNOWN = {"COUNT", "STRUCT", "ARRAY"}
 #: calls with words between their arguments
-_WORDED = {"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "PERCENTILE"}
+_WORDED = {"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR", "TRIM"}
 
 
 class PlainSpark(Spark):

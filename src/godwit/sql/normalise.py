@@ -16,10 +16,11 @@ def normalise(tree: exp.Query) -> exp.Query:
     for equality in list(tree.find_all(exp.EQ)):
         _compare_windows(equality)
     # exact: distinct values are kept, so a sketch would gain nothing
-    for approximate in list(tree.find_all(exp.ApproxDistinct)):
-        exact = exp.Count(this=exp.Distinct(expressions=[approximate.this]), big_int=True)
-        exact.meta.update(approximate.meta)
-        approximate.replace(exact)
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() == "approx_count_distinct":
+            exact = exp.Count(this=exp.Distinct(expressions=call.expressions[:1]), big_int=True)
+            exact.meta.update(call.meta)
+            call.replace(exact)
     for select in tree.find_all(exp.Select):
         select.set("expressions", _named(select.expressions))
     return tree
