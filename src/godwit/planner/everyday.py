@@ -11,6 +11,7 @@ Each step leaves the ledger as it was if it fails. A moved or replaced operator 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +22,7 @@ from godwit.planner.model import Catalog, Network, Query, Weights
 from godwit.planner.orders import JoinOrders
 from godwit.planner.proposal import PENALTY, Shape, propose
 from godwit.planner.reorder import add, affected, clusters, reorder
-from godwit.planner.repair import repair
+from godwit.planner.repair import overdraft, repair
 from godwit.planner.scope import scope
 from godwit.planner.state import Ledger
 
@@ -69,6 +70,8 @@ class EverydayPlanner:
         self.queries: dict[int, Query] = {}
         self._orders = JoinOrders(self.catalog)
         self._proved = False
+        #: groups and orders that could not be carried out; worth another try only when resources were freed
+        self._failed: set[tuple[frozenset[int], frozenset[int]]] = set()
 
     def admit(self, query: Query) -> Outcome:
         """Admit a query if any step finds a plan."""
@@ -83,12 +86,58 @@ class EverydayPlanner:
                 return Outcome(True, step.__name__[1:], len(before - self._running()))
         return Outcome(False, "refused", len(before - self._running()), self._proved)
 
+    def admit_batch(self, queries: Sequence[Query]) -> list[Outcome]:
+        """Admit several queries, those first that need least CPU beside what runs; answers in the order given."""
+        outcomes: dict[int, Outcome] = {}
+        waiting = list(range(len(queries)))
+        while waiting:
+            first = min(waiting, key=lambda number: (self.addition(queries[number]), number))
+            waiting.remove(first)
+            outcomes[first] = self.admit(queries[first])
+        return [outcomes[number] for number in range(len(queries))]
+
+    def addition(self, query: Query) -> float:
+        """The least CPU the query adds to what runs, hosts left aside."""
+        cost: dict[int, float] = {}
+        allowed = set(query.operators)
+        for stream in query.streams:
+            if self.ledger.holders(stream):
+                cost[stream] = 0.0
+                continue
+            makers = [self.catalog.operators[o] for o in self.catalog.makers[stream] if o in allowed]
+            cost[stream] = min((o.cpu + sum(cost[s] for s in o.inputs) for o in makers), default=float("inf"))
+        return cost[query.result]
+
     def withdraw(self, query: Query) -> None:
         """Forget an admitted query; what only it needed is dropped."""
         del self.queries[query.result]
         self._orders.demand(query, False)
         self.ledger.withdraw(query.result)
         self.ledger.forget()
+        self._failed.clear()
+
+    def restore(self, ledger: Ledger, queries: Mapping[int, Query]) -> None:
+        """Go on from another state."""
+        for query in [*self.queries.values(), *queries.values()]:
+            self._orders.demand(query, query.result in queries)
+        self.ledger, self.queries = ledger, dict(queries)
+        self._failed.clear()
+
+    def replan(self, query: Query) -> bool:
+        """Plan an admitted query anew; kept if it overdraws less than before, or as little with less CPU."""
+        before = (overdraft(self.ledger), -float(self.ledger.cpu_free.sum()))
+        mark = self.ledger.mark()
+        self.ledger.withdraw(query.result)
+        shape = Shape.of(self.catalog, query)
+        fine = propose(self.ledger, query, shape, self.prices(), PENALTY) < float("inf")
+        if fine and not self.ledger.fits():
+            repair(self.ledger)
+        after = (overdraft(self.ledger), -float(self.ledger.cpu_free.sum()))
+        if fine and (after[0] < before[0] - 1e-9 or (after[0] <= before[0] and after[1] < before[1] - 1e-9)):
+            self.ledger.forget()
+            return True
+        self.ledger.rollback(mark)
+        return False
 
     def prices(self) -> Floats:
         """A unit of a resource costs more the less of it is left (rows: CPU, NIC in, NIC out)."""
@@ -152,6 +201,10 @@ class EverydayPlanner:
         """Keep the new orders of each group that saves enough for what it stops."""
         improved = False
         for group in clusters(self.ledger, self.queries, chosen):
+            operators = {o for stream in group for o in self.queries[stream].operators}
+            attempt = (frozenset(group), chosen & operators)
+            if attempt in self._failed:
+                continue
             mark, before, free = self.ledger.mark(), self._running(), self.ledger.cpu_free.sum()
             if reorder(self.ledger, self.queries, group, chosen, self.prices()):
                 stopped = len(before - self._running())
@@ -160,6 +213,9 @@ class EverydayPlanner:
                     improved = True
                     continue
             self.ledger.rollback(mark)
+            self._failed.add(attempt)
+        if improved:
+            self._failed.clear()
         return improved
 
     def _best_orders(self, query: Query) -> frozenset[int] | None:

@@ -2,8 +2,9 @@
 
 For each join tree of the query and each host it asks what the host would have to receive and to run. A sub-query that
 exists somewhere and can be sent is always received rather than computed. The feasible candidate with the best weighted
-objective wins. Earlier decisions are never revisited, and the new operators never spread over hosts. Any holder of a
-stream may send it, relays included: the kindest reading of "from other hosts that have s".
+objective wins. Earlier decisions are never revisited, and the new operators never spread over hosts. "From other hosts
+that have s" can be read in two ways: any holder may send, relays included (the kind reading, the default), or only hosts
+where the stream starts (relays being what SQPR adds).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Candidate:
     score: float
 
 
-def plan(ledger: Ledger, query: Query, weights: Weights) -> bool:
+def plan(ledger: Ledger, query: Query, weights: Weights, *, relays: bool = True) -> bool:
     """Admit the query where the heuristic finds a place; nothing is written otherwise."""
     if query.result in ledger.served:
         return True
     best: Candidate | None = None
     busiest = float((ledger.network.cpu - ledger.cpu_free).max())
-    senders: dict[int, list[int]] = {s: _senders(ledger, s) for s in query.streams}
+    senders: dict[int, list[int]] = {s: _senders(ledger, s, relays) for s in query.streams}
     for tree in trees(ledger.catalog, query):
         for host in range(len(ledger.network)):
             candidate = _implement(ledger, query, tree, host, senders, weights, busiest)
@@ -70,10 +71,12 @@ def trees(catalog: Catalog, query: Query) -> list[Tree]:
     return [dict(tree) for tree in of(query.result)]
 
 
-def _senders(ledger: Ledger, stream: int) -> list[int]:
+def _senders(ledger: Ledger, stream: int, relays: bool) -> list[int]:
     """Holders that can send one more copy, those with most room first."""
     rate = ledger.catalog.streams[stream].rate - SLACK
     able = [host for host in ledger.holders(stream) if ledger.out_free[host] >= rate]
+    if not relays:
+        able = [host for host in able if ledger.origin(stream, host)]
     return sorted(able, key=lambda host: (-ledger.out_free[host], host))
 
 

@@ -26,15 +26,11 @@ CANDIDATES = 60
 def overdraft(ledger: Ledger) -> float:
     """How far in the red the ledger is, each resource relative to a host's average capacity."""
     total = 0.0
-    for free, capacity in (
-        (ledger.cpu_free, ledger.network.cpu),
-        (ledger.in_free, ledger.network.nic_in),
-        (ledger.out_free, ledger.network.nic_out),
-    ):
+    for free, typical in zip((ledger.cpu_free, ledger.in_free, ledger.out_free), ledger.typical, strict=True):
         if free.min() < -SLACK:
-            total -= float(free[free < -SLACK].sum()) / max(float(capacity.mean()), SLACK)
+            total -= float(free[free < -SLACK].sum()) / max(typical, SLACK)
     if ledger.link_free is not None:
-        total += sum(-left for left in ledger.link_free.values() if left < -SLACK) / max(ledger.network.nic_in.mean(), SLACK)
+        total += sum(-left for left in ledger.link_free.values() if left < -SLACK) / max(ledger.typical[1], SLACK)
     return total
 
 
@@ -129,8 +125,7 @@ def _swap(ledger: Ledger, mine: int, theirs: int, host: int, there: int) -> bool
 
 def _outgoing(ledger: Ledger, host: int) -> list[tuple[int, int]]:
     """(stream, receiver) of all transfers from a host, large ones first."""
-    sent = [(s, m) for s, sources in ledger.received.items() for m, g in sources.items() if g == host]
-    return sorted(sent, key=lambda pair: (-ledger.catalog.streams[pair[0]].rate, pair))
+    return sorted(ledger.sending[host], key=lambda pair: (-ledger.catalog.streams[pair[0]].rate, pair))
 
 
 def _resource(ledger: Ledger, host: int) -> Iterator[Move]:
@@ -163,13 +158,12 @@ def _move_users(ledger: Ledger, stream: int, host: int) -> Iterator[Move]:
 
 
 def _relieve_in(ledger: Ledger, host: int) -> Iterator[Move]:
-    incoming = [s for s, sources in ledger.received.items() if host in sources]
-    for stream in sorted(incoming, key=lambda s: (-ledger.catalog.streams[s].rate, s)):
+    for stream in sorted(ledger.receiving[host], key=lambda s: (-ledger.catalog.streams[s].rate, s)):
         yield from _move_users(ledger, stream, host)
 
 
 def _relieve_link(ledger: Ledger, source: int, target: int) -> Iterator[Move]:
-    crossing = [s for s, sources in ledger.received.items() if sources.get(target) == source]
+    crossing = [s for s, receiver in ledger.sending[source] if receiver == target]
     for stream in sorted(crossing, key=lambda s: (-ledger.catalog.streams[s].rate, s)):
         for sender in sorted(ledger.holders(stream) - {source, target}):
             if not ledger.feeds(stream, target, sender) and ledger.can_send(stream, sender, target):

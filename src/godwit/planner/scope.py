@@ -90,7 +90,8 @@ def scope(
 
 
 def load_snapshot(network: Network, catalog: Catalog, state: Snapshot) -> Ledger:
-    """A ledger with the state, built causally: from the homes on, each stream once a host. Loops are left out."""
+    """A ledger with the state, built causally: from the homes on, each stream once a host. Loops are left out,
+    and so is whatever has lost its source."""
     ledger = Ledger(network, catalog)
     operators, flows = sorted(state.placed), sorted(state.flows)
     progress = True
@@ -109,7 +110,8 @@ def load_snapshot(network: Network, catalog: Catalog, state: Snapshot) -> Ledger
         progress = len(late_operators) + len(late_flows) < len(operators) + len(flows)
         operators, flows = late_operators, late_flows
     for host, stream in sorted(state.served):
-        ledger.serve(stream, host)
+        if ledger.holds(stream, host):
+            ledger.serve(stream, host)
     tidy(ledger)
     return ledger
 

@@ -40,6 +40,10 @@ class Ledger:
         self.served: dict[int, int] = {}
         #: stream -> receiver -> sender
         self.received: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        #: host -> (stream, receiver) of what it sends
+        self.sending: list[set[tuple[int, int]]] = [set() for _ in network.hosts]
+        #: host -> streams it receives
+        self.receiving: list[set[int]] = [set() for _ in network.hosts]
         #: operator -> hosts that run it
         self.placed: defaultdict[int, set[int]] = defaultdict(set)
         #: host -> operators it runs
@@ -48,6 +52,8 @@ class Ledger:
         self.made: defaultdict[int, dict[int, int]] = defaultdict(dict)
         #: stream -> host -> how many local operators, receivers and clients use it from there
         self.uses: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        #: mean capacities, to compare overdrafts of different resources
+        self.typical = tuple(float(a.mean()) if len(a) else 0.0 for a in (network.cpu, network.nic_in, network.nic_out))
         self._journal: list[tuple[Callable[..., None], tuple[int, ...]]] = []
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -149,12 +155,16 @@ class Ledger:
         """Let a host receive a stream."""
         self._transfer(stream, host, sender, 1)
         self.received[stream][host] = sender
+        self.sending[sender].add((stream, host))
+        self.receiving[host].add(stream)
         self._use(stream, sender, 1)
         self._journal.append((self.unreceive, (stream, host)))
 
     def unreceive(self, stream: int, host: int) -> None:
         """End a transfer."""
         sender = self.received[stream].pop(host)
+        self.sending[sender].remove((stream, host))
+        self.receiving[host].remove(stream)
         self._transfer(stream, host, sender, -1)
         self._use(stream, sender, -1)
         self._journal.append((self.receive, (stream, host, sender)))

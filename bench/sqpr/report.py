@@ -1,0 +1,5 @@
+"""The report."""
+
+
+def write() -> None:
+    """Write it."""
