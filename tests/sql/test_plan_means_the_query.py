@@ -65,7 +65,28 @@ def _rows(frame: Any) -> list[str]:
     return sorted(str([plain(v) for v in row]) for row in frame.collect())
 
 
-@pytest.mark.parametrize("path", good_files(), ids=lambda path: path.stem)
+#: one of each kind; `make test-full` runs the rest
+SOON = (
+    "aggregate_filter",
+    "as_written",
+    "decimals",
+    "distinct_by_window",
+    "every_aggregate",
+    "filter_project",
+    "hopping",
+    "join_band",
+    "join_chain",
+    "join_same_window",
+    "key_expression",
+    "literals",
+    "nested_aggregate",
+    "session",
+    "union_aggregate",
+)
+CASES = [pytest.param(path, id=path.stem, marks=() if path.stem in SOON else pytest.mark.full) for path in good_files()]
+
+
+@pytest.mark.parametrize("path", CASES)
 def test_plan_gives_what_the_query_gives(tables: Any, path: Path) -> None:
     sql, _ = good_sql(path)
     query = compile_query(sql, STREAMS, QueryId(path.stem))

@@ -114,7 +114,16 @@ def test_the_device_column_is_subscribed_before_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", ["coach = 'x'", "coach = 2.5", "train = 3", "open = true", "train IN ('a', NULL)", "coach = opened"]
+    "condition",
+    [
+        "coach = 'x'",
+        "coach = 2.5",
+        "coach = 3000000000",
+        "train = 3",
+        "open = true",
+        "train IN ('a', NULL)",
+        "coach = opened",
+    ],
 )
 def test_what_is_no_subscription_stays_a_filter(condition: str) -> None:
     query = compiled(f"SELECT ts FROM doors WHERE {condition}")

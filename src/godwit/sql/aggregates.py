@@ -38,6 +38,7 @@ _SAME_ARGUMENT = {
     "variance": "var_samp",
     "var_samp": "var_samp",
     "var_pop": "var_pop",
+    "approx_count_distinct": "count_distinct",
     # Spark's own definition: false < true
     "bool_and": "min",
     "every": "min",
@@ -94,7 +95,7 @@ def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
 def _count(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
     if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         return Reading("count", None)
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct) and arguments[0].expressions:
         return Reading("count_distinct", _as_one(arguments[0].expressions))
     argument = _one(node, arguments)
     return Reading("count", None if isinstance(argument, exp.Literal) else argument)

@@ -43,6 +43,12 @@ def located(sql: str) -> Iterator[None]:
         yield
     except Fault as fault:
         raise fault.kind(fault.problem, place=place(sql, fault.node), remedy=fault.remedy) from None
+    except RecursionError:
+        problem, remedy = (
+            "the query is nested too deeply",
+            "split it: INSERT INTO derived streams, or fewer parentheses",
+        )
+        raise UnsupportedError(problem, place=point(sql, 0, len(sql)), remedy=remedy) from None
 
 
 def place(sql: str, node: exp.Expr | None) -> str:

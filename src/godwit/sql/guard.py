@@ -27,10 +27,7 @@ _CLAUSES = {
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
     "hint": ("hints are for batch plans", "remove the /*+ .. */"),
     "sample": ("a sample differs each time", "remove TABLESAMPLE; filter with e.g. pmod(hash(id), 10) = 0"),
-    "kind": ("SELECT AS STRUCT or VALUE is not supported", "list the columns"),
-    "into": ("SELECT INTO is not supported", "use INSERT INTO stream SELECT .."),
     "version": ("time travel is for tables", "read the stream as it is"),
-    "only": ("ONLY is for tables", "name the stream alone"),
     "when": ("time travel is for tables", "read the stream as it is"),
 }
 _SELECT = frozenset(("expressions", "from_", "joins", "where", "group", "having", "with_"))

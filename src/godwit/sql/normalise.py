@@ -17,7 +17,7 @@ def normalise(tree: exp.Query) -> exp.Query:
         _compare_windows(equality)
     # exact: distinct values are kept, so a sketch would gain nothing
     for call in list(tree.find_all(exp.Anonymous)):
-        if call.name.lower() == "approx_count_distinct":
+        if call.name.lower() == "approx_count_distinct" and call.expressions:
             exact = exp.Count(this=exp.Distinct(expressions=call.expressions[:1]), big_int=True)
             exact.meta.update(call.meta)
             call.replace(exact)

@@ -117,9 +117,9 @@ class Compiler:
     def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[Scope, list[exp.Expr]]:
         """What FROM and JOIN name, and the conditions of the joins."""
         start = node.args.get("from_")
-        if start is None:
-            msg = "there is no FROM"
-            raise Fault(msg, node.expressions[0], "select from a declared stream")
+        if start is None or not node.expressions:
+            msg = "there is no FROM" if start is None else "nothing is selected"
+            raise Fault(msg, node, "write SELECT columns FROM a declared stream")
         joins = node.args.get("joins") or []
         relations = [self._relation(source, known) for source in (start.this, *(j.this for j in joins))]
         for i, relation in enumerate(relations):

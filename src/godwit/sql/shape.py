@@ -22,8 +22,14 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 _TYPED = {"DOUBLE": "double", "FLOAT": "float", "BIGINT": "bigint", "SMALLINT": "smallint", "TINYINT": "tinyint"}
 _SUFFIX = {"double": "D", "float": "F", "bigint": "L", "smallint": "S", "tinyint": "Y"}
-_INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "long", "short", "byte")
-_STRINGS = ("string", "varchar", "char")
+#: types of columns that can be subscribed to -> types of literals that have an equal in them
+_SUBSCRIBABLE = {
+    "string": {"string"},
+    "int": {"int"},
+    "integer": {"int"},
+    "bigint": {"int", "bigint"},
+    "long": {"int", "bigint"},
+}
 
 
 class Lifter:
@@ -124,7 +130,6 @@ def _choice(part: exp.Expr, scan: Scan) -> tuple[str, tuple[str, ...]] | None:
     if not isinstance(subject, exp.Column) or declared is None:
         return None
     kinds = {found[0] if found else None for found in literals}
-    fits = {"string"} if declared.type.lower().startswith(_STRINGS) else {"int", "bigint"}
-    if not kinds <= fits or not declared.type.lower().startswith(_STRINGS + _INTEGERS):
+    if not kinds <= _SUBSCRIBABLE.get(declared.type.lower(), set()):
         return None
     return declared.name, tuple(dict.fromkeys(found[1] for found in literals if found))
