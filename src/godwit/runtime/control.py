@@ -26,14 +26,39 @@ class Control:
     def last(self) -> int:
         return self._log.last
 
+    @property
+    def first(self) -> int:
+        return self._log.first
+
     def publish(self, delta: Delta, starts: dict[str, int]) -> int:
         """Append an epoch; `starts`: where the source logs stand ("region/stream" -> number), for new queries."""
         number = self._log.append({"delta": encode(delta), "starts": starts})
         if number % SNAPSHOT_EVERY == 0:
-            draft = self._snapshots / f"{number:010d}.tmp"
-            draft.write_text(json.dumps(encode(self.deployment_at(number))))
-            draft.rename(draft.with_suffix(".json"))
+            self._snapshot(number)
         return number
+
+    def _snapshot(self, number: int) -> None:
+        draft = self._snapshots / f"{number:010d}.tmp"
+        draft.write_text(json.dumps(encode(self.deployment_at(number))))
+        draft.rename(draft.with_suffix(".json"))
+
+    def forget(self, through: int) -> int:
+        """Drop the epochs up to one that every region has passed, with a whole copy in their place; how many."""
+        count = through - self._log.first + 1
+        if count > 0:
+            self._snapshot(through)
+            self._log.truncate(through + 1)
+            for old in self._snapshots.glob("*.json"):
+                if int(old.stem) < through:
+                    old.unlink()
+        return max(count, 0)
+
+    def oldest(self) -> tuple[int, Deployment]:
+        """The first epoch that is still known whole: a region that is new begins to read after it."""
+        number = min((int(p.stem) for p in self._snapshots.glob("*.json")), default=0)
+        if self._log.read(1) is not None:
+            return 0, Deployment()
+        return number, self.deployment_at(number)
 
     def deployment_at(self, number: int) -> Deployment:
         """The deployment after the epoch of that number."""

@@ -51,12 +51,8 @@ class Log:
         #: the newest record's number; for readers in other processes: as far as they have looked
         self.last = max(numbers, default=0)
         self.first = min(numbers, default=1)
-        floor = folder / "truncated"
-        if floor.exists():
-            self.first = max(self.first, int(floor.read_text() or 1))
-            self.last = max(self.last, self.first - 1)
-        for leftover in folder.glob("*.tmp"):
-            leftover.unlink()
+        self.first = max(self.first, self._floor())
+        self.last = max(self.last, self.first - 1)
 
     def append(self, record: Record) -> int:
         """Write the next record; it is there wholly or not at all."""
@@ -89,13 +85,21 @@ class Log:
         return record
 
     def after(self, number: int) -> Iterator[tuple[int, Record]]:
-        """Records past `number`, as far as they are written."""
-        while (record := self.read(number + 1)) is not None:
+        """Records past `number`, as far as they are written and still kept."""
+        while True:
+            record = self.read(number + 1)
+            if record is None:
+                floor = self._floor()
+                if floor <= number + 1:
+                    return
+                number = floor - 1
+                continue
             number += 1
             yield number, record
 
     def exists(self, number: int) -> bool:
-        return number <= self.last or self._path(number).exists()
+        """Whether there is a record of that number or, where it is no longer kept, a later one."""
+        return number <= self.last or self._path(number).exists() or self._floor() > number
 
     def truncate(self, below: int) -> list[Record]:
         """Forget the records below a number that every reader has passed; returns them, so that their files can go."""
@@ -103,7 +107,9 @@ class Log:
         below = min(below, self.last)  # the newest stays: it says where the log stands
         if below <= self.first:
             return gone
-        (self.folder / "truncated").write_text(str(below))
+        draft = self.folder / "truncated.tmp"
+        draft.write_text(str(below))
+        draft.rename(self.folder / "truncated")
         for number in range(self.first, below):
             record = self.read(number)
             if record is not None:
@@ -111,6 +117,13 @@ class Log:
                 self._path(number).unlink(missing_ok=True)
         self.first = below
         return gone
+
+    def _floor(self) -> int:
+        """The least number that is still kept, as whoever truncates the log has written it down."""
+        try:
+            return int((self.folder / "truncated").read_text())
+        except FileNotFoundError:
+            return 1
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:010d}.json"

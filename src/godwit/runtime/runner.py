@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,13 @@ class Runner:
         self.progress: Progress
         #: log -> the last record taken in
         self.positions: dict[str, int]
+        self._told_markers: dict[int, Epoch] = {}
         #: query -> the positions at which it began here
         self.begun: dict[str, dict[str, int]]
+        #: positions of the last commit: where a restart would begin
+        self._committed: dict[str, int] = {}
+        #: the last commit that all readers are known to have taken in
+        self._passed = 0
         self._recover()
 
     # --- the micro-batch
@@ -84,31 +90,26 @@ class Runner:
 
     def _step(self) -> Record | None:
         started = time.time()
-        work = self.reader.poll(self.positions, self.deployment)
+        work = self.reader.poll(self.positions, self.deployment, sources=not self._must_wait())
         self._mark_idle(work)
-        if not self._worth_a_commit(work):
-            self._skip(work)
-            return None
-        self._at("polled")
+        news = self._is_news(work)
         gone = self._adopt(work)
         self._hear(work)
-        step = Step(
-            self.spark,
-            self.data / f"{self.commits.last + 1:010d}",
-            self.region,
-            self.shape,
-            self.tables,
-            self.progress,
-            self.memory,
-            work,
-            {*self.reader.peers(), self.region},
-        )
+        regions = {*self.reader.peers(), self.region}
+        markers = self.memory.moves.markers(regions)
+        if not (news or self._must_tell(markers)):
+            # Nothing that must be remembered: a restart would read it again and pass it over again.
+            self.positions = work.positions
+            return None
+        self._at("polled")
+        folder = self.data / f"{self.commits.last + 1:010d}"
+        step = Step(self.spark, folder, self.region, self.shape, self.tables, self.progress, self.memory, work, markers)
         outputs = step.run()
         self._at("staged")
-        record = self._record(work, outputs, step.markers, gone, started)
+        record = self._record(work, outputs, markers, gone, started)
         self.commits.append(record)
-        self.positions = work.positions
-        self.memory.moves.hear(self.region, step.markers)
+        self.positions = self._committed = work.positions
+        self._told_markers = markers
         self._at("committed")
         self._clean(outputs)
         self._at("cleaned")
@@ -118,18 +119,20 @@ class Runner:
         """Whether a step would find something to do."""
         return self.reader.waiting(self.positions)
 
-    def _worth_a_commit(self, work: Work) -> bool:
-        """Rows and state always; marks if a clock here may go on by them; a new epoch if it concerns this shape."""
+    def _is_news(self, work: Work) -> bool:
+        """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
         if work.sources or work.channels or work.arrived or work.own_marks:
             return True
         if self._keeps_clocks() and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
-        before = self.deployment
-        for after in work.deployments:
-            if self._concerns(before, after):
-                return True
-            before = after
-        return bool(work.markers) and bool(self.memory.moves.outgoing or self.memory.moves.incoming or self._held())
+        epochs = [self.deployment, *work.deployments]
+        return any(self._concerns(before, after) for before, after in pairwise(epochs))
+
+    def _must_tell(self, markers: dict[int, Epoch]) -> bool:
+        """Whether others, or an instance here, wait for this region to be drained further than it last said."""
+        latest = self.memory.moves.latest()
+        waited_for = any(self._told_markers.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
+        return waited_for or bool(self.memory.moves.ready(markers))
 
     def _keeps_clocks(self) -> bool:
         """Whether an operator that waits for clocks lives here."""
@@ -141,18 +144,6 @@ class Runner:
         old = {q.id for q in before.of_shape(self.shape.key)}
         new = {q.id for q in after.of_shape(self.shape.key)}
         return old != new or bool(moves_between(before, after, self.shape.key))
-
-    def _held(self) -> bool:
-        moves = self.memory.moves
-        latest = max((h[-1][0] for h in moves.owners.values()), default=Epoch(0))
-        return any(epoch < latest for epoch in moves.markers({*self.reader.peers()}).values())
-
-    def _skip(self, work: Work) -> None:
-        """Nothing that must be remembered; a restart would read it again and skip it again."""
-        if work.deployments:
-            self._adopt(work)
-        self._hear(work)
-        self.positions = work.positions
 
     def _adopt(self, work: Work) -> list[QueryId]:
         """Work under the newest epoch from now on; returns the queries that are gone."""
@@ -301,8 +292,9 @@ class Runner:
             {int(k): v for k, v in memory["let_go"].items()},
             {(k, source): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
         )
-        self.positions = record["positions"]
+        self.positions = self._committed = record["positions"]
         self.begun = record["begun"]
+        self._told_markers = {int(k): Epoch(e) for k, e in record["markers"].items()}
         self._arrange()
 
     def _begin(self) -> None:
@@ -311,8 +303,9 @@ class Runner:
         That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
         when it was published.
         """
-        self.deployment, self.positions, self.begun = Deployment(), {"control": 0}, {}
-        for number, after, record in self.reader.control.after(0, Deployment()):
+        oldest, self.deployment = self.reader.control.oldest()
+        self.positions, self.begun = {"control": oldest}, {}
+        for number, after, record in self.reader.control.after(oldest, self.deployment):
             if any(True for _ in after.of_shape(self.shape.key)):
                 for index, scan in self.shape.plan.scans:
                     start = record["starts"].get(f"{self.region}/{scan.stream}", 0)

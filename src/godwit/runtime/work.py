@@ -84,15 +84,21 @@ class Reader:
         self.control = Control(root)
         self._logs: dict[str, Log] = {}
 
-    def poll(self, positions: dict[str, int], deployment: Deployment) -> Work:
-        """Everything new since `positions`, up to about `max_rows` rows."""
+    def poll(self, positions: dict[str, int], deployment: Deployment, sources: bool = True) -> Work:
+        """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
         work = Work(positions=dict(positions))
         for region in self.peers():
             self._take_peer(work, region)
         self._take_control(work, deployment)
-        for index, scan in self.shape.plan.scans:
+        for index, scan in self.shape.plan.scans if sources else ():
             self._take_source(work, index, scan)
         return work
+
+    def passed(self) -> int | None:
+        """The last of this runner's own commits that every other region has taken in for good; None: nobody reads."""
+        logs = [Log(commit_log(self.root, region, self.shape.key)) for region in self.peers()]
+        records = [log.read(log.last) for log in logs]
+        return min((0 if r is None else r["positions"].get(f"peer:{self.region}", 0) for r in records), default=None)
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
