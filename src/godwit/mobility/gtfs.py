@@ -147,12 +147,8 @@ def clock_ms(text: str) -> int:
 def calls(feed: Feed, slot: Slot) -> DataFrame:
     """device, line, shape_id, stop_id, station, lat, lon, place in the trip, arrive and depart (ms in the window)."""
     trips = _trips(feed, slot)
-    stops = _stops(feed)
-    times = _stop_times(feed, trips.select("trip_id").distinct())
-    placed = times.join(stops, "stop_id", "left")
-    feed.note("stop_times", "stop unknown or without coordinates", placed.where("lat IS NULL").count())
-    runs = _runs(feed, trips, placed.where("lat IS NOT NULL"), slot)
-    return _sound(feed, runs, slot)
+    times = _stop_times(feed, trips.select("trip_id").distinct(), _stops(feed))
+    return _sound(feed, _runs(feed, trips, times, slot), slot)
 
 
 def _trips(feed: Feed, slot: Slot) -> DataFrame:
@@ -163,10 +159,10 @@ def _trips(feed: Feed, slot: Slot) -> DataFrame:
         "route_id", sf.coalesce(*[sf.when(sf.trim(c) != "", sf.trim(c)) for c in names]).alias("line")
     )
     if slot.lines:
-        found = {row["line"] for row in routes.where(sf.col("line").isin(*slot.lines)).distinct().collect()}
-        lost = sorted(set(slot.lines) - found)
+        known = {row["line"] for row in routes.select("line").distinct().collect()}
+        lost = sorted(set(slot.lines) - known)
         if lost:
-            some = sorted(row["line"] for row in routes.select("line").distinct().limit(30).collect())
+            some = sorted(known)[:30]
             msg = f"{feed.name}: routes.txt has no line {', '.join(lost)}; it has, among others, {', '.join(some)}"
             raise DataError(msg)
         routes = routes.where(sf.col("line").isin(*slot.lines))
@@ -212,32 +208,34 @@ def _stops(feed: Feed) -> DataFrame:
     frame = feed.table("stops")
     station = sf.col("stop_name") if "stop_name" in frame.columns else sf.col("stop_id")
     lat, lon = number(sf.col("stop_lat")), number(sf.col("stop_lon"))
-    usable = lat.between(-90, 90) & lon.between(-180, 180) & ~((lat == 0) & (lon == 0))
+    usable = sf.coalesce(lat.between(-90, 90) & lon.between(-180, 180) & ~((lat == 0) & (lon == 0)), sf.lit(False))
     found = frame.select("stop_id", station.alias("station"), lat.alias("lat"), lon.alias("lon"), usable.alias("ok"))
-    feed.note("stops", "coordinates missing, swapped or off the globe", found.where("NOT coalesce(ok, false)").count())
-    good = found.where("ok").drop("ok")
-    once = good.dropDuplicates(["stop_id"])
-    feed.note("stops", "stop_id seen before", good.count() - once.count())
-    return once
+    once = sf.count_distinct(sf.when(sf.col("ok"), sf.col("stop_id")))
+    row = found.agg(sf.count_if(~sf.col("ok")), sf.count_if("ok"), once).collect()[0]
+    feed.note("stops", "coordinates missing, swapped or off the globe", row[0])
+    feed.note("stops", "stop_id seen before", row[1] - row[2])
+    return found.where("ok").drop("ok").dropDuplicates(["stop_id"])
 
 
-def _stop_times(feed: Feed, trips: DataFrame) -> DataFrame:
-    """Stop times of the trips, in milliseconds; a stop without any time is passed through."""
-    frame = feed.table("stop_times").join(trips, "trip_id", "left_semi")
+def _stop_times(feed: Feed, trips: DataFrame, stops: DataFrame) -> DataFrame:
+    """Stop times of the trips with their places, in milliseconds; a stop without any time is passed through."""
+    frame = feed.table("stop_times").join(trips, "trip_id", "left_semi").join(stops, "stop_id", "left")
     arrive, depart = _ms(sf.col("arrival_time")), _ms(sf.col("departure_time"))
     times = frame.select(
         "trip_id",
-        "stop_id",
+        *("stop_id", "station", "lat", "lon"),
         sf.trim("stop_sequence").try_cast("int").alias("seq"),
         sf.coalesce(arrive, depart).alias("arrive"),
         sf.coalesce(depart, arrive).alias("depart"),
-    )
+    ).persist()
+    numbered, timed = sf.col("seq").isNotNull(), sf.col("arrive").isNotNull()
     kinds = {
-        "stop_sequence is not a number": sf.col("seq").isNull(),
-        "no usable time (passed through)": sf.col("seq").isNotNull() & sf.col("arrive").isNull(),
+        "stop_sequence is not a number": ~numbered,
+        "no usable time (passed through)": numbered & ~timed,
+        "stop unknown or without coordinates": numbered & timed & sf.col("lat").isNull(),
     }
     _count(feed, "stop_times", times, kinds)
-    return times.where("seq IS NOT NULL AND arrive IS NOT NULL")
+    return times.where(numbered & timed & sf.col("lat").isNotNull())
 
 
 def _ms(text: Column) -> Column:

@@ -9,7 +9,7 @@ integer each, and only those that can matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def build(spark: SparkSession, request: Request, progress: Callable[[str], None]
         with open_feed(spark, request.gtfs) as feed:
             feed.rejected["towers"] = dict(towers.rejected)
             progress("timetable")
-            stops, moves = _timetable(feed, request)
+            stops, moves = timetable(feed, request)
             progress("hand-overs")
             events = _events(towers, moves, request)
             return _write(request, feed, towers, (stops, moves, events), progress)
@@ -79,7 +79,8 @@ def build(spark: SparkSession, request: Request, progress: Callable[[str], None]
         towers.frame.unpersist()
 
 
-def _timetable(feed: Feed, request: Request) -> tuple[DataFrame, DataFrame]:
+def timetable(feed: Feed, request: Request) -> tuple[DataFrame, DataFrame]:
+    """The stops of the trips in the window, and their movements; both cached."""
     stops = calls(feed, request.slot)
     tracks = shapes = None
     if request.tracks is not None:
@@ -120,8 +121,8 @@ def _write(request: Request, feed: Feed, towers: Towers, frames: Frames, progres
     progress("topology")
     places, ids = _serving(events, towers)
     named = _named(events, places, ids).persist(StorageLevel.MEMORY_AND_DISK)
-    start = _start(named)
-    devices = {device: start.get(device) for device in _devices(named)}
+    devices = _devices(named)
+    start = {device: site for device, site in devices.items() if site is not None}
     topology = build_topology(ids, *unpack(places), devices, request.shape)
     progress("files")
     request.out.mkdir(parents=True, exist_ok=True)
@@ -164,13 +165,11 @@ def _named(events: DataFrame, places: np.ndarray[tuple[int], np.dtype[np.int64]]
     return events.select("t", "device", "kind", "site", "previous")
 
 
-def _start(events: DataFrame) -> Mapping[str, str]:
-    table = events.where("t = 0 AND site IS NOT NULL").select("device", "site").toArrow()
+def _devices(events: DataFrame) -> dict[str, str | None]:
+    """Every device and where it is once the events of moment 0 have happened."""
+    first = sf.max(sf.when(sf.col("t") == 0, sf.col("site"))).alias("site")
+    table = events.groupBy("device").agg(first).orderBy("device").toArrow()
     return dict(zip(table["device"].to_pylist(), table["site"].to_pylist(), strict=True))
-
-
-def _devices(events: DataFrame) -> list[str]:
-    return sorted(events.select("device").distinct().toArrow()["device"].to_pylist())
 
 
 def summarise_on_spark(events: DataFrame, duration_ms: int) -> Summary:

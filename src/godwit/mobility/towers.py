@@ -52,7 +52,7 @@ def read_towers(spark: SparkSession, path: Path, min_antennas: int = 0) -> Tower
     good = parsed.where("reason IS NULL")
     if None in counts:
         swapped = _swapped(counts[None])
-        wrong = good.where(swapped).count()
+        wrong = good.where(swapped).count()  # a look at a cached table
         if wrong:
             rejected["latitude and longitude swapped"] = rejected.get("latitude and longitude swapped", 0) + wrong
             good = good.where(~swapped)
@@ -78,7 +78,7 @@ def _load(spark: SparkSession, path: Path) -> DataFrame:
     if path.suffix == ".parquet" or path.is_dir():
         frame = spark.read.parquet(str(path))
         return frame.select([sf.col(f"`{c}`").cast("string").alias(c) for c in frame.columns])
-    names = _first_row(path)
+    names = _first_row(path) or ["(no header)"]
     headless = len(names) == len(OPENCELLID) and not ({n.lower() for n in names} & set(_LAT))
     # OpenCelliD's files of one country come without a header.
     schema = ", ".join(f"`{n}` STRING" for n in (OPENCELLID if headless else _distinct(names)))
