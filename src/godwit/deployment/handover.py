@@ -23,7 +23,7 @@ from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
-from godwit.model.plan import Plan
+from godwit.model.plan import STATEFUL, Plan
 
 Instance = tuple[QueryId, int]
 
@@ -47,13 +47,14 @@ class Move:
 
 
 def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
-    """Which holistic instances of a shape's queries changed region; queries that are new or gone have none."""
+    """Which stateful instances of a shape's queries changed region; queries that are new or gone have none."""
     found = []
     for query in new.of_shape(shape):
         if query.id not in old.queries:
             continue
-        for operator in range(len(query.shape.plan.operators)):
-            if query.shape.plan.is_local(operator):
+        for operator, node in enumerate(query.shape.plan.operators):
+            # Without state there is nothing to wait for, and nobody would ever send it.
+            if not isinstance(node, STATEFUL):
                 continue
             instance = instance_id(query.id, operator)
             before, after = _region(old, instance), _region(new, instance)
@@ -138,8 +139,12 @@ class MoveBook:
         """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
         if any(m.query == query and m.operator == operator for m in self.incoming):
             return True
-        latest = max((history[-1][0] for (q, _), history in self.owners.items() if q == query), default=Epoch(0))
-        return markers[operator] < latest
+        return markers[operator] < self.latest(query)
+
+    def latest(self, query: QueryId | None = None) -> Epoch:
+        """The newest epoch at which an instance of the query (None: of any) moved."""
+        moved = (history[-1][0] for (q, _), history in self.owners.items() if query in (None, q))
+        return max(moved, default=Epoch(0))
 
     def owned_since(self, query: QueryId, operator: int, epoch: Epoch) -> Epoch:
         """The generation of rows that reach the instance here under an epoch: since when this region owns it."""

@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from godwit.ids import QueryId, StreamId
@@ -235,7 +236,7 @@ class Shape:
     plan: Plan
     parameters: tuple[Parameter, ...] = ()
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Short and stable: equal for queries that can share one Spark plan."""
         return hashlib.sha256(repr((self.plan, self.parameters)).encode()).hexdigest()[:12]

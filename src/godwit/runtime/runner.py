@@ -119,6 +119,14 @@ class Runner:
         """Whether a step would find something to do."""
         return self.reader.waiting(self.positions)
 
+    def _must_wait(self) -> bool:
+        """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
+        if self.commits.last - self._passed <= self.limits.max_lag:
+            return False
+        taken = [_taken(self.root, peer, self.shape.key, self.region) for peer in self.reader.peers()]
+        self._passed = min(taken, default=self.commits.last)
+        return self.commits.last - self._passed > self.limits.max_lag
+
     def _is_news(self, work: Work) -> bool:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
         if work.sources or work.channels or work.arrived or work.own_marks:
@@ -326,3 +334,10 @@ class Runner:
             for file in segment.files:
                 if Path(file).is_relative_to(self.data):
                     Path(file).unlink(missing_ok=True)
+
+
+def _taken(root: Path, reader: RegionId, shape: str, writer: RegionId) -> int:
+    """The last commit of `writer` that `reader` has taken in for good."""
+    log = Log(commit_log(root, reader, shape))
+    record = log.read(log.last)
+    return 0 if record is None else int(record["positions"].get(f"peer:{writer}", 0))

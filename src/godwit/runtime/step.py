@@ -72,13 +72,13 @@ class Step:
         progress: Progress,
         memory: Memory,
         work: Work,
-        regions: set[RegionId],
+        markers: dict[int, Epoch],
     ) -> None:
         self.spark, self.folder, self.region, self.shape = spark, folder, region, shape
         self.tables, self.progress, self.memory, self.work = tables, progress, memory, work
         self.outputs = Outputs()
         self.small = work.rows <= segments.SMALL_ROWS
-        self.markers = memory.moves.markers(regions)
+        self.markers = markers
         self._count = 0
 
     def run(self) -> Outputs:
