@@ -67,7 +67,6 @@ class Coordinator:
         self._published: list[Stage] = []
         self._awaiting: set[RegionId] = set()
         self._known: dict[QueryId, None] = {}
-        self._acked: dict[RegionId, Epoch] = {}
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take one event and say what to do about it."""
@@ -250,9 +249,10 @@ class Coordinator:
     # -- regions
 
     def _acked_by(self, event: RegionAcked) -> list[Instruction]:
-        self._acked[event.region] = max(event.epoch, self._acked.get(event.region, Epoch(0)))
-        if self.phase == IDLE or event.epoch < self.epoch or event.region not in self._awaiting:
-            return []
+        # Who answers is not lost, whatever we thought when the time was up.
+        told = self._region_back(RegionBack(event.region)) if event.region in self.lost else []
+        if told or self.phase == IDLE or event.epoch < self.epoch or event.region not in self._awaiting:
+            return told
         self._awaiting.discard(event.region)
         return self._go_on()
 

@@ -236,9 +236,6 @@ class Planner:
         """State on a failed site is gone, also that of an instance that has moved on and waits for it."""
         for site in found.failed:
             self._pending.lost.update(self.custody.at(NodeId(site)))
-            for instance in list(self.left_at.get(NodeId(site), ())):
-                self.leave(instance, None)
-                self._pending.names.update(self.plan.names[instance])
 
     def _device(self, old: Topology, device: DeviceId) -> None:
         now = self.topology.devices.get(device)
@@ -389,16 +386,25 @@ class Planner:
         self.journal.put(self.rows.parked, query, reason)
         for instance in self.plan.uses(query).values():
             if all(user in self.rows.parked for user in self.plan.names[instance].values()):
-                node = self.ground.placement.get(instance)
+                node = self.ground.placement.get(instance) or self._waiting_room(instance)
                 for edge in self.plan.edges_at(instance):
                     self.unroute(edge)
                 self.ground.clear(instance)
                 if node is not None:
                     self.leave(instance, node)
 
+    def _waiting_room(self, instance: OperatorId) -> NodeId | None:
+        """Where an instance that never had a place is said to be: rows that reach a region before it is placed must
+        all come to one home, from where its state can follow it."""
+        root = self.ground.root[instance]
+        known = instance in self.left or not self.topology.has(root)
+        return None if known else self.plan.instances[instance].pinned or root
+
     def leave(self, instance: OperatorId, node: NodeId | None) -> None:
         """Note where an instance without a place was; None: forget it."""
         before = self.left.get(instance)
+        if before != node:
+            self._pending.names.update(self.plan.names.get(instance, ()))
         if before is not None:
             self.journal.out_of(self.left_at, before, instance)
             self.journal.drop(self.left, instance)

@@ -1,0 +1,57 @@
+"""What a query must have answered: computed at once, by brute force, over everything its sources sent it.
+
+Deliberately not the simulator's operators: loops over all rows, as one would write the answer down by hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from godwit.model.plan import Aggregate, Join, Query, Sink, Window
+from godwit.sim.schedule import Reading
+
+Answer = Counter[tuple[Any, ...]]
+
+
+def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
+    """The results of a query over the readings of each of its scans."""
+    plan = query.shape.plan
+    over = int(query.parameters[0])
+    aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
+    joins = any(isinstance(op, Join) for op in plan.operators)
+    if joins:
+        first, second = (scans[i] for i, _ in plan.scans)
+        band = next(op for op in plan.operators if isinstance(op, Join)).upper_us
+        pairs = [(a, b) for a in first for b in second if a[1] == b[1] and abs(b[0] - a[0]) <= band and a[2] > over]
+        if aggregate is None:
+            return Counter((a[0], a[2], b[0], b[2]) for a, b in pairs)
+        return _windows([(a[0], a[1], b[2]) for a, b in pairs], aggregate.window)
+    assert aggregate is not None
+    assert isinstance(plan.operators[-1], Sink)
+    rows = [row for i, _ in plan.scans for row in scans[i] if row[2] > over]
+    return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
+
+
+def _windows(rows: Sequence[Reading], window: Window) -> Answer:
+    found: dict[tuple[int, int], list[int]] = {}
+    for at, key, number in rows:
+        for start in range(at - window.size_us + 1, at + 1):
+            if start % window.slide_us == 0:
+                found.setdefault((key, start + window.size_us), []).append(number)
+    return Counter((key, end, len(numbers), sum(numbers)) for (key, end), numbers in found.items())
+
+
+def _sessions(rows: Sequence[Reading], gap: int) -> Answer:
+    found: Answer = Counter()
+    for key in {row[1] for row in rows}:
+        times = sorted((at, number) for at, k, number in rows if k == key)
+        session = [times[0]]
+        for at, number in times[1:]:
+            if at - session[-1][0] >= gap:
+                found[key, session[-1][0] + gap, len(session), sum(n for _, n in session)] += 1
+                session = []
+            session.append((at, number))
+        found[key, session[-1][0] + gap, len(session), sum(n for _, n in session)] += 1
+    return found

@@ -1,0 +1,74 @@
+"""Run schedules and say what went wrong: `python -m godwit.sim.run --schedules 10000`, or `--seed 17` to see one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+
+from godwit.sim.schedule import Schedule, draw
+from godwit.sim.world import World
+
+
+def play(schedule: Schedule) -> list[str]:
+    """Play a schedule to its end; returns the faults, none if all is right."""
+    world = World(schedule)
+    try:
+        for action in schedule.actions:
+            world.play(action)
+        world.finish()
+        return world.faults()
+    except Exception:
+        return [traceback.format_exc(limit=8)]
+
+
+def story(schedule: Schedule) -> str:
+    """The script of a schedule, what the control plane did, and what is wrong in the end."""
+    world = World(schedule)
+    lines = []
+    for number, action in enumerate(schedule.actions):
+        lines.append(f"  {number:>3}  {action}")
+        told = len(world.told)
+        try:
+            world.play(action)
+        except Exception as error:
+            lines.append(f"       !! {error!r}")
+            break
+        lines += [f"         -> {line}" for line in world.told[told:]]
+    faults = "\n".join(play(schedule)) or "nothing"
+    return "\n".join([schedule.script().splitlines()[0], *lines, f"wrong in the end: {faults}"])
+
+
+def failing(seeds: Iterable[int]) -> list[int]:
+    return [seed for seed in seeds if play(draw(seed))]
+
+
+def run(schedules: int, first: int = 0, processes: int | None = None, chunk: int = 250) -> list[int]:
+    """The seeds that fail among `schedules` of them, over all cores."""
+    chunks = [range(k, min(k + chunk, first + schedules)) for k in range(first, first + schedules, chunk)]
+    processes = processes or os.cpu_count() or 1
+    if processes == 1 or len(chunks) == 1:
+        return [seed for seeds in chunks for seed in failing(seeds)]
+    with ProcessPoolExecutor(processes) as pool:
+        return [seed for found in pool.map(failing, chunks) for seed in found]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m godwit.sim.run", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="play one schedule and print its story")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        sys.stdout.write(story(draw(options.seed)) + "\n")
+        return int(bool(play(draw(options.seed))))
+    bad = run(options.schedules, options.first)
+    sys.stdout.write(f"{options.schedules} schedules, {len(bad)} failed{': ' + str(bad[:20]) if bad else ''}\n")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,200 @@
+"""Schedules: what happens in a simulated run, as a list of small values that can be read, printed and replayed.
+
+An action that makes no sense when its turn comes (a site fails that is not there) does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from godwit.sim.region import MOMENTS, Sight
+from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KINDS, LEAVES, PARENT, REGIONS
+
+#: (event time, key, value)
+Reading = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Send:
+    """A device sends readings, or keeps them while it is away."""
+
+    device: str
+    stream: str
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    device: str
+    site: str | None
+
+
+@dataclass(frozen=True)
+class Lose:
+    site: str
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Return:
+    """A site that was lost is back, with its link."""
+
+    site: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    site: str
+
+
+@dataclass(frozen=True)
+class Squeeze:
+    """The capacity of a site changes."""
+
+    site: str
+    cpu: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A region works on what it sees, and perhaps dies over it."""
+
+    region: str
+    sight: Sight
+    crash: str = ""
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """The coordinator gets this many of the messages that are under way."""
+
+    count: int
+    #: the newest first: messages overtake each other
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class Down:
+    region: str
+
+
+@dataclass(frozen=True)
+class Up:
+    region: str
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """Whoever has not acknowledged by now is too late."""
+
+
+@dataclass(frozen=True)
+class Submit:
+    name: str
+    kind: str
+    over: int
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    name: str
+
+
+Action = Send | Move | Lose | Return | Cut | Squeeze | Tick | Deliver | Down | Up | Timeout | Submit | Withdraw
+
+
+@dataclass(frozen=True)
+class Schedule:
+    seed: int
+    rule: str
+    strategy: str
+    actions: tuple[Action, ...]
+
+    def script(self) -> str:
+        """For people: one action a line."""
+        lines = [f"seed {self.seed}: rule {self.rule}, redeployment {self.strategy}"]
+        return "\n".join([*lines, *(f"  {number:>3}  {action}" for number, action in enumerate(self.actions))])
+
+
+def draw(seed: int, length: int = 45) -> Schedule:
+    """A random schedule; the same seed gives the same one."""
+    rng = Random(seed)
+    rule = rng.choice(["bottom-up", "bottom-up", "top-down", "nearest-common-ancestor"])
+    strategy = rng.choice(["incremental"] * 3 + ["holistic-serial", "holistic-concurrent"])
+    kind = rng.choice(list(KINDS))
+    drawing = _Drawing(rng)
+    actions: list[Action] = [Submit("q0", kind, 1)]
+    if rng.random() < 0.3:
+        actions.append(Submit("q1", rng.choice([kind, rng.choice(list(KINDS))]), rng.choice([0, 1])))
+    actions += [drawing.one() for _ in range(length)]
+    return Schedule(seed, rule, strategy, tuple(actions))
+
+
+class _Drawing:
+    """Draws actions one by one; each device's time only goes on."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._now = dict.fromkeys(DEVICES, 20)
+        self._queries = 2
+        #: some schedules are calm, some wild
+        self._trouble = rng.choice([0.0, 0.3, 1.0])
+
+    def one(self) -> Action:
+        draws = {
+            self._send: 8.0,
+            self._tick: 14.0,
+            self._move: 4.0,
+            self._deliver: 6.0,
+            self._site: 1.5 * self._trouble,
+            self._region: 1.5 * self._trouble,
+            self._query: 0.5,
+        }
+        return self._rng.choices(list(draws), list(draws.values()))[0]()
+
+    def _send(self) -> Action:
+        device = self._rng.choice(DEVICES)
+        stream = self._rng.choice([s for s, devices in FEEDS.items() if device in devices])
+        readings = []
+        for _ in range(self._rng.randint(1, 3)):
+            self._now[device] += self._rng.randint(0, 5)
+            at = self._now[device] - self._rng.randint(0, DISORDER)
+            readings.append((at, self._rng.randint(0, 1), self._rng.randint(0, 4)))
+        return Send(device, stream, tuple(readings))
+
+    def _tick(self) -> Action:
+        peers = (self._rng.randint(0, 2), self._rng.randint(0, 2))
+        sight = Sight(peers, self._rng.choice([0, 1, 2, 2]), self._rng.random() < 0.6)
+        crash = self._rng.choice(MOMENTS) if self._rng.random() < 0.08 else ""
+        return Tick(self._rng.choice(list(REGIONS)), sight, crash)
+
+    def _move(self) -> Action:
+        return Move(self._rng.choice(DEVICES), self._rng.choice([*LEAVES, *LEAVES, "ha", "hb", "c", None]))
+
+    def _deliver(self) -> Action:
+        return Deliver(self._rng.randint(1, 4), self._rng.random() < 0.2)
+
+    def _site(self) -> Action:
+        site = self._rng.choice(list(PARENT))
+        choices: list[Action] = [
+            Lose(site, True),
+            Lose(site, False),
+            Return(site),
+            Return(site),
+            Cut(site),
+            Squeeze(site, self._rng.randint(0, 3)),
+            Squeeze(site, 50),
+        ]
+        return self._rng.choice(choices)
+
+    def _region(self) -> Action:
+        region = self._rng.choice(list(REGIONS))
+        choices: list[Action] = [Down(region), Up(region), Up(region), Timeout()]
+        return self._rng.choice(choices)
+
+    def _query(self) -> Action:
+        if self._rng.random() < 0.6:
+            self._queries += 1
+            return Submit(f"q{self._queries}", self._rng.choice(list(KINDS)), self._rng.randint(0, 2))
+        return Withdraw(f"q{self._rng.randint(0, self._queries)}")

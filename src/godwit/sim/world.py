@@ -1,0 +1,360 @@
+"""The simulated world: the real control plane, regions in memory, devices that buffer, messages that take time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from godwit.deployment.clocks import FOREVER, NEVER, Mark
+from godwit.deployment.control_plane import ControlPlane
+from godwit.deployment.events import (
+    Event,
+    HandoverDone,
+    Instruction,
+    Publish,
+    RegionAcked,
+    RegionBack,
+    RegionLost,
+    Revert,
+    TimedOut,
+)
+from godwit.errors import DeploymentError, TopologyError
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
+from godwit.migration.base import HandOver
+from godwit.model.changes import CapacityChanged, Change, DeviceMoved, LinkAdded, LinkRemoved, SiteAdded, SiteFailed
+from godwit.model.changes import SiteRemoved as Removed
+from godwit.model.deployment import Delta, Deployment, instance_id
+from godwit.model.plan import Query
+from godwit.sim import schedule as act
+from godwit.sim.oracle import Answer, answer
+from godwit.sim.region import Crashed, Runner, Sight
+from godwit.sim.worlds import FEEDS, KINDS, PARENT, REGIONS, STREAMS, link, site, topology
+
+
+@dataclass
+class Entry:
+    """One entry of a source log."""
+
+    rows: list[dict[str, Any]]
+    marks: dict[str, Mark]
+
+
+@dataclass
+class Source:
+    clock: int = NEVER
+    session: int = 1
+    region: RegionId | None = None
+
+
+@dataclass
+class World:
+    """Plays a schedule."""
+
+    schedule: act.Schedule
+    runners: dict[tuple[RegionId, str], Runner] = field(default_factory=dict)
+    queries: dict[QueryId, Query] = field(default_factory=dict)
+    withdrawn: set[QueryId] = field(default_factory=set)
+    down: set[RegionId] = field(default_factory=set)
+    inbox: list[Event] = field(default_factory=list)
+    #: what the control plane did, for the story of a failing run
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plane = ControlPlane(
+            topology(),
+            rule=self.schedule.rule,
+            redeployment_strategy=self.schedule.strategy,
+            streams=STREAMS,
+            feeds=FEEDS,
+        )
+        self.control: list[tuple[Deployment, dict[tuple[RegionId, StreamId], int]]] = [(self.plane.deployment, {})]
+        self._logs: dict[tuple[RegionId, StreamId], list[Entry]] = {}
+        self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
+        self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
+        self._acked: dict[RegionId, Epoch] = {}
+
+    # -- reading
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.control[-1][0]
+
+    def source_log(self, region: RegionId, stream: StreamId) -> list[Entry]:
+        return self._logs.setdefault((region, stream), [])
+
+    # -- playing
+
+    def play(self, action: act.Action) -> None:
+        match action:
+            case act.Send(device, stream, readings):
+                self._send(StreamId(stream), DeviceId(device), list(readings))
+            case act.Tick(region, sight, crash):
+                self._tick(RegionId(region), sight, crash)
+            case act.Deliver(count, reverse):
+                for _ in range(min(count, len(self.inbox))):
+                    self._handle(self.inbox.pop(self._newest_first() if reverse else 0))
+            case act.Down(region):
+                self._down(RegionId(region))
+            case act.Up(region):
+                self._up(RegionId(region))
+            case act.Timeout():
+                self._handle(TimedOut(self.plane.epoch))
+            case act.Submit(name, kind, over):
+                query = KINDS[kind](name, over)
+                self.queries[query.id] = query
+                self._ask(lambda: self.plane.submit(query))
+            case act.Withdraw(name):
+                if name in self.queries and name not in self.withdrawn:
+                    self.withdrawn.add(QueryId(name))
+                    self._ask(lambda: self.plane.withdraw(QueryId(name)))
+            case _:
+                for change in self._changes(action):
+                    self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
+
+    def _changes(self, action: act.Action) -> list[Change]:
+        ground = self.plane.topology
+        match action:
+            case act.Move(device, to):
+                return [DeviceMoved(DeviceId(device), None if to is None else SiteId(to))]
+            case act.Lose(name, failed):
+                return [SiteFailed(SiteId(name)) if failed else Removed(SiteId(name))]
+            case act.Return(name) if name not in ground.sites:
+                return [SiteAdded(site(name)), LinkAdded(link(name))]
+            case act.Return(name) if link(name).ends not in ground.links:
+                return [LinkAdded(link(name))]
+            case act.Cut(name):
+                return [LinkRemoved(SiteId(name), SiteId(PARENT[name]))]
+            case act.Squeeze(name, cpu):
+                return [CapacityChanged(SiteId(name), float(cpu))]
+        return []
+
+    def _ask(self, do: Callable[[], list[Instruction]]) -> None:
+        # The schedule may ask for something that does not fit; then the control plane says so, and that is that.
+        with suppress(TopologyError, DeploymentError):
+            self._carry_out(do())
+
+    def _newest_first(self) -> int:
+        """The newest message that may overtake the others: those of one region keep their order."""
+        senders = [getattr(event, "region", None) for event in self.inbox]
+        return max(k for k, sender in enumerate(senders) if sender is None or sender not in senders[:k])
+
+    def _handle(self, event: Event) -> None:
+        self._carry_out(self.plane.handle(event))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            self.told.append(_line(one))
+            if isinstance(one, Publish | Revert):
+                self._publish(one.delta)
+                self._done_in_place(one)
+
+    # -- the control log and the gateway
+
+    def _publish(self, delta: Delta) -> None:
+        starts = {key: len(log) for key, log in self._logs.items()}
+        before = self.deployment
+        self.control.append((before.apply(delta), starts))
+        for shape in self.deployment.shapes().values():
+            for region in sorted(_regions(self.deployment, shape.key)):
+                if (region, shape.key) not in self.runners:
+                    self.runners[region, shape.key] = Runner(self, region, shape)
+        for device in self.deployment.devices:
+            self._follow(device)
+        for region in self.plane.planner.regions:
+            if not any(r == region for r, _ in self.runners):
+                self.inbox.append(RegionAcked(region, self.deployment.epoch))
+
+    def _done_in_place(self, one: Publish | Revert) -> None:
+        """State that stays in its region's log is where it must be as soon as the epoch is."""
+        for step in one.steps:
+            before, now = self.control[-2][0], self.deployment
+            here = now.region_of(step.target)
+            if not isinstance(step, HandOver) or before.region_of(step.source) == here:
+                self.inbox.append(HandoverDone(step.instance, one.epoch))
+
+    def _follow(self, device: DeviceId) -> None:
+        """The device may have changed region: end its old session where it was, begin the new one."""
+        place = self.deployment.devices.get(device)
+        region = None if place is None else self.deployment.sites.get(place)
+        session = self.deployment.sessions.get(device, 1)
+        for stream, devices in FEEDS.items():
+            if device not in devices or region is None:
+                continue
+            source = self._sources.setdefault((stream, device), Source(session=session, region=region))
+            if source.region is not None and session > source.session:
+                over = Mark(source.session, source.clock, over=True)
+                self.source_log(source.region, stream).append(Entry([], {device: over}))
+            source.session, source.region = session, region
+            waiting = self._waiting.pop((stream, device), None)
+            if waiting:
+                self._send(stream, device, waiting)
+
+    def _send(self, stream: StreamId, device: DeviceId, readings: list[act.Reading]) -> None:
+        place = self.deployment.devices.get(device)
+        region = None if place is None else self.deployment.sites.get(place)
+        if region is None:
+            self._waiting.setdefault((stream, device), []).extend(readings)
+            return
+        source = self._sources.setdefault((stream, device), Source())
+        source.session, source.region = self.deployment.sessions.get(device, 1), region
+        source.clock = max(source.clock, max(at for at, _, _ in readings) - STREAMS[stream].disorder_us)
+        rows = [{"device": device, "ts": at, "k": k, "v": v} for at, k, v in readings]
+        self.source_log(region, stream).append(Entry(rows, {device: Mark(source.session, source.clock)}))
+
+    # -- regions
+
+    def _tick(self, region: RegionId, sight: Sight, crash: str = "") -> bool:
+        if region in self.down:
+            return False
+        moved = False
+        for runner in [r for (where, _), r in self.runners.items() if where == region]:
+            positions = runner.positions
+            try:
+                moved |= runner.step(sight, crash)
+            except Crashed:
+                runner.recover()
+                moved = True
+            moved |= runner.positions != positions
+            self._report(runner)
+        self._acknowledge(region)
+        return moved
+
+    def _report(self, runner: Runner) -> None:
+        for record in runner.commits[runner.reported :]:
+            for move in record["arrived"]:
+                self.inbox.append(HandoverDone(instance_id(move.query, move.operator), move.epoch))
+        runner.reported = len(runner.commits)
+
+    def _acknowledge(self, region: RegionId) -> None:
+        epoch = min((r.deployment.epoch for (where, _), r in self.runners.items() if where == region), default=Epoch(0))
+        if epoch > self._acked.get(region, Epoch(0)):
+            self._acked[region] = epoch
+            self.inbox.append(RegionAcked(region, epoch))
+
+    def _down(self, region: RegionId) -> None:
+        if region not in self.down:
+            self.down.add(region)
+            self.inbox.append(RegionLost(region))
+
+    def _up(self, region: RegionId) -> None:
+        if region in self.down:
+            self.down.discard(region)
+            for (where, _), runner in self.runners.items():
+                if where == region:
+                    runner.recover()
+            self.inbox.append(RegionBack(region))
+
+    # -- the end
+
+    def finish(self) -> None:
+        """Mend everything, let everybody finish, end the streams, let everybody finish again."""
+        for region in REGIONS:
+            self._up(RegionId(region))
+        self._rest()
+        for name in PARENT:
+            self.play(act.Return(name))
+            self.play(act.Squeeze(name, 1000))
+        for device in {d for devices in FEEDS.values() for d in devices}:
+            if self.plane.topology.devices[device].site is None:
+                self.play(act.Move(device, "c"))
+        self._rest()
+        for (stream, device), source in sorted(self._sources.items()):
+            assert source.region is not None
+            end = Mark(source.session, FOREVER, over=True)
+            self.source_log(source.region, stream).append(Entry([], {device: end}))
+        for stream, devices in FEEDS.items():
+            for device in devices:
+                if (stream, device) not in self._sources:
+                    place = self.deployment.devices[device]
+                    assert place is not None
+                    session = self.deployment.sessions.get(device, 1)
+                    log = self.source_log(self.deployment.sites[place], stream)
+                    log.append(Entry([], {device: Mark(session, FOREVER, over=True)}))
+        self._rest()
+
+    def _rest(self, rounds: int = 300) -> None:
+        """Until nothing moves any more."""
+        for _ in range(rounds):
+            moved = bool(self.inbox)
+            while self.inbox:
+                self._handle(self.inbox.pop(0))
+            for region in REGIONS:
+                moved |= self._tick(RegionId(region), Sight())
+            if not moved and not self.inbox:
+                assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
+                return
+        msg = f"did not come to rest in {rounds} rounds"
+        raise AssertionError(msg)
+
+    # -- the verdict
+
+    def emitted(self, query: QueryId) -> Answer:
+        return Counter(
+            row
+            for runner in self.runners.values()
+            for record in runner.commits
+            for name, row in record["results"]
+            if name == query
+        )
+
+    def expected(self, query: Query) -> Answer:
+        """Over all rows that were in the logs after each region met the query."""
+        scans: dict[int, list[act.Reading]] = {}
+        for index, scan in query.shape.plan.scans:
+            scans[index] = []
+            for (region, key), runner in self.runners.items():
+                begun = runner.begun.get(query.id)
+                if key != query.shape.key or begun is None:
+                    continue
+                for entry in self.source_log(region, scan.stream)[begun.get(f"source:{index}:{scan.stream}", 0) :]:
+                    scans[index] += [(row["ts"], row["k"], row["v"]) for row in entry.rows]
+        return answer(query, scans)
+
+    def faults(self) -> list[str]:
+        """What is wrong in the end; nothing: the run was right."""
+        found = []
+        for query in self.queries.values():
+            got, wanted = self.emitted(query.id), self.expected(query)
+            extra, missing = got - wanted, wanted - got
+            if extra:
+                found.append(f"{query.id}: emitted and not expected: {dict(extra)}")
+            if missing and query.id not in self.withdrawn:
+                found.append(f"{query.id}: expected and never emitted: {dict(missing)}")
+        late = sum(len(record["late"]) for runner in self.runners.values() for record in runner.commits)
+        if late:
+            found.append(f"{late} rows were called late, and none was")
+        for (region, _), runner in self.runners.items():
+            moves = runner.memory.moves
+            if moves.incoming or moves.outgoing:
+                found.append(f"{region}: state is still on its way: {moves.incoming or moves.outgoing}")
+        found += [str(violation) for violation in self.plane.planner.violations()]
+        if self.plane.planner.parked():
+            found.append(f"still parked: {dict(self.plane.planner.parked())}")
+        return found
+
+
+def _regions(deployment: Deployment, key: str) -> set[RegionId]:
+    needed: set[RegionId] = set()
+    for query in deployment.of_shape(key):
+        plan = query.shape.plan
+        for _, scan in plan.scans:
+            for device in deployment.feeds.get(scan.stream, ()):
+                place = deployment.devices.get(device)
+                if place is not None and place in deployment.sites:
+                    needed.add(deployment.sites[place])
+        for index in range(len(plan.operators)):
+            if not plan.is_local(index) and (home := deployment.home(query, index)) is not None:
+                needed.add(home)
+    return needed
+
+
+def _line(one: Instruction) -> str:
+    match one:
+        case Publish(epoch, delta):
+            return f"epoch {epoch}: {delta.cause}: {dict(delta.placement)} devices {dict(delta.devices)}"
+        case Revert(epoch, stable, delta):
+            return f"epoch {epoch}: revert to {stable} ({one.reason}): {dict(delta.placement)}"
+    return str(one)[:150]

@@ -1,0 +1,136 @@
+"""The small world that schedules play in: three regions, seven sites, three devices, queries of every stateful kind.
+
+              c (cloud)
+             /         \\
+       ha (west)     hb (east)
+       /    \\        /    \\
+      a1    a2      b1    b2
+"""
+
+from __future__ import annotations
+
+from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.plan import (
+    Aggregate,
+    AggregateCall,
+    Column,
+    Filter,
+    Join,
+    Named,
+    Operator,
+    Parameter,
+    Partial,
+    Plan,
+    Query,
+    Scan,
+    Shape,
+    Sink,
+    Stream,
+    Union,
+    Window,
+)
+from godwit.model.topology import Device, Link, Site, Topology
+
+#: event time is in microseconds; the world's numbers are small so that schedules are readable
+WINDOW, HOP, GAP, BAND, DISORDER = 10, 5, 4, 5, 3
+REGIONS = {"cloud": ("c",), "west": ("ha", "a1", "a2"), "east": ("hb", "b1", "b2")}
+PARENT = {"ha": "c", "hb": "c", "a1": "ha", "a2": "ha", "b1": "hb", "b2": "hb"}
+LEAVES = ("a1", "a2", "b1", "b2")
+DEVICES = ("d1", "d2", "d3")
+LEFT, RIGHT = StreamId("left"), StreamId("right")
+FEEDS = {LEFT: tuple(map(DeviceId, DEVICES[:2])), RIGHT: tuple(map(DeviceId, DEVICES[1:]))}
+_COLUMNS = (Column("device", "string"), Column("ts", "timestamp"), Column("k", "int"), Column("v", "int"))
+STREAMS = {name: Stream(name, _COLUMNS, "ts", "device", disorder_us=DISORDER) for name in (LEFT, RIGHT)}
+CALLS = (AggregateCall("n", "count", None), AggregateCall("s", "sum", "v"))
+
+
+def site(name: str) -> Site:
+    region = next(region for region, sites in REGIONS.items() if name in sites)
+    return Site(SiteId(name), RegionId(region))
+
+
+def link(name: str) -> Link:
+    return Link(SiteId(name), SiteId(PARENT[name]), ms=1.0)
+
+
+def topology() -> Topology:
+    sites = [site(name) for names in REGIONS.values() for name in names]
+    devices = [Device(DeviceId(name), SiteId(LEAVES[k])) for k, name in enumerate(DEVICES)]
+    return Topology.of(sites, [link(name) for name in PARENT], devices)
+
+
+def windowed(name: str, over: int, window: Window) -> Query:
+    """SELECT k, count(*), sum(v) FROM left WHERE v > :over GROUP BY k, window"""
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        Partial((1,), window, (Named("k", "a__k"),), _calls("a__v")),
+        Aggregate((2,), window, ("k",), _calls("a__v")),
+        Sink((3,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
+def tumbling(name: str, over: int) -> Query:
+    return windowed(name, over, Window("a__ts", WINDOW, WINDOW))
+
+
+def hopping(name: str, over: int) -> Query:
+    return windowed(name, over, Window("a__ts", WINDOW, HOP))
+
+
+def session(name: str, over: int) -> Query:
+    return windowed(name, over, Window("a__ts", gap_us=GAP))
+
+
+def joined(name: str, over: int) -> Query:
+    """SELECT ... FROM left a JOIN right b ON a.k = b.k AND b.ts BETWEEN a.ts - BAND AND a.ts + BAND WHERE a.v > :p"""
+    return _query(name, [*_join(), Sink((3,), ("a__ts", "a__v", "b__ts", "b__v"))], over)
+
+
+def both(name: str, over: int) -> Query:
+    """count over left UNION ALL right"""
+    window = Window("a__ts", WINDOW, WINDOW)
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Scan(RIGHT, "a", ("ts", "k", "v")),
+        Union((0, 1)),
+        Filter((2,), "a__v > __p0"),
+        Partial((3,), window, (Named("k", "a__k"),), _calls("a__v")),
+        Aggregate((4,), window, ("k",), _calls("a__v")),
+        Sink((5,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
+def counted_join(name: str, over: int) -> Query:
+    """Two stateful operators in a row: windows over the pairs of the join."""
+    window = Window("a__ts", WINDOW, WINDOW)
+    operators: list[Operator] = [
+        *_join(),
+        Partial((3,), window, (Named("k", "a__k"),), _calls("b__v")),
+        # A pair may be as late as its older row: a band behind the clock.
+        Aggregate((4,), window, ("k",), _calls("b__v"), lag_us=BAND),
+        Sink((5,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
+KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
+
+
+def _join() -> list[Operator]:
+    return [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        Scan(RIGHT, "b", ("ts", "k", "v")),
+        Join((1, 2), (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND),
+    ]
+
+
+def _calls(value: str) -> tuple[AggregateCall, ...]:
+    return (AggregateCall("n", "count", None), AggregateCall("s", "sum", value))
+
+
+def _query(name: str, operators: list[Operator], over: int) -> Query:
+    return Query(QueryId(name), "", Shape(Plan(tuple(operators)), (Parameter("__p0", "int"),)), (str(over),))
