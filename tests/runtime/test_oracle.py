@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from godwit.runtime.fleet import Fleet
-from tests.runtime.world import QUERIES, Action, Attach, Crash, Detach, Move, Push, Step, World
+from tests.runtime.world import QUERIES, Action, Attach, Crash, Detach, Move, Push, Step, Submit, Withdraw, World
 
 QUIET: list[Action] = [Push(train, second, 6) for second in range(0, 30, 6) for train in range(4)]
 
@@ -43,3 +43,27 @@ def test_a_crash_at_any_step_of_a_commit_loses_and_repeats_nothing(
     queries = {name: QUERIES[name] for name in ("tumbling", "join")}
     script = [*QUIET[:8], Crash(moment), Move("join", "east"), *QUIET[8:14], Crash(moment), *QUIET[14:]]
     assert verdicts(World(open_fleet, queries), script) == []
+
+
+def test_a_derived_stream_feeds_other_queries(open_fleet: Callable[..., Fleet]) -> None:
+    """What one query inserts, two others read: one by windows over its time, one row by row. Its sink moves midway."""
+    queries = {
+        "busy": """INSERT INTO busy SELECT train, line, sum(boarded) AS people, window.end AS at
+                   FROM passengers GROUP BY train, line, window(ts, '5 seconds')""",
+        "alarm": "SELECT train, people, at FROM busy WHERE people > 20",
+        "lines": "SELECT line, max(people) AS most, window.end AS until FROM busy GROUP BY line, window(at, '10 seconds')",
+    }
+    script = [*QUIET[:8], Step((0, 1, 2, 3, 4)), Move("busy", "west"), *QUIET[8:14], Crash("committed"), *QUIET[14:]]
+    assert verdicts(World(open_fleet, queries), script) == []
+
+
+def test_queries_come_and_go_while_rows_flow(open_fleet: Callable[..., Fleet]) -> None:
+    """A second query of a known shape answers from its first micro-batch on; an identical one shares the execution."""
+    more = QUERIES["filter"].replace("> 6", "> 3")
+    world = World(open_fleet, {"filter": QUERIES["filter"]})
+    world.play([*QUIET[:6], Step((0, 1, 2)), Submit("more", more), *QUIET[6:12], Step((0, 1, 2))])
+    twin = world.fleet.submit(more, "twin")
+    world.play([Withdraw("filter"), *QUIET[12:]])
+    assert len(world.fleet.deployment.shapes()) == 1
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert twin.results().count() == world.fleet.query("more").results().count() > 0

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from godwit.ids import RegionId
+from godwit.ids import RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.runtime.kept import Entry, entries
 from godwit.runtime.log import Log, Record, Segment
 from godwit.runtime.metronome import Metronome
 from godwit.runtime.runner import Limits, Runner
@@ -25,25 +26,35 @@ Key = tuple[RegionId, str]
 class Crew:
     """Runners and, while the fleet runs, their metronomes."""
 
-    def __init__(self, spark: SparkSession, root: Path, limits: Limits, at: Callable[[str], None]) -> None:
-        self._spark, self._root, self._limits, self._at = spark, root, limits, at
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: Path,
+        limits: Limits,
+        at: Callable[[str], None],
+        after: Callable[[Runner, int, Record], None],
+    ) -> None:
+        self._spark, self._root, self._limits, self._at, self._after = spark, root, limits, at, after
         self.runners: dict[Key, Runner] = {}
         self._metronomes: dict[Key, Metronome] = {}
         self._running = False
-        self._results: dict[Key, list[Segment]] = {}
-        self._late: dict[Key, list[Segment]] = {}
-        self._read_to: dict[Key, int] = {}
+        self._entries: dict[Key, list[Entry]] = {}
 
     def arrange(self, deployment: Deployment) -> None:
         """See to it that every runner that the deployment needs is there."""
         for shape in deployment.shapes().values():
-            for region in sorted(_regions(deployment, shape)):
+            # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
+            for region in sorted(_regions(deployment, shape) | self.regions_of(shape.key)):
                 if (region, shape.key) not in self.runners:
                     self._hire(region, shape)
 
     def _hire(self, region: RegionId, shape: Shape) -> None:
         key = (region, shape.key)
-        self.runners[key] = Runner(self._spark, self._root, region, shape, self._limits, self._at)
+        self.runners[key] = Runner(self._spark, self._root, region, shape, self._limits, self._at, self._after)
+        runner = self.runners[key]
+        last = runner.commits.read(runner.commits.last)
+        if last is not None:
+            self._after(runner, runner.commits.last, last)  # the process may have died right after this commit
         if self._running:
             self._metronomes[key] = Metronome(self._spark, self.runners[key])
             self._metronomes[key].start()
@@ -82,26 +93,48 @@ class Crew:
     def of_shape(self, shape: str) -> list[Runner]:
         return [runner for (_, key), runner in self.runners.items() if key == shape]
 
+    def commits(self, key: Key, after: int) -> Iterator[tuple[int, Record]]:
+        """Commit records past a number, as far as they are kept."""
+        return Log(commit_log(self._root, *key)).after(after)
+
+    def committed(self) -> int:
+        """How many commits there were, over all runners."""
+        return sum(runner.commits.last for runner in list(self.runners.values()))
+
+    def unread(self, region: RegionId, stream: StreamId, last: int) -> int:
+        """How many entries of a source log, which ends at `last`, its slowest reader still has before it."""
+        readers = [
+            (runner, f"source:{i}:{s.stream}")
+            for (r, _), runner in list(self.runners.items())
+            if r == region
+            for i, s in runner.shape.plan.scans
+            if s.stream == stream
+        ]
+        return max((last - runner.positions.get(name, 0) for runner, name in readers), default=0)
+
+    def regions_of(self, shape: str) -> set[RegionId]:
+        """The regions that run, or ever ran, a shape."""
+        return {RegionId(p.parts[-4]) for p in (self._root / "regions").glob(f"*/shapes/{shape}/commits")}
+
     def results(self, shape: str) -> list[Segment]:
         """Result segments of a shape's queries, from all regions, as far as they are committed."""
-        self._catch_up(shape)
-        return [s for key, found in self._results.items() if key[1] == shape for s in found]
+        return [segment for entry in self._catch_up(shape) for segment in entry.results]
 
     def late(self, shape: str) -> list[Segment]:
-        self._catch_up(shape)
-        return [s for key, found in self._late.items() if key[1] == shape for s in found]
+        return [segment for entry in self._catch_up(shape) for segment in entry.late]
 
-    def _catch_up(self, shape: str) -> None:
-        for region in sorted(p.parts[-4] for p in (self._root / "regions").glob(f"*/shapes/{shape}/commits")):
-            key = (RegionId(region), shape)
-            for number, record in self.commits(key, self._read_to.get(key, 0)):
-                self._read_to[key] = number
-                self._results.setdefault(key, []).extend(Segment.from_json(s) for s in record["results"])
-                self._late.setdefault(key, []).extend(Segment.from_json(s) for _, s in record["late"])
+    def _catch_up(self, shape: str) -> list[Entry]:
+        whole: list[Entry] = []
+        for region in sorted(self.regions_of(shape)):
+            known = self._entries.setdefault((region, shape), [])
+            known.extend(entries(self._root, region, shape, known[-1].number if known else 0))
+            whole += known
+        return whole
 
-    def commits(self, key: Key, after: int) -> Iterator[tuple[int, Record]]:
-        log = Log(commit_log(self._root, *key))
-        return log.after(max(after, log.first - 1))
+    def forget_results(self, keys: set[Key]) -> None:
+        """Files have been merged or removed: look again."""
+        for key in keys:
+            self._entries.pop(key, None)
 
 
 def _regions(deployment: Deployment, shape: Shape) -> set[RegionId]:

@@ -28,6 +28,7 @@ from godwit.runtime import segments
 from godwit.runtime.analysis import Analyst
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
+from godwit.runtime.derive import PRODUCER, Publisher, producer
 from godwit.runtime.gateway import Gateway
 from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
@@ -37,9 +38,6 @@ from godwit.runtime.runner import Limits, Runner
 from godwit.runtime.session import spark_session
 from godwit.sql import Builder, compile_query
 from godwit.sql.duration import microseconds
-
-#: a derived stream's rows come from this pseudo-device, attached where the query's sink is
-PRODUCER = "query:"
 
 
 class Fleet:
@@ -64,7 +62,8 @@ class Fleet:
         self._analyst = Analyst(spark)
         self.gateway = Gateway(root)
         self.history = History(root)
-        self.crew = Crew(spark, root, limits or Limits(), at)
+        publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
+        self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish)
         self.topology = Ground(self)
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
@@ -230,7 +229,7 @@ class Fleet:
             names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
             self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
         place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-        self.device(f"{PRODUCER}{query.id}", site=str(place) if place else None, streams=[query.target])
+        self.device(producer(query.id), site=str(place) if place else None, streams=[query.target])
 
     def _declare(self, stream: Stream) -> None:
         known = self.deployment.streams.get(stream.id)
@@ -278,7 +277,7 @@ class Fleet:
             if query.target is None:
                 continue
             place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-            device = DeviceId(f"{PRODUCER}{query.id}")
+            device = producer(query.id)
             if place is not None and (self.deployment.devices.get(device) or place) != SiteId(place):
                 self.change([DeviceMoved(device, SiteId(place))])
 

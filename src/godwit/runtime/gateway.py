@@ -16,8 +16,9 @@ from godwit.deployment.clocks import FOREVER, Mark
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.model.deployment import Deployment
-from godwit.runtime.ingest import DeadLetters, Rows, Schema, SourceLog, SourceState, newest_by_device, remembered
+from godwit.runtime.ingest import DeadLetters, Rows, Schema, SourceLog, newest_by_device
 from godwit.runtime.log import Segment
+from godwit.runtime.source_state import SourceState, StreamState, remembered
 
 
 class Gateway:
@@ -27,13 +28,13 @@ class Gateway:
         self._root = root
         self.dead = DeadLetters(root)
         self._schemas: dict[StreamId, Schema] = {}
-        self._sources: dict[StreamId, dict[DeviceId, SourceState]] = {}
+        self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
 
     def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
         self._schemas[schema.stream.id] = schema
-        self._sources[schema.stream.id] = remembered(self._root, regions, schema)
+        self._streams[schema.stream.id] = remembered(self._root, regions, schema.stream.id)
 
     def schema(self, stream: StreamId) -> Schema:
         if stream not in self._schemas:
@@ -42,7 +43,14 @@ class Gateway:
         return self._schemas[stream]
 
     def source(self, stream: StreamId, device: DeviceId) -> SourceState:
-        return self._sources[stream].setdefault(device, SourceState())
+        return self._streams[stream].devices.setdefault(device, SourceState())
+
+    def sequence(self, stream: StreamId, sender: str) -> int:
+        """The last sequence number that came through: of a device, or of "feeder|device"."""
+        return self._streams[stream].sequences.get(sender, 0)
+
+    def remember(self, stream: StreamId, sender: str, sequence: int) -> None:
+        self._streams[stream].sequences[sender] = sequence
 
     def starts(self, regions: Iterable[RegionId]) -> dict[str, int]:
         """Where every source log stands: "region/stream" -> number."""
@@ -61,7 +69,7 @@ class Gateway:
         schema = self.schema(stream)
         if sequence is not None:
             assert device is not None
-            if sequence <= self.source(stream, device).sequence:
+            if sequence <= self.sequence(stream, device):
                 return False
         conformed = schema.conform(rows)
         if conformed.dead:
@@ -70,7 +78,7 @@ class Gateway:
             numbers = {} if sequence is None or device is None else {str(device): sequence}
             self._append(schema, region, table, deployment, device, numbers)
         if sequence is not None and device is not None:
-            self.source(stream, device).sequence = sequence
+            self._streams[stream].sequences[device] = sequence
         return True
 
     def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
@@ -94,14 +102,43 @@ class Gateway:
         marks = {device: Mark(source.session, source.clock)}
         self.log(region, stream).append_files(segment, marks, {str(device): segment.rows}, newest_us)
 
+    def homes(
+        self, stream: StreamId, devices: Iterable[DeviceId], deployment: Deployment
+    ) -> dict[RegionId | None, list[DeviceId]]:
+        """Where the rows of devices belong that somebody else sends for them: where each is, or was last; or None."""
+        found: dict[RegionId | None, list[DeviceId]] = {}
+        for device in devices:
+            region = self._region(device, deployment)
+            if region is None and device in self._streams[stream].devices:
+                region = self.source(stream, device).region
+            found.setdefault(region, []).append(device)
+        return found
+
+    def feed(
+        self,
+        stream: StreamId,
+        region: RegionId,
+        segment: Segment,
+        newest: list[tuple[DeviceId, int, int]],
+        deployment: Deployment,
+        feeder: str,
+        sequence: int,
+    ) -> None:
+        """Files that a feeder has staged, or found, become an entry of the region's log as they are."""
+        marks, rows = self._progress(self.schema(stream), region, newest, deployment)
+        numbers = {f"{feeder}|{device}": sequence for device, _, _ in newest}
+        at_us = max(newest_us for _, newest_us, _ in newest)
+        self.log(region, stream).append_files(segment, marks, rows, at_us, numbers)
+        self._streams[stream].sequences.update(numbers)
+
     def follow(self, device: DeviceId, deployment: Deployment) -> None:
         """The device may have changed region: end its old session where it was, begin the new one."""
         region = self._region(device, deployment)
         session = deployment.sessions.get(device, 1)
-        for stream, sources in self._sources.items():
-            if device not in deployment.feeds.get(stream, ()) or region is None:
-                continue
-            source = sources.setdefault(device, SourceState(session=session, region=region))
+        for stream, state in self._streams.items():
+            if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
+                continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
+            source = state.devices.setdefault(device, SourceState(session=session, region=region))
             if source.region is not None and session > source.session:
                 over = Mark(source.session, source.clock, over=True)
                 self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: over}, {}, {})
@@ -109,9 +146,9 @@ class Gateway:
 
     def close(self, device: DeviceId, deployment: Deployment) -> None:
         """Nothing more comes from the device."""
-        for stream, sources in self._sources.items():
+        for stream, state in self._streams.items():
             if device in deployment.feeds.get(stream, ()):
-                source = sources.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
+                source = state.devices.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
                 region = source.region or self._region(device, deployment)
                 if region is not None and not source.over:
                     source.over, source.clock = True, FOREVER
@@ -163,13 +200,20 @@ class Gateway:
             newest = [(whole, newest_us, table.num_rows) for newest_us in (_newest(table, stream.time),)]
         else:
             newest = newest_by_device(table, stream.time, stream.device)
+        marks, rows = self._progress(schema, region, newest, deployment)
+        self.log(region, stream.id).append(table, marks, rows, numbers)
+
+    def _progress(
+        self, schema: Schema, region: RegionId, newest: list[tuple[DeviceId, int, int]], deployment: Deployment
+    ) -> tuple[dict[DeviceId, Mark], dict[str, int]]:
+        """How far each device has come with its newest rows, and how many they are."""
         marks, rows = {}, {}
         for name, newest_us, count in newest:
-            source = self.source(stream.id, name)
+            source = self.source(schema.stream.id, name)
             source.session, source.region = deployment.sessions.get(name, 1), region
-            source.clock = max(source.clock, newest_us - stream.disorder_us)
+            source.clock = max(source.clock, newest_us - schema.stream.disorder_us)
             marks[name], rows[str(name)] = Mark(source.session, source.clock), count
-        self.log(region, stream.id).append(table, marks, rows, numbers)
+        return marks, rows
 
 
 def _newest(table: pa.Table, time: str) -> int:

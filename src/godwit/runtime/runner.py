@@ -55,13 +55,14 @@ class Runner:
         shape: Shape,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
         at: Callable[[str], None] = lambda moment: None,
+        after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
     ) -> None:
         self.spark, self.root, self.region, self.shape, self.limits = spark, root, region, shape, limits
         self.commits = Log(commit_log(root, region, shape.key))
         self.data = self.commits.folder.parent / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self.reader = Reader(root, region, shape, limits.max_rows)
-        self._at = at
+        self._at, self._after = at, after
         self._last_arrival: dict[str, float] = {}
         self.deployment: Deployment
         self.memory: Memory
@@ -111,6 +112,7 @@ class Runner:
         self.positions = self._committed = work.positions
         self._told_markers = markers
         self._at("committed")
+        self._after(self, self.commits.last, record)
         self._clean(outputs)
         self._at("cleaned")
         return record

@@ -1,0 +1,84 @@
+"""Derived streams: the committed results of an INSERT INTO become rows of a stream that other queries read.
+
+The query counts as a device of that stream, attached to the region of its sink. A commit is published after the fact,
+under its number, so that a repeat after a crash is recognised and passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from godwit.deployment.clocks import Mark
+from godwit.ids import DeviceId, Epoch, QueryId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import QUERY, Query
+from godwit.runtime.gateway import Gateway
+from godwit.runtime.log import Record, Segment
+from godwit.runtime.runner import Runner
+
+#: a derived stream's rows come from this pseudo-device
+PRODUCER = "query:"
+
+
+def producer(query: QueryId) -> DeviceId:
+    return DeviceId(f"{PRODUCER}{query}")
+
+
+class Publisher:
+    """Follows the commits of runners whose queries feed derived streams."""
+
+    def __init__(self, gateway: Gateway, lock: threading.RLock, deployment: Callable[[], Deployment]) -> None:
+        self._gateway, self._lock, self._deployment = gateway, lock, deployment
+
+    def publish(self, runner: Runner, number: int, record: Record) -> None:
+        """Called after every commit, and again for the last ones after a restart."""
+        for query in runner.tables.queries.values():
+            if query.target is not None and query.target in self._deployment().streams:
+                with self._lock:
+                    self._publish(runner, query, number, record)
+
+    def _publish(self, runner: Runner, query: Query, number: int, record: Record) -> None:
+        assert query.target is not None
+        device, region = producer(query.id), runner.region
+        sender = f"{region}|{device}"
+        if number <= self._gateway.sequence(query.target, sender):
+            return
+        table = self._rows(query, record)
+        clock = runner.derived_clocks()[query.id]
+        source = self._gateway.source(query.target, device)
+        here = self._deployment().home(query, len(query.shape.plan.operators) - 1) == region
+        if here:
+            source.session = self._deployment().sessions.get(device, 1)
+            mark = Mark(source.session, max(source.clock, clock))
+        else:
+            # The sink has moved on: what is still under way comes out here, and then the session is over.
+            session = max(self._deployment().sessions.get(device, 1) - 1, 1)
+            mark = Mark(session, clock, over=_drained(runner, record))
+        if table.num_rows == 0 and mark.clock <= source.clock and not mark.over:
+            return
+        source.clock, source.region = max(source.clock, mark.clock), region
+        self._gateway.log(region, query.target).append(
+            table, {device: mark}, {str(device): table.num_rows}, {sender: number}
+        )
+        self._gateway.remember(query.target, sender, number)
+
+    def _rows(self, query: Query, record: Record) -> pa.Table:
+        assert query.target is not None
+        schema = self._gateway.schema(query.target)
+        found = []
+        for told in record["results"]:
+            for file in Segment.from_json(told).files:
+                table = pq.read_table(file)
+                mine = table.filter(pc.equal(table.column(QUERY), query.id))
+                found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
+        return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()
+
+
+def _drained(runner: Runner, record: Record) -> bool:
+    sink = len(runner.shape.plan.operators) - 1
+    return Epoch(record["markers"][str(sink)]) >= runner.memory.moves.latest()
