@@ -62,6 +62,8 @@ class Coordinator:
         self.lost: set[RegionId] = set()
         self.story = Story(0, "nothing has happened yet", outcome="committed")
         self._requests: list[Request] = []
+        #: a region is back, so that a parked query may find a place
+        self._hope = False
         self._running: Batch | None = None
         self._todo: list[Stage] = []
         self._published: list[Stage] = []
@@ -121,7 +123,7 @@ class Coordinator:
         todo = [stage for stage in self._strategy(self.planner, batch) if not stage.empty]
         if not todo:
             self.planner.journal.forget()
-            return self._begin() if self.monitor or self._requests else []
+            return self._begin() if self._waiting else []
         self._running, self._todo, self._published = batch, todo, []
         self.story = Story(self.story.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
@@ -129,7 +131,7 @@ class Coordinator:
     def _next_batch(self) -> Batch:
         """Queries that come and go first, in a batch of their own: that one is never taken back, because a region
         drops the state of a query that is withdrawn and begins a new one at the row where it met it."""
-        requests, self._requests = _netted(self._requests), []
+        requests, self._requests, self._hope = _netted(self._requests), [], False
         if requests:
             return Batch(self.planner.topology, (), tuple(requests))
         return Batch(self.monitor.latest, self.monitor.take(self.planner.topology))
@@ -196,7 +198,12 @@ class Coordinator:
         self._todo, self._published = [], []
         told: list[Instruction] = [Record(replace(self.story, outcome=outcome))]
         self.story = replace(self.story, outcome=outcome)
-        return [*told, *self._begin()] if self.monitor or self._requests else told
+        return [*told, *self._begin()] if self._waiting else told
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether there is something to plan."""
+        return bool(self.monitor) or bool(self._requests) or self._hope
 
     # -- back to the last stable epoch
 
@@ -269,7 +276,8 @@ class Coordinator:
     def _region_back(self, event: RegionBack) -> list[Instruction]:
         self.lost.discard(event.region)
         self.planner.ground.lost_regions.pop(event.region, None)
-        return self._begin() if self.phase == IDLE and self.planner.parked() else []
+        self._hope = bool(self.planner.parked())
+        return self._begin() if self.phase == IDLE and self._waiting else []
 
     def _timed_out(self, event: TimedOut) -> list[Instruction]:
         if event.epoch != self.epoch:

@@ -6,7 +6,6 @@ A commit holds the whole memory, so that a crash at any moment leaves the last c
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -90,6 +89,8 @@ class Runner:
 
     def step(self, sight: Sight = Sight(), crash: str = "") -> bool:  # noqa: B008 - a frozen value
         """One micro-batch; whether it committed."""
+        if not self._news():
+            return False
         work = self._poll(sight)
         if not self._worth_a_commit(work):
             self._adopt(work)
@@ -118,6 +119,18 @@ class Runner:
         return sorted(r for r, key in self.world.runners if key == self.shape.key and r != self.region)
 
     # -- taking in
+
+    def _news(self) -> bool:
+        """Whether any log has grown."""
+        if self.positions["control"] < len(self.world.control) - 1:
+            return True
+        for peer in self.peers():
+            if self.positions.get(f"peer:{peer}", 0) < len(self.world.runners[peer, self.shape.key].commits):
+                return True
+        return any(
+            self.positions.get(f"source:{index}:{scan.stream}", 0) < len(self.world.source_log(self.region, scan.stream))
+            for index, scan in self.shape.plan.scans
+        )
 
     def _poll(self, sight: Sight) -> Work:
         work = Work(positions=dict(self.positions))
@@ -258,7 +271,7 @@ class Runner:
             "handovers": outputs.handovers,
             "arrived": [arrived.move for arrived in work.arrived],
             "begun": {q: dict(p) for q, p in self.begun.items()},
-            "book": copy.deepcopy(memory.book._marks),
+            "book": {key: dict(sessions) for key, sessions in memory.book._marks.items()},
             "moves": memory.moves.to_json(),
             "states": {place: list(rows) for place, rows in memory.states.items()},
             "let_go": {operator: dict(clocks) for operator, clocks in memory.let_go.items()},
@@ -283,7 +296,7 @@ class Runner:
         record = self.commits[-1]
         self.deployment = self.world.control[record["positions"]["control"]][0]
         book = ClockBook()
-        book._marks = copy.deepcopy(record["book"])
+        book._marks = {key: dict(sessions) for key, sessions in record["book"].items()}
         self.memory = Memory(
             book,
             MoveBook.from_json(self.region, self.shape.plan, record["moves"]),

@@ -117,7 +117,7 @@ class Schedule:
         return "\n".join([*lines, *(f"  {number:>3}  {action}" for number, action in enumerate(self.actions))])
 
 
-def draw(seed: int, length: int = 45) -> Schedule:
+def draw(seed: int, longest: int = 40) -> Schedule:
     """A random schedule; the same seed gives the same one."""
     rng = Random(seed)
     rule = rng.choice(["bottom-up", "bottom-up", "top-down", "nearest-common-ancestor"])
@@ -127,7 +127,7 @@ def draw(seed: int, length: int = 45) -> Schedule:
     actions: list[Action] = [Submit("q0", kind, 1)]
     if rng.random() < 0.3:
         actions.append(Submit("q1", rng.choice([kind, rng.choice(list(KINDS))]), rng.choice([0, 1])))
-    actions += [drawing.one() for _ in range(length)]
+    actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
     return Schedule(seed, rule, strategy, tuple(actions))
 
 

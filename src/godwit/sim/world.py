@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -254,13 +254,10 @@ class World:
         for region in REGIONS:
             self._up(RegionId(region))
         self._rest()
-        for name in PARENT:
-            self.play(act.Return(name))
-            self.play(act.Squeeze(name, 1000))
-        for device in {d for devices in FEEDS.values() for d in devices}:
-            if self.plane.topology.devices[device].site is None:
-                self.play(act.Move(device, "c"))
-        self._rest()
+        mended = list(self._mending())
+        if mended:
+            self._carry_out(self.plane.change(mended))
+            self._rest()
         for (stream, device), source in sorted(self._sources.items()):
             assert source.region is not None
             end = Mark(source.session, FOREVER, over=True)
@@ -274,6 +271,16 @@ class World:
                     log = self.source_log(self.deployment.sites[place], stream)
                     log.append(Entry([], {device: Mark(session, FOREVER, over=True)}))
         self._rest()
+
+    def _mending(self) -> Iterator[Change]:
+        """What it takes to have all sites, links and room again, and every device attached."""
+        ground = self.plane.topology
+        missing = [name for name in PARENT if name not in ground.sites]
+        yield from (SiteAdded(site(name)) for name in missing)
+        yield from (LinkAdded(link(name)) for name in PARENT if link(name).ends not in ground.links)
+        tight = [s.id for s in ground.sites.values() if s.cpu < float("inf")]
+        yield from (CapacityChanged(name, float("inf")) for name in tight)
+        yield from (DeviceMoved(d.id, SiteId("c")) for d in ground.devices.values() if d.site is None)
 
     def _rest(self, rounds: int = 300) -> None:
         """Until nothing moves any more."""
