@@ -51,7 +51,8 @@ def test_a_derived_stream_feeds_other_queries(open_fleet: Callable[..., Fleet]) 
         "busy": """INSERT INTO busy SELECT train, line, sum(boarded) AS people, window.end AS at
                    FROM passengers GROUP BY train, line, window(ts, '5 seconds')""",
         "alarm": "SELECT train, people, at FROM busy WHERE people > 20",
-        "lines": "SELECT line, max(people) AS most, window.end AS until FROM busy GROUP BY line, window(at, '10 seconds')",
+        "lines": """SELECT line, max(people) AS most, window.end AS until
+                    FROM busy GROUP BY line, window(at, '10 seconds')""",
     }
     script = [*QUIET[:8], Step((0, 1, 2, 3, 4)), Move("busy", "west"), *QUIET[8:14], Crash("committed"), *QUIET[14:]]
     assert verdicts(World(open_fleet, queries), script) == []

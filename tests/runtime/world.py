@@ -5,6 +5,7 @@ A script is a list of actions, so that a failing run can be read: Push, Move (an
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import random
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ DISORDER = 3.0
 
 QUERIES = {
     "filter": "SELECT train, boarded + 1 AS more, ts FROM passengers WHERE boarded > 6",
-    "tumbling": """SELECT train, sum(boarded) - sum(alighted) AS delta, count(*) AS n, avg(load) AS mean, stddev(load) AS sd,
-                          count(DISTINCT coach) AS coaches, median(boarded) AS mid, window.end AS until
+    "tumbling": """SELECT train, sum(boarded) - sum(alighted) AS delta, count(*) AS n, avg(load) AS mean,
+                          stddev(load) AS sd, count(DISTINCT coach) AS coaches, median(boarded) AS mid, window.end AS until
                    FROM passengers WHERE boarded + alighted > 2 GROUP BY train, window(ts, '10 seconds')""",
     "hopping": """SELECT line, max(boarded) AS most, min(load) AS least, window.start AS since
                   FROM passengers GROUP BY line, window(ts, '10 seconds', '5 seconds') HAVING count(*) > 1""",
@@ -167,10 +168,8 @@ class World:
 
     def _crash(self, moment: str) -> None:
         self.die_at = moment
-        try:
+        with contextlib.suppress(Died):
             self.fleet.process_available()
-        except Died:
-            pass
         self.die_at = None
         buffers = {number: handle._buffer for number, handle in self.handles.items()}
         placement = {i: n for i, n in self.fleet.deployment.placement.items() if "@" not in i}

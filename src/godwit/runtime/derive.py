@@ -34,6 +34,8 @@ class Publisher:
 
     def __init__(self, gateway: Gateway, lock: threading.RLock, deployment: Callable[[], Deployment]) -> None:
         self._gateway, self._lock, self._deployment = gateway, lock, deployment
+        #: who published under which session last
+        self._sessions: dict[str, int] = {}
 
     def publish(self, runner: Runner, number: int, record: Record) -> None:
         """Called after every commit, and again for the last ones after a restart."""
@@ -52,13 +54,15 @@ class Publisher:
         clock = runner.derived_clocks()[query.id]
         source = self._gateway.source(query.target, device)
         here = self._deployment().home(query, len(query.shape.plan.operators) - 1) == region
+        session = self._deployment().sessions.get(device, 1)
         if here:
-            source.session = self._deployment().sessions.get(device, 1)
-            mark = Mark(source.session, max(source.clock, clock))
-        else:
+            self._sessions[sender] = source.session = session
+            mark = Mark(session, max(source.clock, clock))
+        elif table.num_rows or self._gateway.sequence(query.target, sender):
             # The sink has moved on: what is still under way comes out here, and then the session is over.
-            session = max(self._deployment().sessions.get(device, 1) - 1, 1)
-            mark = Mark(session, clock, over=_drained(runner, record))
+            mark = Mark(self._sessions.get(sender, session - 1), clock, over=_drained(runner, record))
+        else:
+            return
         if table.num_rows == 0 and mark.clock <= source.clock and not mark.over:
             return
         source.clock, source.region = max(source.clock, mark.clock), region

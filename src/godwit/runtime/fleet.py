@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Device, Topology
 from godwit.runtime import segments
 from godwit.runtime.analysis import Analyst
+from godwit.runtime.attendant import Attendant
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
 from godwit.runtime.derive import PRODUCER, Publisher, producer
@@ -33,9 +35,14 @@ from godwit.runtime.gateway import Gateway
 from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
 from godwit.runtime.history import History
+from godwit.runtime.housekeeping import Retention
 from godwit.runtime.ingest import Rows, Schema
+from godwit.runtime.metrics import Metrics
 from godwit.runtime.runner import Limits, Runner
 from godwit.runtime.session import spark_session
+from godwit.runtime.sources.replay import Replay
+from godwit.runtime.sources.spark_source import SparkSource, stream_of_format
+from godwit.runtime.status_files import Status
 from godwit.sql import Builder, compile_query
 from godwit.sql.duration import microseconds
 
@@ -52,11 +59,13 @@ class Fleet:
         redeployment: str = "incremental",
         state: str = "delta",
         limits: Limits | None = None,
+        retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
     ) -> None:
         self.root, self.spark = root, spark
         root.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.RLock()
+        #: whoever decides, or appends to a source log, holds it
+        self.lock = self._lock = threading.RLock()
         self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
         self._control = Control(root)
         self._analyst = Analyst(spark)
@@ -64,9 +73,12 @@ class Fleet:
         self.history = History(root)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
         self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish)
+        self.attendant = Attendant(self, retention or Retention())
+        self.metrics = Metrics(root, spark)
         self.topology = Ground(self)
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
+        self._opened: list[SparkSource] = []
         #: identical queries share one execution: the later one's name -> the one that runs
         self._same: dict[QueryId, QueryId] = {}
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
@@ -165,6 +177,21 @@ class Fleet:
     def schema(self, stream: StreamId) -> Schema:
         return self.gateway.schema(stream)
 
+    def replay(self, stream: str, files: str | Path | Sequence[str | Path], **options: Any) -> Replay:
+        """Recorded files to be replayed into a stream; `.run()` or `.start()` it. Options as in `Replay`."""
+        return Replay(self, StreamId(stream), files, **options)
+
+    def ingest(self, stream: str, source: DataFrame | str, *, name: str = "spark", **options: str) -> SparkSource:
+        """Feed a stream from a streaming DataFrame, or from a Spark format ("kafka") and its options."""
+        rows = stream_of_format(self.spark, source, options) if isinstance(source, str) else source
+        opened = SparkSource(self, StreamId(stream), rows, name)
+        self._opened.append(opened)
+        return opened.start()
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Rows that did not fit their stream, each with the reason."""
+        return self.gateway.dead.read()
+
     # --- queries
 
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
@@ -262,6 +289,7 @@ class Fleet:
         """Place instances by hand (`query/operator` -> site), past the planner: for tests and experiments."""
         with self._lock:
             self._publish(Delta(placement={OperatorId(i): NodeId(s) for i, s in placement.items()}, cause=cause))
+            self._move_producers()
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""
@@ -311,10 +339,20 @@ class Fleet:
 
     def start(self) -> None:
         """Let all regions run until `stop`."""
+        self.metrics.listen()
         self.crew.start()
+        self.attendant.start()
 
     def stop(self) -> None:
+        for source in self._opened:
+            source.stop()
         self.crew.stop()
+        self.attendant.stop()
+        self.metrics.ignore()
+
+    def status(self) -> Status:
+        """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""
+        return self.metrics.status({**self.crew.failures(), **self.attendant.failures()})
 
     def process_available(self, timeout: float = 300.0) -> None:
         """Work until everything that was pushed has been answered."""
@@ -323,16 +361,18 @@ class Fleet:
             self.check()
             if self.crew.running:
                 if self.crew.idle():
-                    return
+                    return self.attendant.flush()
                 time.sleep(0.02)
             elif not self.crew.step_all():
-                return
+                return self.attendant.flush()
         msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
         raise DeploymentError(msg)
 
     def check(self) -> None:
-        """Raise if a region's runner has failed."""
-        for name, failure in self.crew.failures().items():
+        """Raise if a region's runner, a sink or a source has failed."""
+        for source in self._opened:
+            source.check()
+        for name, failure in {**self.crew.failures(), **self.attendant.failures()}.items():
             msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
             raise DeploymentError(msg) from failure
 

@@ -51,7 +51,10 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
 
 
 def _bound(clock: int, operator: Aggregate) -> int:
-    return clock if clock == NEVER else clock - operator.lag_us
+    """Windows that end up to here are complete. A row exactly at a session's end would still be part of it."""
+    if clock == NEVER:
+        return clock
+    return clock - operator.lag_us - (1 if operator.window.kind == "session" else 0)
 
 
 def _merged(frame: DataFrame, operator: Aggregate) -> DataFrame:

@@ -30,8 +30,8 @@ def merge_sessions(partials: DataFrame, operator: Aggregate) -> DataFrame:
     by = [QUERY, *operator.keys]
     earlier = Over.partitionBy(*by).orderBy(WINDOW_START, WINDOW_END)
     reach = F.max(WINDOW_END).over(earlier.rowsBetween(Over.unboundedPreceding, -1))
-    # A session window is half open, [first, last + gap): a row exactly at the end starts a new one.
-    begins = F.when(reach.isNull() | (F.col(WINDOW_START) >= reach), 1).otherwise(0)
+    # As Spark has it: a row exactly at a session's end still belongs to it.
+    begins = F.when(reach.isNull() | (F.col(WINDOW_START) > reach), 1).otherwise(0)
     islands = partials.withColumn("__begins", begins).withColumn("__island", F.sum("__begins").over(earlier))
     merged = islands.groupBy(*by, "__island").agg(
         F.min(WINDOW_START).alias(WINDOW_START),
