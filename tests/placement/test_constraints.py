@@ -88,7 +88,7 @@ def test_the_answer_keeps_every_constraint_or_says_what_clashes(name, seed, wish
     loose = replace(base, constraints=wish)
     possible = any(keeps(loose, p) and loose.evaluate(p).latency_ms < 1e9 for p in all_plans(loose))
     if not possible:
-        with pytest.raises(PlacementError, match="clash|can run nowhere"):
+        with pytest.raises(PlacementError, match=r"clash|can run nowhere"):
             search(constrained(base, wish), Options(name, seconds=0.5, samples=64))
         return
     problem = constrained(base, wish)

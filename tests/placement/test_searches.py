@@ -1,5 +1,6 @@
 """What holds for every search, and exactness where a search claims it."""
 
+import os
 import time
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_counting_does_not_depend_on_threads_or_batches(name):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", EVERY)
 def test_time_limits_hold(name, weighted):
-    """Within 50 ms of the limit; the best of three tries, because the machine may be busy with other things."""
+    """Within 50 ms of the limit, the best of three tries; more where more processes run than the machine has cores."""
     problem = random_problem(4, operators=11, sites=300, weighted=weighted, forbid=0.0)
     prepare(name)
     _ = problem.arrays
@@ -140,7 +141,7 @@ def test_time_limits_hold(name, weighted):
         answer = find(name)(problem, Options(name, seconds=0.25, threads=2, samples=10**9))
         over.append(time.perf_counter() - started - 0.25)
         assert answer.cost <= problem.evaluate(problem.root).cost
-        if over[-1] < 0.05:
+        if over[-1] < 0.05 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)):
             return
     pytest.fail(f"over the limit by {min(over) * 1000:.0f} ms")
 

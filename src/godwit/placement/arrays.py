@@ -22,25 +22,29 @@ def build(problem: Problem) -> Arrays:
     succ_at, succ = _ragged([sorted(graph.successors(o)) for o in range(n)])
     desc_at, desc = _ragged([sorted(nx.descendants(graph, o), key=rank.__getitem__) for o in range(n)])
     paths, joint, quick = network.paths, _joint(problem), problem.objective.is_latency
+    heavy = np.ones(len(workflow.edges)) if quick else tables.mbps
+    edges = [(workflow.index[e.source], workflow.index[e.target]) for e in workflow.edges]
+    weight = dict(zip(edges, heavy, strict=True))
     arrays = Arrays(
         topo=np.array(workflow.topological, dtype=np.int64),
         pred_at=pred_at,
         pred=pred,
+        pred_weight=np.array([weight[u, o] for o in range(n) for u in sorted(graph.predecessors(o))], dtype=np.float64),
         succ_at=succ_at,
         succ=succ,
         desc_at=desc_at,
         desc=desc,
         is_sink=np.array([graph.out_degree(o) == 0 for o in range(n)], dtype=np.bool_),
-        edge=np.array(
-            [(workflow.index[e.source], workflow.index[e.target]) for e in workflow.edges], dtype=np.int64
-        ).reshape(-1, 2),
+        edge=np.array(edges, dtype=np.int64).reshape(-1, 2),
         mbps=tables.mbps,
         site=np.array([s for s, _ in network.actions], dtype=np.int64),
         latency=problem.latency,
         throughput=np.zeros_like(tables.latency) if quick else tables.throughput,
         migration=tables.migration(workflow, network, problem.root),
         distance=paths.distance,
-        weight=np.ones(len(workflow.edges)) if quick else tables.mbps,
+        tree=np.array(paths.tree, dtype=np.int64).reshape(-1, 2),
+        tree_up=np.array(paths.tree_up, dtype=np.float64),
+        weight=heavy,
         spread=paths.distance if quick else paths.hops,
         own=np.where(np.isfinite(problem.latency), problem.latency, 0.0) if quick else np.zeros_like(tables.latency),
         objective=_objective(problem),

@@ -18,11 +18,13 @@ BATCH = 1 << 16
 
 
 def batch_size(problem: Problem, options: Options) -> int:
-    """Whole blocks of two digits where that is possible: the kernel is fastest on those."""
+    """Whole cubes of digits where that is possible: the kernel is fastest on those."""
     if options.batch is not None:
         return options.batch
-    block = len(problem.network.actions) ** min(2, len(problem.workflow.operators))
-    return block * (BATCH // block) if block <= BATCH else BATCH
+    actions, cube = len(problem.network.actions), 1
+    while actions > 1 and cube * actions <= BATCH:
+        cube *= actions
+    return cube * max(1, BATCH // cube)
 
 
 def space(problem: Problem) -> int:

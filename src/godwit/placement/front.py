@@ -111,6 +111,10 @@ class Front:
         members = np.flatnonzero(self.alive[: self.size])
         return np.asarray(members[np.argsort(self.costs[members], kind="stable")])
 
+    def least(self) -> float:
+        """The lowest cost of a member."""
+        return float(self.costs[: self.size][self.alive[: self.size]].min())
+
     def snapshot(self) -> Matrix:
         """The members' vectors, cheapest first: they are the likeliest to beat a newcomer."""
         return np.asarray(self.vectors[self.members()])

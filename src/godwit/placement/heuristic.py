@@ -3,9 +3,9 @@
 What is ours:
 - members are expanded cheapest first instead of first come, in rounds of a fixed number, so the answer does not
   depend on the number of threads; a round expands in parallel against a snapshot of the front, then merges in order;
-- in latency mode, when the set has converged, the plans that the relaxation suggests for migration caps that may
-  still hold something cheaper (`caps.py`) join it, and it grows again: this gets it out of local optima that need
-  two moves at once;
+- in latency mode the set also starts from GREEDY's plan and from the plans that a relaxation suggests for some
+  migration caps (`caps.py`), and when it has converged, from those for every cap that may still hold something cheaper:
+  this gets it out of local optima that need two moves at once;
 - on small spaces the front is completed by counting through all plans, so that none is missing.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from godwit.placement import greedy
 from godwit.placement.base import Answer, Clock, Options, finish
 from godwit.placement.caps import Caps
 from godwit.placement.front import Front, whole_front
@@ -94,21 +95,39 @@ def offer(problem: Problem, front: Front, plan: NDArray[np.int64]) -> None:
     front.add(plan, vector if cost < BROKEN else np.full(4, math.inf), cost)
 
 
-def escape(problem: Problem, grower: Grower, clock: Clock) -> bool:
-    """Let the relaxation's plans join and grow again while that helps; True when the growing came to its end."""
+def suggest(problem: Problem, front: Front, caps: Caps, chosen: Iterable[float]) -> None:
+    """Let the relaxation's plans for these migration caps join the front."""
+    best = front.least()
+    for cap in chosen:
+        plan = caps.plan(cap, best)
+        if plan is not None:
+            offer(problem, front, plan)
+
+
+def converge(problem: Problem, grower: Grower, clock: Clock) -> bool:
+    """Latency mode: grow from the relaxation's plans, then from those for every cap that may still hold a cheaper one.
+
+    True when the growing came to its end, False when time ran out.
+    """
     front, caps = grower.front, Caps(problem)
-    while True:
-        best = float(front.costs[front.members()[0]])
-        if clock.over() or not best < BROKEN:
-            return not clock.over()
-        for _, cap in caps.waiting(best)[:ROUND]:
-            plan = caps.plan(cap, best)
-            if plan is not None:
-                offer(problem, front, plan)
+    offer(problem, front, greedy.climb(problem, np.array(problem.root, dtype=np.int64), clock)[0])
+    if front.least() < BROKEN:
+        suggest(problem, front, caps, _spread(caps.candidates(front.least())))
+    while grower.grow():
+        best = front.least()
+        if not best < BROKEN:
+            return True
+        suggest(problem, front, caps, [cap for _, cap in caps.waiting(best)])
         if not grower.grow():
             return False
-        if float(front.costs[front.members()[0]]) >= best:
+        if front.least() >= best:
             return True
+    return False
+
+
+def _spread(caps: list[float]) -> list[float]:
+    """At most ROUND of them, evenly."""
+    return caps if len(caps) <= ROUND else [caps[i * (len(caps) - 1) // (ROUND - 1)] for i in range(ROUND)]
 
 
 def search(problem: Problem, options: Options) -> Answer:
@@ -117,9 +136,7 @@ def search(problem: Problem, options: Options) -> Answer:
     front = starting_front(problem, [problem.root, *([options.start] if options.start else [])])
     with ThreadPoolExecutor(options.threads) as pool:
         grower = Grower(problem, front, clock, pool if options.threads > 1 else None)
-        complete = grower.grow()
-        if complete and problem.objective.is_latency:
-            complete = escape(problem, grower, clock)
+        complete = converge(problem, grower, clock) if problem.objective.is_latency else grower.grow()
     small = math.prod(len(c) for c in problem.choices) <= SMALL and not clock.over()
     if small:
         front = whole_front(problem)

@@ -40,6 +40,7 @@ class Arrays(NamedTuple):
     topo: Index  # operators, producers first
     pred_at: Index  # pred[pred_at[o]:pred_at[o + 1]] are the producers of o
     pred: Index
+    pred_weight: Vector  # weight of the edge from that producer
     succ_at: Index
     succ: Index
     desc_at: Index  # the operators downstream of o, producers first, without o
@@ -52,6 +53,8 @@ class Arrays(NamedTuple):
     throughput: Matrix
     migration: Matrix
     distance: Matrix  # sites x sites, symmetric
+    tree: Index  # (site, parent) with parents first, where the network is a tree; 1 x 2 where it is not
+    tree_up: Vector  # latency from that site to its parent
     # The third aggregate: sum of weight[e] * spread[site, site] over the edges + own[o, a] over the operators.
     # Weighted mode: Mb/s, hops, 0. Latency mode: 1, ms, ms, the delay summed over all edges and operators; it does not
     # enter the cost, but tells HEURISTIC which of two plans with the same longest path is closer to a shorter one.

@@ -52,6 +52,10 @@ class Paths:
     hops: Floats
     #: site before the last one on the path from row to column, -1 where they are the same
     before: NDArray[np.int32]
+    #: (site, parent), parents first, where the network is a tree; otherwise one entry only
+    tree: tuple[tuple[int, int], ...] = ((0, 0),)
+    #: latency of each of these sites to its parent
+    tree_up: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,8 @@ def _tree_paths(network: Network) -> Paths:
         before[done, v] = p
         before[v, done] = before[p, done]
         before[v, p] = v
-    return Paths(distance, hops, before)
+    tree = tuple((v, max(0, int(parent[v]))) for v in order)
+    return Paths(distance, hops, before, tree, tuple(float(up[v]) for v in order))
 
 
 def _graph_paths(network: Network) -> Paths:

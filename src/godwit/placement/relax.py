@@ -22,36 +22,44 @@ def sort_by(row: Index, count: int, time: Vector) -> None:
 
 
 @kernel
-def earliest(
-    topo: Index,
-    pred_at: Index,
-    pred: Index,
-    site: Index,
-    latency: Matrix,
-    distance: Matrix,
-    lists: Index,
-    sizes: Index,
-    limit: float,
-    in_time: Matrix,
-) -> bool:
+def nearest(
+    tree: Index, up: Vector, site: Index, distance: Matrix, row: Index, count: int, time: Vector, out: Vector
+) -> None:
+    """out[s]: the least time[a] + distance to s over the listed actions. On a tree two sweeps, otherwise all pairs."""
+    sites = out.shape[0]
+    out[:] = np.inf
+    for m in range(count):
+        here = site[row[m]]
+        out[here] = min(out[here], time[row[m]])
+    if tree.shape[0] > 1:
+        for k in range(sites - 1, 0, -1):
+            s, parent = tree[k, 0], tree[k, 1]
+            out[parent] = min(out[parent], out[s] + up[k])
+        for k in range(1, sites):
+            s, parent = tree[k, 0], tree[k, 1]
+            out[s] = min(out[s], out[parent] + up[k])
+        return
+    for s in range(sites):
+        best = out[s]
+        for m in range(count):
+            if time[row[m]] >= best:
+                break  # the row is sorted: all that follow start later still
+            best = min(best, time[row[m]] + distance[s, site[row[m]]])
+        out[s] = best
+
+
+@kernel
+def earliest(ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, reach: Matrix) -> bool:
     """Fill in_time for the listed actions, dropping those over the limit; False if an operator has none left."""
-    for k in range(topo.shape[0]):
-        o = topo[k]
+    for k in range(ar.topo.shape[0]):
+        o = ar.topo[k]
         kept = 0
         for i in range(sizes[o]):
             a = lists[o, i]
-            near = distance[site[a]]
             latest = 0.0
-            for j in range(pred_at[o], pred_at[o + 1]):
-                u = pred[j]
-                best = np.inf
-                for m in range(sizes[u]):
-                    b = lists[u, m]
-                    if in_time[u, b] >= best:
-                        break  # lists are sorted: all that follow start later still
-                    best = min(best, in_time[u, b] + near[site[b]])
-                latest = max(latest, best)
-            time = latency[o, a] + latest
+            for j in range(ar.pred_at[o], ar.pred_at[o + 1]):
+                latest = max(latest, reach[ar.pred[j], ar.site[a]])
+            time = ar.latency[o, a] + latest
             if time < limit:
                 in_time[o, a] = time
                 lists[o, kept] = a
@@ -60,45 +68,27 @@ def earliest(
         if kept == 0:
             return False
         sort_by(lists[o], kept, in_time[o])
+        nearest(ar.tree, ar.tree_up, ar.site, ar.distance, lists[o], kept, in_time[o], reach[o])
     return True
 
 
 @kernel
 def latest_start(
-    topo: Index,
-    succ_at: Index,
-    succ: Index,
-    site: Index,
-    latency: Matrix,
-    distance: Matrix,
-    lists: Index,
-    sizes: Index,
-    limit: float,
-    in_time: Matrix,
-    tail: Matrix,
-    through: Matrix,
+    ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix, reach: Matrix
 ) -> float:
     """Fill tail (o's start to the end) and through; drop what is over the limit. Returns the bound, inf if empty."""
     bound = 0.0
-    for k in range(topo.shape[0] - 1, -1, -1):
-        o = topo[k]
+    for k in range(ar.topo.shape[0] - 1, -1, -1):
+        o = ar.topo[k]
         kept, least = 0, np.inf
         for i in range(sizes[o]):
             a = lists[o, i]
-            near = distance[site[a]]
             after = 0.0
-            for j in range(succ_at[o], succ_at[o + 1]):
-                w = succ[j]
-                best = np.inf
-                for m in range(sizes[w]):
-                    b = lists[w, m]
-                    if tail[w, b] >= best:
-                        break
-                    best = min(best, tail[w, b] + near[site[b]])
-                after = max(after, best)
+            for j in range(ar.succ_at[o], ar.succ_at[o + 1]):
+                after = max(after, reach[ar.succ[j], ar.site[a]])
             whole = in_time[o, a] + after
             if whole < limit:
-                tail[o, a] = latency[o, a] + after
+                tail[o, a] = ar.latency[o, a] + after
                 through[o, a] = whole
                 least = min(least, whole)
                 lists[o, kept] = a
@@ -107,24 +97,24 @@ def latest_start(
         if kept == 0:
             return np.inf
         sort_by(lists[o], kept, tail[o])
+        nearest(ar.tree, ar.tree_up, ar.site, ar.distance, lists[o], kept, tail[o], reach[o])
         bound = max(bound, least)
     return bound
 
 
 @kernel
 def propagate(
-    ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix
+    ar: Arrays, lists: Index, sizes: Index, limit: float, in_time: Matrix, tail: Matrix, through: Matrix, reach: Matrix
 ) -> float:
-    """Bounds for the listed actions, tightened until nothing more drops out; inf if no plan can be under the limit."""
+    """Bounds for the listed actions, tightened while much drops out; inf if no plan can be under the limit."""
     bound = 0.0
     while True:
         before = sizes.sum()
-        if not earliest(ar.topo, ar.pred_at, ar.pred, ar.site, ar.latency, ar.distance, lists, sizes, limit, in_time):
+        if not earliest(ar, lists, sizes, limit, in_time, reach):
             return np.inf
-        bound = latest_start(
-            ar.topo, ar.succ_at, ar.succ, ar.site, ar.latency, ar.distance, lists, sizes, limit, in_time, tail, through
-        )
-        if bound == np.inf or sizes.sum() == before:
+        bound = latest_start(ar, lists, sizes, limit, in_time, tail, through, reach)
+        # another pass only where this one threw out a good part: the bound holds after any number of them
+        if bound == np.inf or sizes.sum() > 0.75 * before:
             return bound
 
 
@@ -182,19 +172,19 @@ class Relaxation:
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
         self.in_time, self.tail, self.through = (np.empty(arrays.latency.shape) for _ in range(3))
+        self._reach = np.empty((arrays.latency.shape[0], arrays.distance.shape[0]))
 
     def bound(self, domains: Domains, limit: float = np.inf) -> float:
         """A proven lower bound on the latency within the domains; narrows them to what may be under the limit."""
         reach = limit + EPS if np.isfinite(limit) else np.finfo(np.float64).max
-        return float(propagate(self.arrays, domains.lists, domains.sizes, reach, self.in_time, self.tail, self.through))
+        return float(
+            propagate(
+                self.arrays, domains.lists, domains.sizes, reach, self.in_time, self.tail, self.through, self._reach
+            )
+        )
 
     def plan(self, domains: Domains) -> Index:
         """The plan that follows the earliest times of the last `bound` call."""
         plan = np.empty(self.arrays.latency.shape[0], dtype=np.int64)
         extract(self.arrays, domains.lists, domains.sizes, self.in_time, plan)
         return plan
-
-
-def reach_of(in_time: Matrix, domains: Domains, operator: int) -> Vector:
-    """The open actions' times, for ordering branches."""
-    return np.asarray(in_time[operator, domains.lists[operator, : domains.sizes[operator]]])

@@ -158,87 +158,130 @@ def confirm(ar: Arrays, plan: Plan, best: Vector, best_plan: Plan, vector: Vecto
 def enumerate_range(ar: Arrays, start: Plan, count: int, best: Vector, best_plan: Plan) -> None:
     """All plans of `count` consecutive signatures from `start`; the cheapest goes to best[0] and best_plan.
 
-    Inside a block in which only the last two digits change, the loop runs over the digit with less downstream of
-    it: the order within a block is free, and a sink costs one addition where a source costs the whole DAG.
+    The range is cut into cubes: the last k digits run through all actions. Inside a cube the order is free, so the
+    loops nest along the DAG, sources outermost: a step recomputes only what lies after the operator that changed.
     """
     n, actions = ar.latency.shape
-    topo, pred_at, pred, succ_at, succ, desc_at, desc = (
-        ar.topo,
-        ar.pred_at,
-        ar.pred,
-        ar.succ_at,
-        ar.succ,
-        ar.desc_at,
-        ar.desc,
-    )
-    is_sink, site, latency, distance, migration = ar.is_sink, ar.site, ar.latency, ar.distance, ar.migration
-    edge, weight, spread, own, throughput, objective = (
-        ar.edge,
-        ar.weight,
-        ar.spread,
-        ar.own,
-        ar.throughput,
-        ar.objective,
-    )
-    lat, tail, rest, vector = np.empty(n), np.empty(n), np.zeros(4), np.empty(4)
-    out, traffic = np.empty(actions), np.zeros(actions)
-    plan = start.copy()
-    last, pair = n - 1, n > 1 and actions <= 64
+    plan, free = start.copy(), np.empty(n, dtype=np.int64)
+    lat, rows = np.empty(n), np.empty((4, n + 1))
+    vector = np.empty(4)
     left = count
     while left > 0:
-        block = pair and plan[last] == 0 and plan[n - 2] == 0 and left >= actions * actions
-        v, outer, times, lo, hi = last, last, 1, plan[last], min(actions, plan[last] + left)
-        if block:
-            v, outer, times = last, n - 2, actions
-            if desc_at[n - 1] - desc_at[n - 2] < desc_at[n] - desc_at[last]:
-                v, outer = n - 2, last
-        for turn in range(times):
-            if block:
-                plan[outer] = turn
-            row_latency(
-                topo,
-                pred_at,
-                pred,
-                succ_at,
-                succ,
-                desc_at,
-                desc,
-                is_sink,
-                site,
-                latency,
-                distance,
-                plan,
-                v,
-                lat,
-                tail,
-                out,
-            )
-            if objective[0] == 1.0:
-                rest[3] = 0.0
-                for o in range(n):
-                    if o != v:
-                        rest[3] = max(rest[3], migration[o, plan[o]])
-            else:
-                row_rest(edge, site, weight, spread, own, throughput, migration, plan, v, rest, traffic)
-            for a in range(lo, hi):
-                slowest = -min(rest[0], throughput[v, a])
-                farthest = max(rest[3], migration[v, a])
-                bound = scalar(objective, slowest, out[a] - EPS, traffic[a] - EPS, farthest)
-                if bound <= best[0] and bound < np.inf:
-                    plan[v] = a
-                    confirm(ar, plan, best, best_plan, vector)
-        plan[last] = 0
-        at, done = n - 2, hi - lo
-        if block:
-            plan[n - 2] = 0
-            at, done = n - 3, actions * actions
-        left -= done
+        k, size = 0, 1
+        while k < n and plan[n - 1 - k] == 0 and size * actions <= left:
+            size *= actions
+            k += 1
+        if k > 0:
+            enumerate_cube(ar, plan, n - k, 0, actions, free, lat, rows, vector, best, best_plan)
+            at = n - 1 - k
+        else:  # a piece of a row, at the ragged ends of a range
+            lo = plan[n - 1]
+            hi = min(actions, lo + left)
+            size = hi - lo
+            enumerate_cube(ar, plan, n - 1, lo, hi, free, lat, rows, vector, best, best_plan)
+            plan[n - 1] = hi if hi < actions else 0
+            at = n - 2 if hi == actions else -1
+        left -= size
         while at >= 0:
             plan[at] += 1
             if plan[at] < actions:
                 break
             plan[at] = 0
             at -= 1
+
+
+@kernel
+def enumerate_cube(
+    ar: Arrays,
+    plan: Plan,
+    first: int,
+    lo: int,
+    hi: int,
+    free: Index,
+    lat: Vector,
+    rows: Matrix,
+    vector: Vector,
+    best: Vector,
+    best_plan: Plan,
+) -> None:
+    """Operators `first`.. run through the actions lo..hi-1, the others stay; leaves the plan's free digits at 0.
+
+    Prefix sums along the DAG: ended, slowest, traffic, moved [q] are latency, throughput, traffic and migration of the
+    first q operators in topological order. The step is written out twice: calling a function would cost more than it.
+    """
+    n = plan.shape[0]
+    topo, pred_at, pred, pred_weight, is_sink = ar.topo, ar.pred_at, ar.pred, ar.pred_weight, ar.is_sink
+    site, latency, distance, migration = ar.site, ar.latency, ar.distance, ar.migration
+    throughput, spread, own, objective = ar.throughput, ar.spread, ar.own, ar.objective
+    ended, slowest, traffic, moved = rows[0], rows[1], rows[2], rows[3]
+    weighted, found = objective[0] == 0.0, 0
+    for q in range(n):
+        if topo[q] >= first:
+            free[found] = q
+            plan[topo[q]] = lo
+            found += 1
+    last = free[found - 1]
+    inner, begin, p = topo[last], 0, 0
+    ended[0], slowest[0], traffic[0], moved[0] = 0.0, np.inf, 0.0, 0.0
+    while p >= 0:
+        reached = last
+        for q in range(begin, last):
+            o = topo[q]
+            a = plan[o]
+            s, latest, flow = site[a], 0.0, traffic[q]
+            for j in range(pred_at[o], pred_at[o + 1]):
+                u = pred[j]
+                here = site[plan[u]]
+                latest = max(latest, lat[u] + distance[here, s])
+                if weighted:
+                    flow += pred_weight[j] * spread[here, s]
+            lat[o] = latency[o, a] + latest
+            ended[q + 1] = max(ended[q], lat[o]) if is_sink[o] else ended[q]
+            moved[q + 1] = max(moved[q], migration[o, a])
+            if weighted:
+                slowest[q + 1] = min(slowest[q], throughput[o, a])
+                traffic[q + 1] = flow + own[o, a]
+            if not lat[o] < np.inf:
+                reached = q  # cannot run there: nothing behind it needs a look
+                break
+        for a in range(lo, hi if reached == last else lo):
+            plan[inner] = a
+            for q in range(last, n):
+                o = topo[q]
+                x = plan[o]
+                s, latest, flow = site[x], 0.0, traffic[q]
+                for j in range(pred_at[o], pred_at[o + 1]):
+                    u = pred[j]
+                    here = site[plan[u]]
+                    latest = max(latest, lat[u] + distance[here, s])
+                    if weighted:
+                        flow += pred_weight[j] * spread[here, s]
+                lat[o] = latency[o, x] + latest
+                ended[q + 1] = max(ended[q], lat[o]) if is_sink[o] else ended[q]
+                moved[q + 1] = max(moved[q], migration[o, x])
+                if weighted:
+                    slowest[q + 1] = min(slowest[q], throughput[o, x])
+                    traffic[q + 1] = flow + own[o, x]
+            # latency mode: 1000 x - 1 < floor(1000 x), so what is out by this sum is out by the cost
+            bound = 1000.0 * (ended[n] + moved[n]) - 2.1
+            if weighted:
+                bound = scalar(objective, -slowest[n], ended[n] - EPS, traffic[n] - EPS, moved[n])
+            if bound <= best[0] and bound < np.inf:
+                confirm(ar, plan, best, best_plan, vector)
+        p = found - 2
+        while p >= 0 and free[p] > reached:
+            plan[topo[free[p]]] = lo
+            p -= 1
+        while p >= 0:
+            o = topo[free[p]]
+            plan[o] += 1
+            if plan[o] < hi:
+                begin = free[p]
+                break
+            plan[o] = lo
+            p -= 1
+    for q in range(found):
+        plan[topo[free[q]]] = 0
 
 
 @kernel
