@@ -69,7 +69,13 @@ class Custody:
         if isinstance(step, HandOver) and name in self._holders:
             if step.source not in (home, step.target) and not self._expected_at(name, step.source):
                 self._let_go(name, step.source)
-            self.placed(name, step.target)
+            onward = any(isinstance(s, HandOver) and s.source == step.target for s in self._open.get(name, {}).values())
+            if onward or home is None:
+                self.placed(name, step.target)
+            elif not self._expected_at(name, step.target):
+                # The instance had moved on, inside one region, before its state came: the state is with it already.
+                self._let_go(name, step.target)
+                self.placed(name, home)
         return step
 
     def forget(self, name: OperatorId) -> None:

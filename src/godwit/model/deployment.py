@@ -124,6 +124,17 @@ class Deployment:
             return region
         return self.home(query, plan.next_holistic(operator))
 
+    def route(self, query: Query, operator: int, device: DeviceId | None, here: RegionId) -> RegionId:
+        """Where rows that are in region `here` go on to an operator.
+
+        Rows cross regions at most once on their way to the next holistic operator. A device may have moved on while its
+        rows were still being read: they do not follow it, they go on from where they are.
+        """
+        home = self.home(query, operator, device)
+        if home is None or isinstance(query.shape.plan.operators[operator], (*STATEFUL, Sink)):
+            return home or here
+        return home if home == self.home(query, query.shape.plan.next_holistic(operator)) else here
+
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""
         operator = query.shape.plan.operators[scan]

@@ -82,7 +82,7 @@ class Runner:
         self.memory: Memory
         self.positions: dict[str, int]
         self.begun: dict[QueryId, dict[str, int]]
-        self._homes: dict[tuple[QueryId, int, DeviceId | None], RegionId | None] = {}
+        self._ways: dict[tuple[QueryId, int, DeviceId | None], RegionId] = {}
         self.recover()
 
     # -- the micro-batch
@@ -128,7 +128,8 @@ class Runner:
             if self.positions.get(f"peer:{peer}", 0) < len(self.world.runners[peer, self.shape.key].commits):
                 return True
         return any(
-            self.positions.get(f"source:{index}:{scan.stream}", 0) < len(self.world.source_log(self.region, scan.stream))
+            self.positions.get(f"source:{index}:{scan.stream}", 0)
+            < len(self.world.source_log(self.region, scan.stream))
             for index, scan in self.shape.plan.scans
         )
 
@@ -219,7 +220,7 @@ class Runner:
         self.memory.book.forget(released(query))
 
     def _arrange(self) -> None:
-        self._homes = {}
+        self._ways = {}
         self.queries: dict[QueryId, Query] = {q.id: q for q in self.deployment.of_shape(self.shape.key)}
         self.progress = Progress(self.shape, self.deployment)
         for scan, source, session in self.progress.expected():
@@ -235,11 +236,11 @@ class Runner:
 
     # -- routing
 
-    def home(self, query: QueryId, operator: int, device: DeviceId | None) -> RegionId | None:
+    def _way_on(self, query: QueryId, operator: int, device: DeviceId | None) -> RegionId:
         key = (query, operator, device)
-        if key not in self._homes:
-            self._homes[key] = self.deployment.home(self.queries[query], operator, device)
-        return self._homes[key]
+        if key not in self._ways:
+            self._ways[key] = self.deployment.route(self.queries[query], operator, device, self.region)
+        return self._ways[key]
 
     def route(self, index: int, rows: Iterable[Row], outputs: Outputs) -> list[Row]:
         """Stage what goes to other regions; returns what stays."""
@@ -248,7 +249,7 @@ class Runner:
         stay: list[Row] = []
         away: dict[RegionId, list[Row]] = {}
         for row in rows:
-            to = self.home(row[QUERY], consumer, row.get(DEVICE) if local else None) or self.region
+            to = self._way_on(row[QUERY], consumer, row.get(DEVICE) if local else None)
             if to == self.region:
                 stay.append(row)
             else:

@@ -193,7 +193,7 @@ class _Step:
         before = {q: memory.let_go.get(index, {}).get(q, NEVER) for q in runner.queries}
         now = {}
         for query, clock in runner.progress.clocks(memory.book, index).items():
-            held = runner.home(query, index, None) != runner.region
+            held = runner.deployment.home(runner.queries[query], index) != runner.region
             held = held or memory.moves.held(query, index, self.markers)
             now[query] = before[query] if held else max(before[query], clock)
             memory.book.hear(index, released(query), Mark(1, now[query]))
