@@ -52,6 +52,11 @@ class Gateway:
     def remember(self, stream: StreamId, sender: str, sequence: int) -> None:
         self._streams[stream].sequences[sender] = sequence
 
+    def fed(self, stream: StreamId, feeder: str) -> int:
+        """The last sequence number of which anything came through from a feeder."""
+        numbers = self._streams[stream].sequences.items()
+        return max((n for sender, n in numbers if sender.startswith(f"{feeder}|")), default=0)
+
     def starts(self, regions: Iterable[RegionId]) -> dict[str, int]:
         """Where every source log stands: "region/stream" -> number."""
         return {f"{r}/{s}": self.log(r, s).log.last for r in regions for s in self._schemas}

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.explain import explain
+from godwit.model.plan import QUERY
+from godwit.runtime import segments
+from godwit.runtime.delivery import Delivery
 from godwit.runtime.ingest import Rows
 from godwit.runtime.oracle import Verdict, verdict
+from godwit.runtime.sinks.base import Sink
 
 if TYPE_CHECKING:
     from godwit.runtime.fleet import Fleet
@@ -32,6 +37,19 @@ class QueryHandle:
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""
         return verdict(self._fleet, self.id)
+
+    def late(self) -> DataFrame:
+        """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost."""
+        fleet = self._fleet
+        query = fleet.deployment.queries[fleet.original(self.id)]
+        found = segments.read(fleet.spark, fleet.crew.late(query.shape.key))
+        if found is None:
+            return segments.empty(fleet.spark, [])
+        return found.where(F.col(QUERY) == query.id).drop(QUERY)
+
+    def write_to(self, sink: Sink) -> Delivery:
+        """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""
+        return self._fleet.attendant.deliver(self.id, sink)
 
     def stop(self) -> None:
         """Withdraw the query; its results stay readable."""

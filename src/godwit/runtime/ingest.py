@@ -7,7 +7,7 @@ Appends carry the device's sequence number, so that a device that sends again af
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from godwit.deployment.clocks import FOREVER, NEVER, Mark
+from godwit.deployment.clocks import Mark
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId
 from godwit.model.plan import Stream
@@ -54,12 +54,20 @@ class Schema:
             table, dead = self._from_dicts(rows)
         else:
             table, dead = self._from_table(rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows))
-        no_time = pc.is_null(table.column(self.stream.time))
-        if pc.any(no_time).as_py():
-            reason = f"{self.stream.time} is missing: every row needs an event time"
-            dead += [{"row": row, "reason": reason} for row in table.filter(no_time).to_pylist()]
-            table = table.filter(pc.invert(no_time))
+        for column, reason in self.needed:
+            lacking = pc.is_null(table.column(column))
+            if pc.any(lacking).as_py():
+                dead += [{"row": row, "reason": reason} for row in table.filter(lacking).to_pylist()]
+                table = table.filter(pc.invert(lacking))
         return Conformed(table, dead)
+
+    @property
+    def needed(self) -> list[tuple[str, str]]:
+        """Columns that no row may lack, each with what to say of a row that does."""
+        found = [(self.stream.time, f"{self.stream.time} is missing: every row needs an event time")]
+        if self.stream.device is not None:
+            found.append((self.stream.device, f"{self.stream.device} is missing: every row needs its sender's name"))
+        return found
 
     def _from_dicts(self, rows: list[dict[str, Any]]) -> tuple[pa.Table, list[dict[str, Any]]]:
         try:
@@ -102,9 +110,16 @@ class SourceLog:
         segment = write_table(table, self.folder / "data" / f"{self.log.last + 1:010d}", self.schema.json)
         return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence)
 
-    def append_files(self, segment: Segment, marks: Mapping[DeviceId, Mark], rows: dict[str, int], at_us: int) -> int:
+    def append_files(
+        self,
+        segment: Segment,
+        marks: Mapping[DeviceId, Mark],
+        rows: dict[str, int],
+        at_us: int,
+        sequence: dict[str, int] | None = None,
+    ) -> int:
         """Recorded files become part of the log as they are; they are not copied."""
-        return self._append(segment, marks, rows, at_us, {})
+        return self._append(segment, marks, rows, at_us, sequence or {})
 
     def _append(
         self,
@@ -116,33 +131,6 @@ class SourceLog:
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
         return self.log.append(source_record(segment, told, rows, newest_us, sequence))
-
-
-@dataclass
-class SourceState:
-    """What is known of one device's rows of one stream."""
-
-    clock: int = NEVER
-    sequence: int = 0
-    session: int = 1
-    region: RegionId | None = None
-    over: bool = False
-
-
-def remembered(root: Path, regions: Iterable[RegionId], schema: Schema) -> dict[DeviceId, SourceState]:
-    """What the source logs say of each device, after a restart."""
-    found: dict[DeviceId, SourceState] = {}
-    for region in regions:
-        log = Log(source_log(root, region, schema.stream.id))
-        for _, record in log.after(log.first - 1):
-            for name, told in record["marks"].items():
-                mark = Mark.from_json(told)
-                known = found.setdefault(DeviceId(name), SourceState())
-                known.sequence = max(known.sequence, record["sequence"].get(name, 0))
-                if mark.session >= known.session:
-                    known.session, known.clock, known.region = mark.session, max(mark.clock, known.clock), region
-                    known.over = mark.over and mark.clock >= FOREVER
-    return found
 
 
 class DeadLetters:

@@ -1,0 +1,91 @@
+"""The attendant: beside the runners, it delivers results to sinks and keeps house. One thread while the fleet runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from godwit.runtime.delivery import Delivery, Subject
+from godwit.runtime.housekeeping import Housekeeper, Retention, Swept
+from godwit.runtime.sinks.base import Sink
+
+if TYPE_CHECKING:
+    from godwit.ids import QueryId
+    from godwit.runtime.fleet import Fleet
+
+log = logging.getLogger(__name__)
+
+#: how often the attendant looks around (seconds)
+EVERY = 0.25
+
+
+class Attendant:
+    """Holds the deliveries of all queries and the housekeeper."""
+
+    def __init__(self, fleet: Fleet, retention: Retention) -> None:
+        self._fleet = fleet
+        self.housekeeper = Housekeeper(fleet.root, retention)
+        self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
+        self.failure: Exception | None = None
+        self._round = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def deliver(self, query_id: QueryId, sink: Sink) -> Delivery:
+        """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
+        original = self._fleet.original(query_id)
+        query = self._fleet.deployment.queries[original]
+        subject = Subject(query_id, original, query.shape.key, query.shape.plan.sink.columns)
+        with self._round:
+            delivery = Delivery(self._fleet.root, subject, sink)
+            self.deliveries[(query_id, sink.name)] = delivery
+        return delivery
+
+    def start(self) -> None:
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="godwit-attendant", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def flush(self) -> None:
+        """Deliver everything that is committed, and keep house if it is time."""
+        with self._round:
+            for delivery in list(self.deliveries.values()):
+                delivery.pump()
+            if self.housekeeper.due(self._fleet.crew.committed()):
+                self._sweep()
+
+    def sweep(self) -> Swept:
+        """Keep house now."""
+        with self._round:
+            return self._sweep()
+
+    def _sweep(self) -> Swept:
+        crew = self._fleet.crew
+        running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
+        swept = self.housekeeper.run(running.values(), crew.committed())
+        crew.forget_results(swept.folded)
+        return swept
+
+    def failures(self) -> dict[str, BaseException]:
+        found: dict[str, BaseException] = {
+            f"sink {name} of query {query}": delivery.failure
+            for (query, name), delivery in self.deliveries.items()
+            if delivery.failure is not None
+        }
+        return found if self.failure is None else {**found, "housekeeping": self.failure}
+
+    def _run(self) -> None:
+        while not self._stopping.wait(EVERY):
+            try:
+                self.flush()
+            except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
+                self.failure = error
+                log.exception("housekeeping has stopped; nothing is lost, but the folder grows")
+                return

@@ -1,0 +1,226 @@
+"""Housekeeping: what every reader has passed goes, so that a fleet may run for weeks in a folder of bounded size.
+
+A reader's safe position is the one in its last commit record: a restart begins there. So
+
+    commit records   go when all other regions have committed to have read them and all sinks have delivered them;
+                     results, late rows and totals are merged into `kept` first
+    data files       of those commits go one pass later, except for state that is still live
+    source entries   go when every shape that reads them has committed past them and they are old enough
+    epochs           go when every region has committed past them; a whole copy takes their place
+    kept results     go by age and number, as `Retention` says
+
+Recorded files that lie outside of the fleet's folder are never touched. `keep=True` keeps sources and results for ever,
+which is what the oracle needs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from godwit.deployment.handover import Move
+from godwit.ids import RegionId, StreamId
+from godwit.model.plan import Shape
+from godwit.runtime import kept
+from godwit.runtime.control import Control
+from godwit.runtime.log import Log, Record, Segment
+from godwit.runtime.source_state import fold_marks
+from godwit.runtime.work import commit_log
+
+Key = tuple[RegionId, str]
+
+#: commit records that stay in any case: latencies are measured over them
+RECENT = 64
+#: epochs that are worth a whole copy of the deployment
+MANY_EPOCHS = 100
+
+
+@dataclass(frozen=True)
+class Retention:
+    """For how long a fleet keeps what nobody needs any more to go on."""
+
+    #: sources and results stay for ever
+    keep: bool = False
+    #: rows of sources, for the oracle and for looking back
+    source_seconds: float = 900.0
+    #: results, for `q.results()`
+    result_seconds: float = 86_400.0
+    #: ... of a (region, shape); the newest stay
+    result_rows: int = 50_000_000
+    #: commits, over all regions and shapes, between two passes
+    every: int = 200
+
+
+@dataclass
+class Swept:
+    """What a pass has removed."""
+
+    commits: int = 0
+    entries: int = 0
+    epochs: int = 0
+    files: int = 0
+    #: whose results lie in other files now, or are gone
+    folded: set[Key] = field(default_factory=set)
+
+
+class Housekeeper:
+    """Passes over a fleet's folder. One a fleet; a pass is not run twice at a time."""
+
+    def __init__(self, root: Path, retention: Retention, now: Callable[[], float] = time.time) -> None:
+        # Records name files by their whole path; compare like with like, however the folder was given.
+        self._root, self.retention, self._now = root.resolve(), retention, now
+        #: data folders below these numbers had no readers left at the last pass
+        self._free: dict[Key, int] = {}
+        self._done_at = 0
+
+    def due(self, commits: int) -> bool:
+        """Whether enough has happened since the last pass (`commits`: the sum over all runners)."""
+        return commits - self._done_at >= self.retention.every
+
+    def run(self, shapes: Iterable[Shape], commits: int = 0) -> Swept:
+        """One pass. `shapes`: those that run; what others once read is nobody's any more."""
+        self._done_at, swept = commits, Swept()
+        running = {shape.key: shape for shape in shapes}
+        newest = {key: self._newest(key) for key in self._keys() if key[1] in running}
+        for key in newest:
+            self._commits(key, newest, swept)
+            self._results(key, swept)
+            self._data(key, newest[key], swept)
+        for folder in (self._root / "regions").glob("*/sources/*"):
+            self._source(folder, running, newest, swept)
+        self._epochs(newest, swept)
+        return swept
+
+    def _keys(self) -> list[Key]:
+        folders = (self._root / "regions").glob("*/shapes/*/commits")
+        return sorted((RegionId(f.parts[-4]), f.parts[-2]) for f in folders)
+
+    def _newest(self, key: Key) -> Record | None:
+        log = Log(commit_log(self._root, *key))
+        return log.read(log.last) if log.last else None
+
+    # --- commit records
+
+    def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> None:
+        """Fold the records that nobody is still to read into `kept`, then drop them."""
+        log = Log(commit_log(self._root, *key))
+        through, _ = kept.totals(self._root, *key)
+        below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT) + 1
+        regions = {region for region, shape in newest if shape == key[1]}
+        fresh: list[tuple[int, Record]] = []
+        for number, record in log.after(max(through, log.first - 1)):
+            if number >= below or _addressed(record) - regions:
+                break
+            fresh.append((number, record))
+        if fresh:
+            kept.fold(self._root, *key, fresh)
+            swept.folded.add(key)
+            through = fresh[-1][0]
+        swept.commits += len(log.truncate(min(below, through + 1)))
+
+    def _read_by_peers(self, key: Key, newest: dict[Key, Record | None]) -> int:
+        region, shape = key
+        peers = [record for (r, s), record in newest.items() if s == shape and r != region]
+        return min((_position(record, f"peer:{region}") for record in peers), default=2**62)
+
+    def _delivered(self, key: Key) -> int:
+        """How far the slowest sink of a query of the shape has come in this region."""
+        region, shape = key
+        positions = (json.loads(p.read_text()) for p in (self._root / "sinks").glob("*/*.json"))
+        return min((p["positions"].get(region, 0) for p in positions if p["shape"] == shape), default=2**62)
+
+    def _data(self, key: Key, newest: Record | None, swept: Swept) -> None:
+        """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
+        log = Log(commit_log(self._root, *key))
+        free, self._free[key] = self._free.get(key, 0), log.first
+        if newest is None:
+            return
+        states = newest["memory"]["states"].values()
+        live = {Path(f).resolve() for state in states for segment in state for f in segment["files"]}
+        for folder in (log.folder.parent / "data").iterdir():
+            if int(folder.name) < free:
+                swept.files += _remove(folder, live)
+
+    def _results(self, key: Key, swept: Swept) -> None:
+        """Kept results go when they are too old, or too many."""
+        if self.retention.keep:
+            return
+        log = Log(kept.kept_log(self._root, *key))
+        records = list(log.after(log.first - 1))
+        rows = 0
+        for number, record in reversed(records):
+            rows += sum(s["rows"] for s in record["results"])
+            old = record["wall"] < self._now() - self.retention.result_seconds
+            if (old or rows > self.retention.result_rows) and number < log.last:
+                gone = log.truncate(number + 1)
+                swept.folded.add(key)
+                swept.files += self._delete(s for r in gone for s in (*r["results"], *r["late"]))
+                return
+
+    # --- sources and epochs
+
+    def _source(self, folder: Path, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept) -> None:
+        if self.retention.keep:
+            return
+        region, stream = RegionId(folder.parts[-3]), StreamId(folder.name)
+        read_to = [
+            _position(record, f"source:{index}:{stream}")
+            for (r, key), record in newest.items()
+            for index, scan in running[key].plan.scans
+            if r == region and scan.stream == stream
+        ]
+        log = Log(folder)
+        below = log.first
+        for number, record in log.after(log.first - 1):
+            if number > min(read_to, default=2**62) or record["entered"] > self._now() - self.retention.source_seconds:
+                break
+            below = number + 1
+        fold_marks(log, below)
+        gone = log.truncate(below)
+        swept.entries += len(gone)
+        swept.files += self._delete(r["segment"] for r in gone if r["segment"] is not None)
+
+    def _epochs(self, newest: dict[Key, Record | None], swept: Swept) -> None:
+        control = Control(self._root)
+        through = min((_position(record, "control") for record in newest.values()), default=0)
+        through = min(through, control.last - 1)
+        if through - control.first + 1 >= MANY_EPOCHS:
+            swept.epochs += control.forget(through)
+
+    def _delete(self, segments: Iterable[Record]) -> int:
+        """Delete the files of segments that are the fleet's own."""
+        files = [Path(f).resolve() for s in segments for f in Segment.from_json(s).files]
+        mine = [file for file in files if file.is_relative_to(self._root)]
+        for file in mine:
+            file.unlink(missing_ok=True)
+            if file.parent.name != "data" and file.parent.exists() and not any(file.parent.iterdir()):
+                file.parent.rmdir()
+        return len(mine)
+
+
+def _position(record: Record | None, log: str) -> int:
+    """How far a reader has come for good; one that has never committed has read nothing."""
+    return 0 if record is None else int(record["positions"].get(log, 0))
+
+
+def _addressed(record: Record) -> set[str]:
+    """The regions that something in the record is meant for."""
+    return {p["to"] for p in record["channels"]} | {str(Move.from_json(h["move"]).target) for h in record["handovers"]}
+
+
+def _remove(folder: Path, live: set[Path]) -> int:
+    """Delete a commit's files but those of live state, and the folder if nothing is left."""
+    removed = 0
+    for path in sorted(folder.rglob("*"), reverse=True):  # files before the folders they are in
+        if path.is_dir():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path not in live:
+            path.unlink(missing_ok=True)
+            removed += 1
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    return removed

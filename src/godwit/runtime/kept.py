@@ -1,0 +1,127 @@
+"""What outlives a commit record: results and late rows, merged into few files, and totals.
+
+A (region, shape) has two logs of results: `kept`, one record for many commits whose records are gone, and the commit
+log itself, which goes on where `kept` ends. `entries` reads both as one sequence, numbered by commits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from godwit.ids import RegionId
+from godwit.runtime.log import Log, Record, Segment
+from godwit.runtime.totals import Totals, late_of, results_of
+from godwit.runtime.work import commit_log
+
+#: a segment of more rows is taken over as it is; smaller ones are rewritten, up to so many rows a file
+LARGE_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Results and late rows of the commits up to and including `number`."""
+
+    number: int
+    results: tuple[Segment, ...]
+    late: tuple[Segment, ...]
+
+
+def kept_log(root: Path, region: RegionId, shape: str) -> Path:
+    return commit_log(root, region, shape).parent / "kept"
+
+
+def entries(root: Path, region: RegionId, shape: str, after: int) -> Iterator[Entry]:
+    """Everything committed past `after` that is still kept, oldest first."""
+    kept, through = Log(kept_log(root, region, shape)), after
+    for _, record in kept.after(kept.first - 1):
+        if record["through"] > through:
+            through = record["through"]
+            yield Entry(through, _segments(record["results"]), _segments(record["late"]))
+    for number, record in Log(commit_log(root, region, shape)).after(through):
+        if number > through + 1 and _last_kept(kept) > through:
+            # Commits went from the one log to the other in the meantime.
+            yield from entries(root, region, shape, through)
+            return
+        through = number
+        yield Entry(number, tuple(results_of(record)), tuple(late_of(record)))
+
+
+def fold(root: Path, region: RegionId, shape: str, commits: Sequence[tuple[int, Record]]) -> None:
+    """Write down what must stay of these commits, before their records go."""
+    log = Log(kept_log(root, region, shape))
+    before = log.read(log.last) if log.last else None
+    totals = Totals() if before is None else Totals.from_json(before["totals"])
+    for _, record in commits:
+        totals.add(record)
+    folder = log.folder / "data" / f"{log.last + 1:010d}"
+    results = merged([s for _, r in commits for s in results_of(r)], folder, "results")
+    late = merged([s for _, r in commits for s in late_of(r)], folder, "late")
+    log.append(
+        {
+            "through": commits[-1][0],
+            "wall": commits[-1][1]["metrics"]["wall"],
+            "results": [s.to_json() for s in results],
+            "late": [s.to_json() for s in late],
+            "totals": totals.to_json(),
+        }
+    )
+
+
+def totals(root: Path, region: RegionId, shape: str) -> tuple[int, Totals]:
+    """(the last commit that is counted in, the totals up to it)"""
+    log = Log(kept_log(root, region, shape))
+    record = log.read(log.last) if log.last else None
+    return (0, Totals()) if record is None else (record["through"], Totals.from_json(record["totals"]))
+
+
+def merged(segments: Sequence[Segment], folder: Path, name: str) -> list[Segment]:
+    """The same rows in few files under `folder`, in the same order within each schema."""
+    made: list[Segment] = []
+    waiting: dict[str, list[Segment]] = {}
+    for segment in segments:
+        if segment.rows > LARGE_ROWS:
+            made.append(_linked(segment, folder, f"{name}-{len(made)}"))
+            continue
+        group = waiting.setdefault(segment.schema, [])
+        group.append(segment)
+        if sum(s.rows for s in group) > LARGE_ROWS:
+            made.append(_rewritten(waiting.pop(segment.schema), folder / f"{name}-{len(made)}.parquet"))
+    for group in waiting.values():
+        made.append(_rewritten(group, folder / f"{name}-{len(made)}.parquet"))
+    return made
+
+
+def _rewritten(group: list[Segment], file: Path) -> Segment:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tables = [pq.read_table(f) for s in group for f in s.files]
+    table = pa.concat_tables(tables, promote_options="permissive")
+    pq.write_table(table, file, compression="lz4")
+    return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema)
+
+
+def _linked(segment: Segment, folder: Path, name: str) -> Segment:
+    """Large files are not copied: they get a second name that stays when the first one goes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, file in enumerate(segment.files):
+        target = folder / f"{name}-{number}.parquet"
+        target.unlink(missing_ok=True)  # of an attempt that did not come to its end
+        os.link(file, target)
+        files.append(str(target))
+    return Segment(tuple(files), segment.rows, segment.bytes, segment.schema)
+
+
+def _last_kept(log: Log) -> int:
+    newest = Log(log.folder)
+    record = newest.read(newest.last) if newest.last else None
+    return 0 if record is None else int(record["through"])
+
+
+def _segments(records: Sequence[Record]) -> tuple[Segment, ...]:
+    return tuple(Segment.from_json(r) for r in records)

@@ -1,0 +1,65 @@
+"""What a running fleet shows of itself: its logs, and what Spark's listener says of its streaming queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from godwit.runtime.status_files import Ledger, Status
+
+
+class Metrics(StreamingQueryListener):
+    """Hears every streaming query of the session: metronomes ("region/shape") and sources ("source stream/name")."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self._spark, self._ledger = spark, Ledger(root)
+        self._names: dict[str, str] = {}
+        #: streaming query -> what was heard last, and how many batches there were
+        self.heard: dict[str, dict[str, Any]] = {}
+        self.ended: dict[str, str] = {}
+        self._listening = False
+
+    def listen(self) -> None:
+        if not self._listening:
+            self._spark.streams.addListener(self)
+            self._listening = True
+
+    def ignore(self) -> None:
+        if self._listening:
+            self._spark.streams.removeListener(self)
+            self._listening = False
+
+    def status(self, failures: Mapping[str, BaseException]) -> Status:
+        """The state of the fleet now; a second look reads only what is new in the logs."""
+        told = {**self.ended, **{name: f"{type(e).__name__}: {e}" for name, e in failures.items()}}
+        return replace(self._ledger.status(), failures=told, spark={k: dict(v) for k, v in list(self.heard.items())})
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        self._names[str(event.runId)] = event.name or str(event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress
+        known = self.heard.setdefault(progress.name or str(progress.id), {"batches": 0, "rows": 0})
+        known["batches"] += 1
+        known["rows"] += progress.numInputRows
+        known["last_ms"] = progress.batchDuration
+        known["rows_per_second"] = progress.processedRowsPerSecond
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        name = self._names.pop(str(event.runId), str(event.id))
+        if event.exception is not None:
+            self.ended[name] = event.exception.splitlines()[0]
