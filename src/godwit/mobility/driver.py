@@ -3,14 +3,15 @@
     driver = Driver(trace, [Feed("passengers", payload, 1000)], FleetTarget(fleet), start_ms=..., gap_ms=300)
     driver.play()
 
-A hand-over is a detach and, `gap_ms` later, an attach; what a device sends in between waits on the device. Event time is
-`start_ms` plus the trace's time; at speed 1 it is the wall clock's. Every tick the devices that are attached also say
-how far they have come, as a keep-alive would, so that a silent train does not keep windows open.
+A hand-over is a detach and, `gap_ms` later, an attach; what a device sends in between waits on the device. Event time
+is `start_ms` plus the trace's time; at speed 1 it is the wall clock's. Every tick the devices that are attached also
+say how far they have come, as a keep-alive would, so that a silent train does not keep windows open.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -151,12 +152,15 @@ class Driver:
     changes: int = field(default=0, init=False)
     rows: int = field(default=0, init=False)
     buffered: int = field(default=0, init=False)
+    #: the last attachments: (trace ms, device, from, to)
+    log: deque[tuple[float, str, str, str]] = field(default_factory=lambda: deque(maxlen=12), init=False)
 
     def __post_init__(self) -> None:
         self._cues = cues(self.trace, self.gap_ms)
         self._next = 0
         self._known = set(self.attached)
         self._waiting: dict[str, Tables] = {}
+        self._left: dict[str, str] = {}
         self._end = max([float(self.trace.duration_ms), *(cue.t + 1 for cue in self._cues)])
 
     def play(self) -> None:
@@ -223,10 +227,12 @@ class Driver:
             self.changes += 1
             self.handovers += cue.whole and cue.t > 0
             self._known.add(cue.device)
-            if cue.site is None:
-                self.attached.pop(cue.device, None)
-            else:
+            before = self.attached.pop(cue.device, None)
+            if before is not None:
+                self._left[cue.device] = before
+            if cue.site is not None:
                 self.attached[cue.device] = cue.site
+                self.log.append((self.t, cue.device, self._left.get(cue.device, "-"), cue.site))
         self._send([cue.device for cue in moves if cue.site is not None])
 
     def _tell(self) -> None:

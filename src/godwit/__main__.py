@@ -1,0 +1,6 @@
+"""`python -m godwit`."""
+
+from godwit.cli.main import run
+
+if __name__ == "__main__":
+    run()

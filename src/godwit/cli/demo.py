@@ -1,0 +1,40 @@
+"""`godwit demo`: trains on the ring, a dozen queries, three regions; ends with the oracle's verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from godwit.errors import ConfigError
+
+
+def demo(
+    seconds: Annotated[int, typer.Option(help="How long each contender runs.")] = 50,
+    trains: Annotated[int, typer.Option(help="Trains on the ring.")] = 24,
+    native: Annotated[bool, typer.Option(help="Run plain Spark queries on the same rows afterwards.")] = True,
+    realtime: Annotated[bool, typer.Option(help="Play the trace at its own pace instead of ten times faster.")] = False,
+    real_data: Annotated[
+        Path | None, typer.Option(help="Folder with base_stations_berlin_ring.csv, gtfs/ and track_segments.csv.gz.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same world.")] = 7,
+    folder: Annotated[Path | None, typer.Option(help="Keep the fleet here, not in a temporary folder.")] = None,
+) -> None:
+    """Trains on a ring, a dozen queries, three regions, and the oracle's verdict."""
+    from godwit.demo.show import Options, show
+    from godwit.demo.world import Setting
+
+    if seconds < 15:
+        msg = f"--seconds {seconds} is too short for a calm part and a busy one; use 15 or more"
+        raise ConfigError(msg)
+    if folder is not None and (folder / "fleet").exists():
+        msg = f"{folder / 'fleet'} exists already; remove it or give another --folder"
+        raise ConfigError(msg)
+    setting = Setting(
+        trains=trains, seconds=seconds, calm_s=max(seconds // 4, 4), speedup=1.0 if realtime else 10.0, seed=seed
+    )
+    outcomes = show(Options(setting, native, folder, real_data), Console())
+    if outcomes[0].equal < len(outcomes[0].verdicts):
+        raise typer.Exit(1)

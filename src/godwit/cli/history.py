@@ -1,0 +1,86 @@
+"""`godwit history`: the reconfigurations of a fleet as a list, or one of them in full."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from godwit.cli.output import Output, as_json, as_table, form
+from godwit.deployment.stories import Story
+from godwit.errors import ConfigError, StateError
+
+
+def history(
+    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
+    number: Annotated[int | None, typer.Argument(help="Tell this one in full.")] = None,
+    last: Annotated[int, typer.Option(help="Show only so many of the newest; 0: all.")] = 50,
+    output: Output = "auto",
+) -> None:
+    """What was reconfigured, when, why and how long it took."""
+    how = form(output)
+    records = read(folder)
+    if number is not None:
+        _tell(_find(folder, records, number), how)
+    elif how == "json":
+        as_json(records[-last:] if last else records)
+    else:
+        _list(records[-last:] if last else records)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All stories of a fleet, oldest first."""
+    path = folder / "history.jsonl"
+    if not path.exists():
+        known = "it is not a fleet's folder" if not (folder / "control").exists() else "nothing was reconfigured yet"
+        msg = f"{folder} has no history.jsonl: {known}; give the folder that the fleet was opened with"
+        raise ConfigError(msg)
+    found = []
+    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            msg = f"{path}:{i}: not a story ({error.msg}); the line was cut off, remove it"
+            raise StateError(msg) from error
+    return found
+
+
+def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str, Any]:
+    for record in records:
+        if record["number"] == number:
+            return record
+    span = f"{records[0]['number']} to {records[-1]['number']}" if records else "none"
+    msg = f"{folder} has no reconfiguration {number}; it has {span}"
+    raise ConfigError(msg)
+
+
+def _tell(record: dict[str, Any], how: str) -> None:
+    if how == "json":
+        as_json(record)
+        return
+    typer.echo(_story(record).text())
+    typer.echo(f"  at         {_when(record)}")
+
+
+def _list(records: list[dict[str, Any]]) -> None:
+    rows = []
+    for record in records:
+        story = _story(record)
+        took = sum(story.phases.values()) * 1000
+        kinds = ", ".join(f"{n} {kind.removeprefix('ToBe').lower()}" for kind, n in story.contexts.items())
+        moved = sum(m.bytes or 0 for m in story.migrations)
+        size = f"{len(story.migrations)} ({moved:,} B)" if story.migrations else ""
+        cause = story.cause if len(story.cause) <= 60 else story.cause[:57] + "..."
+        rows.append((story.number, _when(record), story.outcome, cause, len(story.queries), kinds, size, f"{took:.1f}"))
+    as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
+
+
+def _story(record: dict[str, Any]) -> Story:
+    return Story.from_json({key: value for key, value in record.items() if key != "at"})
+
+
+def _when(record: dict[str, Any]) -> str:
+    return datetime.fromtimestamp(record["at"], UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")

@@ -1,0 +1,137 @@
+"""The demo's second half: the same trace and rows against plain Spark queries that are restarted at hand-overs."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from godwit.demo.meter import quantiles
+from godwit.demo.native_restart import NativeRestart, NativeStream
+from godwit.demo.ours import LOOK_EVERY
+from godwit.demo.outcome import Now, Outcome, Show
+from godwit.demo.queries import SCHEMA, STREAM, Asked
+from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
+from godwit.errors import DeploymentError
+from godwit.ids import QueryId
+from godwit.mobility.driver import Driver, Feed
+from godwit.runtime.oracle import compare
+
+NAME = "native-restart"
+
+
+def play(
+    spark: SparkSession,
+    folder: Path,
+    stage: Stage,
+    queries: list[Asked],
+    seed: int,
+    show: Show,
+    say: Callable[[str], None] = lambda what: None,
+) -> Outcome:
+    """Warm up, play the trace in real time, read what is left, compare with the batch."""
+    watermark = f"{DISORDER_MS + GAP_MS} milliseconds"
+    native = NativeRestart(spark, folder, NativeStream(STREAM, SCHEMA, "ts", "train", watermark))
+    line = {call.device: call.line for call in stage.calls}
+    for query in queries:
+        native.add(query.name, query.sql, [d for d in stage.topology.devices if line.get(d) in query.lines])
+    initial = dict(stage.trace.initial())
+    native.start(initial)
+    native.push(STREAM, first_counts(stage, time.time()), initial)
+    for query in native.queries:
+        assert query.running is not None
+        query.running.processAllAvailable()
+    say("go")
+    driver, start = _drive(native, stage, seed, show, initial)
+    handled = native.handled
+    say("reading what is left, asking the oracle")
+    native.end()
+    return _outcome(native, driver, start + stage.calm_s, handled, queries)
+
+
+def _drive(native: NativeRestart, stage: Stage, seed: int, show: Show, initial: dict[str, str]) -> tuple[Driver, float]:
+    start, looked = time.time(), [0.0]
+
+    def watch(driver: Driver) -> None:
+        if native.failure is not None:
+            msg = f"a plain Spark query failed at its restart: {native.failure}"
+            raise DeploymentError(msg) from native.failure
+        if time.monotonic() - looked[0] >= LOOK_EVERY:
+            looked[0] = time.monotonic()
+            show(_now(native, driver, start + stage.calm_s))
+
+    feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
+    driver = Driver(
+        stage.trace, [feed], native, start_ms=int(start * 1000), gap_ms=GAP_MS, watch=watch, attached=initial
+    )
+    driver.play()
+    return driver, start
+
+
+def _latencies(native: NativeRestart) -> dict[str, list[tuple[float, float]]]:
+    """query -> (wall seconds of emission, latency in ms) of every result"""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for query in native.queries:
+        for wall, rows in list(query.batches.values()):
+            if len(rows):
+                at = pd.to_datetime(rows["at"]).astype("int64") / _per_ms(rows["at"])
+                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at]
+    return found
+
+
+def _per_ms(column: pd.Series[pd.Timestamp]) -> float:
+    return {"ns": 1e6, "us": 1e3, "ms": 1.0}[pd.to_datetime(column).dt.unit]
+
+
+def _pair(values: list[float]) -> tuple[float | None, float | None]:
+    low, high = quantiles(values, 0.5, 0.95)
+    return low, high
+
+
+def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: int, queries: list[Asked]) -> Outcome:
+    latencies = _latencies(native)
+    every = [pair for found in latencies.values() for pair in found]
+    verdicts = []
+    for query, asked in zip(native.queries, queries, strict=True):
+        want = native.oracle(asked.sql)
+        parts = [rows for _, rows in query.batches.values() if len(rows)]
+        have = pd.concat(parts, ignore_index=True) if parts else want.iloc[:0]
+        verdicts.append(compare(QueryId(query.name), want, have))
+    return Outcome(
+        name=NAME,
+        rows=driver.rows,
+        results=sum(v.got for v in verdicts),
+        calm=_pair([ms for wall, ms in every if wall < calm_until]),
+        moving=_pair([ms for wall, ms in every if wall >= calm_until]),
+        handovers=driver.handovers,
+        handled=handled,
+        verdicts=tuple(verdicts),
+        latency={name: _pair([ms for _, ms in found]) for name, found in latencies.items()},
+        restarts=native.restarts,
+        note=f"{sum(len(q.batches) for q in native.queries):,} micro-batches",
+    )
+
+
+def _now(native: NativeRestart, driver: Driver, calm_until: float) -> Now:
+    every = [pair for found in _latencies(native).values() for pair in found]
+    recent = sorted(every)[-100:]
+    return Now(
+        name=NAME,
+        seconds=driver.t / 1000,
+        of_seconds=driver.trace.duration_ms / 1000,
+        attached=dict(driver.attached),
+        last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
+        rows=driver.rows,
+        results=len(every),
+        buffered=driver.buffered,
+        handovers=driver.handovers,
+        handled=native.handled,
+        latency=quantiles([ms for _, ms in recent], 0.5)[0],
+        calm=quantiles([ms for wall, ms in every if wall < calm_until], 0.5)[0],
+        state_bytes=0,
+        batches=sum(len(query.batches) for query in native.queries),
+    )

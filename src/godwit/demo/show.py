@@ -1,0 +1,101 @@
+"""The demo from end to end: make the world, run the fleet, run plain Spark on the same rows, compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+from rich.console import Console
+
+from godwit.demo.outcome import Outcome
+from godwit.demo.queries import Asked, asked
+from godwit.demo.report import report
+from godwit.demo.view import View
+from godwit.demo.world import Setting, Stage, real_stage, ring_stage
+from godwit.mobility.summary import summarise
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `godwit demo` was asked for."""
+
+    setting: Setting
+    native: bool = True
+    folder: Path | None = None
+    real_data: Path | None = None
+
+
+def show(options: Options, console: Console) -> list[Outcome]:
+    """Run it and print what happened; the caller decides on the exit code."""
+    say = _clock(console)
+    folder = Path(options.folder or mkdtemp(prefix="godwit-demo-"))
+    queries = asked()
+    if options.real_data is None:
+        stage = ring_stage(options.setting)
+        _introduce(console, stage, queries)
+        say("starting Spark")
+    else:
+        say(f"reading {options.real_data} on Spark")
+    # Only now: importing and starting Spark takes seconds, and the first words should not wait for it.
+    from godwit.demo import ours
+    from godwit.runtime.session import spark_session
+
+    spark = spark_session("godwit-demo", quick=True)
+    if options.real_data is not None:
+        stage = real_stage(spark, options.real_data, options.setting, folder / "trace")
+        _introduce(console, stage, queries)
+    say("placing the queries")
+    fleet = ours.prepare(spark, folder / "fleet", stage, queries)
+    say("warming up: one count of every train through every plan")
+    ours.warm_up(fleet, stage)
+    say(f"go: {stage.calm_s} s of calm, then hand-overs")
+    with View(console, stage.topology) as view:
+        driver, meter = ours.play(fleet, stage, options.setting.seed, view)
+    say("closing the last windows, asking the oracle")
+    outcomes = [ours.finish(fleet, driver, meter, queries)]
+    if options.native:
+        outcomes.append(_native(spark, folder, stage, queries, options, console, say))
+    report(console, queries, outcomes)
+    console.print(f"the fleet's folder is {folder / 'fleet'}: try `godwit history {folder / 'fleet'}`", soft_wrap=True)
+    say("done")
+    return outcomes
+
+
+def _native(
+    spark: object,
+    folder: Path,
+    stage: Stage,
+    queries: list[Asked],
+    options: Options,
+    console: Console,
+    say: Callable[[str], None],
+) -> Outcome:
+    from godwit.demo import native
+
+    say("the same with plain Spark streaming queries, restarted at hand-overs (native-restart)")
+    with View(console, stage.topology) as view:
+        return native.play(spark, folder / "native", stage, queries, options.setting.seed, view, say)  # type: ignore[arg-type]
+
+
+def _introduce(console: Console, stage: Stage, queries: list[Asked]) -> None:
+    figures = summarise(stage.trace)
+    regions = ", ".join(stage.topology.regions)
+    shapes = len({query.shape for query in queries})
+    console.print(
+        f"{figures.devices} trains on the ring, {len(stage.topology.sites)} sites in {regions}; "
+        f"{figures.handovers} hand-overs in {figures.duration_s:.0f} s; {len(queries)} queries of {shapes} shapes",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _clock(console: Console) -> Callable[[str], None]:
+    started = time.monotonic()
+
+    def say(what: str) -> None:
+        console.print(f"[dim]{time.monotonic() - started:5.1f} s[/] {what}", highlight=False, soft_wrap=True)
+
+    return say

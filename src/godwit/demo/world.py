@@ -1,0 +1,118 @@
+"""The demo's world: trains on the ring, a calm beginning without hand-overs, and what the trains count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from godwit.mobility.hierarchy import Hierarchy
+from godwit.mobility.payloads import PASSENGERS, Passengers
+from godwit.mobility.ring import Ring, make_ring
+from godwit.mobility.trace import Trace, TraceEvent, check, ordered, read_trace
+from godwit.mobility.twin import Call, World, play, read_calls
+from godwit.model.topology import Topology
+from godwit.model.topology_file import load_topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: room at every tower for a few trains' share of all queries
+GROUND = Hierarchy(regions=2, edge_cpu=400.0, fog_cpu=2_000.0, cloud_cpu=20_000.0)
+#: where two lines meet, and more
+TRANSFER = ("Ostkreuz", "Südkreuz", "Gesundbrunnen", "Westkreuz")
+#: passenger counts arrive at most so long after they were made
+DISORDER_MS = 500
+#: a hand-over takes so long; the train buffers meanwhile
+GAP_MS = 300
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to play."""
+
+    trains: int = 24
+    seconds: int = 50
+    #: so long at the beginning nobody hops: what latency is without changes
+    calm_s: int = 12
+    #: the ring's hour in six minutes: a hand-over takes place several times a second
+    speedup: float = 10.0
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A trace to play, the ground it is played on, and the stops at which trains count."""
+
+    trace: Trace
+    topology: Topology
+    calls: tuple[Call, ...]
+    calm_s: int
+    #: the world behind it, where it was made up: for drawing
+    world: World | None = None
+
+    def payload(self, start_ms: int, seed: int) -> Passengers:
+        return Passengers(self.calls, seed=seed, disorder_ms=DISORDER_MS, start_ms=start_ms)
+
+
+def ring_stage(setting: Setting) -> Stage:
+    """The synthetic ring; the same seed makes the same stage."""
+    world = make_ring(Ring(setting.trains, duration_s=int(setting.seconds * setting.speedup), seed=setting.seed))
+    played = play(world, speedup=setting.speedup, shape=GROUND)
+    trace = calm_start(played.trace, setting.calm_s * 1000)
+    return Stage(trace, _at_start(played.topology, trace), played.calls, setting.calm_s, world)
+
+
+def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> Stage:
+    """The ring by the real timetable and base stations, through the mobility pipeline on Spark."""
+    from godwit.mobility.gtfs import Slot, clock_ms
+    from godwit.mobility.pipeline import Request, build
+
+    start = clock_ms("12:10")
+    slot = Slot("monday", start, start + int(setting.seconds * setting.speedup * 1000), ("S41", "S42"))
+    tracks = data / "track_segments.csv.gz"
+    request = Request(
+        data / "base_stations_berlin_ring.csv",
+        data / "gtfs",
+        slot,
+        out,
+        tracks if tracks.exists() else None,
+        min_antennas=6,
+        speedup=setting.speedup,
+        shape=GROUND,
+    )
+    build(spark, request)
+    trace = calm_start(read_trace(out / "trace.jsonl"), setting.calm_s * 1000)
+    topology = _at_start(load_topology(out / "topology.yaml"), trace)
+    return Stage(trace, topology, read_calls(out / "calls.jsonl"), setting.calm_s)
+
+
+def calm_start(trace: Trace, calm_ms: int) -> Trace:
+    """The trace with everybody from the start where they are at `calm_ms`, and nobody moving until then."""
+    at: dict[str, str] = {}
+    for event in trace.events:
+        if event.t <= calm_ms:
+            at.pop(event.device, None)
+            if event.site is not None:
+                at[event.device] = event.site
+    first = [TraceEvent(0, device, "attach", site, None) for device, site in at.items()]
+    later = [event for event in trace.events if event.t > calm_ms]
+    return check(replace(trace, events=ordered([*first, *later])))
+
+
+def first_counts(stage: Stage, wall: float) -> pa.Table:
+    """A row for each train at the same station, a little before everything begins."""
+    line = {call.device: call.line for call in stage.calls}
+    at = datetime.fromtimestamp(wall, UTC)
+    counts = {"coach": 1, "boarded": 9, "alighted": 1, "bikes": 2, "strollers": 1, "station": TRANSFER[0], "ts": at}
+    rows = [{"train": d, "line": line.get(d, d.partition("-")[0]), **counts} for d in sorted(stage.topology.devices)]
+    return pa.Table.from_pylist(rows, schema=PASSENGERS)
+
+
+def _at_start(topology: Topology, trace: Trace) -> Topology:
+    start = trace.initial()
+    devices = [replace(d, site=start.get(d.id)) for d in topology.devices.values()]  # type: ignore[arg-type]
+    return Topology.of(list(topology.sites.values()), list(topology.links.values()), devices)
