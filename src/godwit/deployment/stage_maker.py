@@ -67,9 +67,9 @@ def _sync_rows(planner: Planner, pending: Pending, was: dict[OperatorId, NodeId 
 
 
 def _drop_ghosts(planner: Planner) -> None:
-    """A site that left keeps its row as long as state of a parked query is there."""
+    """A site that left keeps its row as long as an instance, parked or not yet redeployed, is said to be there."""
     for site in list(planner.ghosts):
-        if NodeId(site) not in planner.left_at:
+        if NodeId(site) not in planner.left_at and NodeId(site) not in planner.ground.hosted:
             planner.journal.drop(planner.ghosts, site)
             planner.journal.drop(planner.rows.sites, site)
 

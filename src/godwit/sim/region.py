@@ -127,11 +127,8 @@ class Runner:
         for peer in self.peers():
             if self.positions.get(f"peer:{peer}", 0) < len(self.world.runners[peer, self.shape.key].commits):
                 return True
-        return any(
-            self.positions.get(f"source:{index}:{scan.stream}", 0)
-            < len(self.world.source_log(self.region, scan.stream))
-            for index, scan in self.shape.plan.scans
-        )
+        logs = [(i, scan.stream, self.world.source_log(self.region, scan.stream)) for i, scan in self.shape.plan.scans]
+        return any(self.positions.get(f"source:{i}:{stream}", 0) < len(log) for i, stream, log in logs)
 
     def _poll(self, sight: Sight) -> Work:
         work = Work(positions=dict(self.positions))
