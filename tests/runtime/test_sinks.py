@@ -24,7 +24,9 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def rows(first: int, count: int = 5) -> list[dict[str, Any]]:
-    return [{"name": f"n{i % 3}", "size": i, "ts": START + dt.timedelta(seconds=i)} for i in range(first, first + count)]
+    return [
+        {"name": f"n{i % 3}", "size": i, "ts": START + dt.timedelta(seconds=i)} for i in range(first, first + count)
+    ]
 
 
 def begin(fleet: Fleet) -> QueryHandle:

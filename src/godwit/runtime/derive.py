@@ -1,7 +1,8 @@
 """Derived streams: the committed results of an INSERT INTO become rows of a stream that other queries read.
 
-The query counts as a device of that stream, attached to the region of its sink. A commit is published after the fact,
-under its number, so that a repeat after a crash is recognised and passed over.
+The query counts as a device of that stream, attached to the site of its sink, which is pinned: its other operators may
+move, the place where its results come out does not. A commit is published after the fact, under its number, so that a
+repeat after a crash is recognised and passed over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from godwit.deployment.clocks import Mark
-from godwit.ids import DeviceId, Epoch, QueryId
+from godwit.ids import DeviceId, QueryId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
 from godwit.runtime.gateway import Gateway
@@ -34,13 +35,12 @@ class Publisher:
 
     def __init__(self, gateway: Gateway, lock: threading.RLock, deployment: Callable[[], Deployment]) -> None:
         self._gateway, self._lock, self._deployment = gateway, lock, deployment
-        #: who published under which session last
-        self._sessions: dict[str, int] = {}
 
     def publish(self, runner: Runner, number: int, record: Record) -> None:
         """Called after every commit, and again for the last ones after a restart."""
         for query in runner.tables.queries.values():
-            if query.target is not None and query.target in self._deployment().streams:
+            sink = len(query.shape.plan.operators) - 1
+            if query.target in self._deployment().streams and runner.deployment.home(query, sink) == runner.region:
                 with self._lock:
                     self._publish(runner, query, number, record)
 
@@ -53,17 +53,8 @@ class Publisher:
         table = self._rows(query, record)
         clock = runner.derived_clocks()[query.id]
         source = self._gateway.source(query.target, device)
-        here = self._deployment().home(query, len(query.shape.plan.operators) - 1) == region
-        session = self._deployment().sessions.get(device, 1)
-        if here:
-            self._sessions[sender] = source.session = session
-            mark = Mark(session, max(source.clock, clock))
-        elif table.num_rows or self._gateway.sequence(query.target, sender):
-            # The sink has moved on: what is still under way comes out here, and then the session is over.
-            mark = Mark(self._sessions.get(sender, session - 1), clock, over=_drained(runner, record))
-        else:
-            return
-        if table.num_rows == 0 and mark.clock <= source.clock and not mark.over:
+        mark = Mark(1, max(source.clock, clock))
+        if table.num_rows == 0 and mark.clock <= source.clock:
             return
         source.clock, source.region = max(source.clock, mark.clock), region
         self._gateway.log(region, query.target).append(
@@ -81,8 +72,3 @@ class Publisher:
                 mine = table.filter(pc.equal(table.column(QUERY), query.id))
                 found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
         return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()
-
-
-def _drained(runner: Runner, record: Record) -> bool:
-    sink = len(runner.shape.plan.operators) - 1
-    return Epoch(record["markers"][str(sink)]) >= runner.memory.moves.latest()

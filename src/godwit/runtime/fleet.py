@@ -22,7 +22,7 @@ from godwit.deployment.events import Record as StoryRecord
 from godwit.errors import DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
-from godwit.model.deployment import Delta, between
+from godwit.model.deployment import Delta, between, split_instance
 from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Device, Topology
 from godwit.runtime import segments
@@ -207,7 +207,8 @@ class Fleet:
             if twin is not None:
                 self._same[query.id] = twin
                 return QueryHandle(self, query.id)
-            self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None))
+            pinned = sink or (self._plane.planner.default_root() if query.target else None)
+            self._carry_out(self._plane.submit(query, SiteId(pinned) if pinned else None))
             self._sync(f"submit {name}")
             if query.target is not None:
                 self._derive(query, columns)
@@ -282,14 +283,18 @@ class Fleet:
                     self.gateway.follow(change.device, self.deployment)
                 elif isinstance(change, DeviceRemoved):
                     self.gateway.close(change.device, self.deployment)
-            self._move_producers()
             self.topology.save(self._plane.topology)
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site), past the planner: for tests and experiments."""
         with self._lock:
+            for instance in placement:
+                query, operator, _ = split_instance(OperatorId(instance))
+                known = self.deployment.queries.get(query)
+                if known and known.target and operator == len(known.shape.plan.operators) - 1:
+                    msg = f"'{query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
+                    raise DeploymentError(msg)
             self._publish(Delta(placement={OperatorId(i): NodeId(s) for i, s in placement.items()}, cause=cause))
-            self._move_producers()
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""
@@ -298,16 +303,6 @@ class Fleet:
     @property
     def plane(self) -> ControlPlane:
         return self._plane
-
-    def _move_producers(self) -> None:
-        """Derived streams are fed from wherever their query's sink is."""
-        for query in self.deployment.queries.values():
-            if query.target is None:
-                continue
-            place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-            device = producer(query.id)
-            if place is not None and (self.deployment.devices.get(device) or place) != SiteId(place):
-                self.change([DeviceMoved(device, SiteId(place))])
 
     def _carry_out(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:

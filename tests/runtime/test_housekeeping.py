@@ -1,0 +1,204 @@
+"""Housekeeping: a long run stays small, and nothing goes that somebody is still to read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from godwit.model.changes import DeviceMoved
+from godwit.model.topology import Link, Site, Topology
+from godwit.runtime.fleet import Fleet
+from godwit.runtime.handles import QueryHandle
+from godwit.runtime.housekeeping import Retention
+from godwit.runtime.log import Log
+from godwit.runtime.runner import Limits
+from godwit.runtime.sinks import CallbackSink
+
+OpenFleet = Callable[..., Fleet]
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+#: lets go at once of whatever nobody needs
+AT_ONCE = Retention(source_seconds=0.0, result_seconds=0.0, every=1)
+
+
+def rows(number: int, count: int = 4) -> list[dict[str, Any]]:
+    at = START + dt.timedelta(seconds=number)
+    return [{"name": f"n{i % 2}", "size": number, "ts": at + dt.timedelta(milliseconds=i)} for i in range(count)]
+
+
+def two_regions(fleet: Fleet) -> None:
+    sites = [Site("edge", "west"), Site("cloud", "centre", kind="cloud")]
+    fleet.topology.add(Topology.of(sites, [Link("edge", "cloud")]))
+    fleet.stream("readings", "name string, size int, ts timestamp", site="edge")
+
+
+def one_region(fleet: Fleet, sql: str) -> QueryHandle:
+    fleet.topology.add(Topology.of([Site("here", "one")]))
+    fleet.stream("readings", "name string, size int, ts timestamp", site="here")
+    return fleet.submit(sql, "q")
+
+
+def files(root: Path) -> int:
+    return sum(path.is_file() for path in root.rglob("*"))
+
+
+def size(root: Path) -> int:
+    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+
+
+WINDOWS = "SELECT name, sum(size) AS total, window.end AS until FROM readings GROUP BY name, window(ts, '3 seconds')"
+
+
+def test_a_long_run_stays_small_and_fast(open_fleet: OpenFleet, tmp_path: Path) -> None:
+    fleet = open_fleet(retention=Retention(source_seconds=0.0, result_seconds=0.0, every=40))
+    query = one_region(fleet, WINDOWS)
+    got: list[dict[str, Any]] = []
+    query.write_to(CallbackSink(got.extend))
+    counts, sizes, took = [], [], []
+    (runner,) = fleet.crew.runners.values()
+    for number in range(320):
+        fleet.push("readings", rows(number))
+        record = runner.step()
+        assert record is not None
+        took.append(record["metrics"]["took_ms"])
+        fleet.attendant.flush()
+        if number % 40 == 39:
+            counts.append(files(fleet.root))
+            sizes.append(size(fleet.root))
+    assert max(counts[4:]) <= 1.3 * max(counts[2:4])
+    assert max(sizes[4:]) <= 1.3 * max(sizes[2:4])
+    assert statistics.median(took[240:]) <= 2.0 * statistics.median(took[80:160])
+    fleet.close_sources()
+    fleet.process_available()
+    # Every result was delivered, though hardly any of it is still there.
+    assert sum(r["total"] for r in got) == sum(4 * n for n in range(320))
+    assert fleet.status().queries[0].rows_out == len(got)
+    assert query.results().count() < len(got)
+
+
+def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet(retention=AT_ONCE, limits=Limits(max_lag=1000))
+    two_regions(fleet)
+    query = fleet.submit(WINDOWS, "q", sink="cloud")
+    fleet.move({"q/2": "cloud", "q/3": "cloud"})
+    fleet.process_available()
+    edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
+    for number in range(80):
+        fleet.push("readings", rows(number))
+        edge.step()
+        if number % 20 == 0:
+            fleet.attendant.sweep()
+    swept = fleet.attendant.sweep()
+    assert swept.commits == 0  # the cloud has read nothing
+    fleet = open_fleet(retention=AT_ONCE)  # ... and must find it all after a restart
+    fleet.process_available()
+    fleet.push("readings", rows(80))
+    fleet.process_available()
+    assert fleet.attendant.sweep().commits > 0
+    fleet.close_sources()
+    fleet.process_available()
+    total = sum(r.total for r in fleet.query("q").results().collect())
+    assert total == sum(4 * n for n in range(81))
+    assert query.id == "q"
+
+
+def test_recorded_files_and_live_state_are_never_removed(open_fleet: OpenFleet, tmp_path: Path) -> None:
+    fleet = open_fleet(retention=AT_ONCE)
+    query = one_region(fleet, WINDOWS.replace("3 seconds", "1000 seconds"))
+    recorded = tmp_path / "recorded.parquet"
+    schema = fleet.schema("readings")  # type: ignore[arg-type]
+    import pyarrow.parquet as pq
+
+    pq.write_table(schema.conform(rows(0)).table, recorded)
+    fleet.replay("readings", recorded).run()
+    for number in range(1, 75):
+        fleet.push("readings", rows(number))
+        fleet.crew.step_all()
+    assert fleet.attendant.sweep().entries > 0
+    assert fleet.attendant.sweep().files > 0  # files go one pass after their records
+    assert recorded.exists()
+    again = open_fleet(retention=AT_ONCE)  # sources know their clocks and sequence numbers though entries are gone
+    assert again.gateway.source("readings", "readings").clock > 0  # type: ignore[arg-type]
+    again.replay("readings", recorded).run()
+    again.close_sources()
+    again.process_available()
+    assert sum(r.total for r in again.query("q").results().collect()) == sum(4 * n for n in range(75))
+    assert query.id == "q"
+
+
+def test_keep_keeps_what_the_oracle_needs(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet(retention=Retention(keep=True, source_seconds=0.0, result_seconds=0.0, every=10))
+    query = one_region(fleet, WINDOWS)
+    for number in range(80):
+        fleet.push("readings", rows(number))
+        fleet.crew.step_all()
+    fleet.process_available()
+    fleet.close_sources()
+    fleet.process_available()
+    fleet.attendant.sweep()
+    (runner,) = fleet.crew.runners.values()
+    assert Log(runner.commits.folder).first > 1
+    assert query.verdict().equal, query.verdict()
+
+
+def test_many_epochs_become_one(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet(retention=AT_ONCE)
+    two_regions(fleet)
+    fleet.submit("SELECT name, size, ts FROM readings", "q")
+    for number in range(120):
+        fleet.change([DeviceMoved("readings", "cloud" if number % 2 else "edge")])  # type: ignore[arg-type]
+    fleet.push("readings", rows(0))
+    fleet.process_available()
+    before = fleet.deployment
+    assert fleet.attendant.sweep().epochs > 100
+    again = open_fleet()
+    assert again.deployment.devices == before.devices
+    assert again.deployment.placement == before.placement
+    # A shape that is new begins to read after the epochs that are gone.
+    again.submit("SELECT name, size + 1 AS more, ts FROM readings", "later")
+    again.push("readings", rows(1))
+    again.process_available()
+    assert again.query("later").results().count() == 4
+    assert again.query("q").results().count() == 8
+
+
+def test_a_runner_waits_for_a_reader_that_lags(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet(limits=Limits(max_lag=4))
+    two_regions(fleet)
+    fleet.submit("SELECT name, size, ts FROM readings", "q", sink="cloud")
+    fleet.move({"q/1": "cloud"})
+    fleet.process_available()
+    edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
+    before = edge.commits.last
+    for number in range(12):
+        fleet.push("readings", rows(number))
+        edge.step()
+    assert edge.commits.last - before <= 5
+    assert fleet.status().runners[1].unread > 0
+    fleet.process_available()  # the cloud reads, and the edge goes on
+    assert fleet.query("q").results().count() == 48
+
+
+@pytest.mark.parametrize("sql", [WINDOWS.replace("3 seconds", "50 seconds"), "JOIN"])
+def test_compaction_changes_no_result(open_fleet: OpenFleet, sql: str) -> None:
+    join = """SELECT a.name, a.size, b.size AS other FROM readings a JOIN readings b
+              ON a.name = b.name AND a.ts BETWEEN b.ts - INTERVAL 20 SECONDS AND b.ts + INTERVAL 20 SECONDS
+              WHERE a.size < b.size"""
+    fleet = open_fleet()
+    query = one_region(fleet, join if sql == "JOIN" else sql)
+    most = 0
+    for number in range(20):
+        fleet.push("readings", rows(number, count=3))
+        fleet.crew.step_all()
+        (runner,) = fleet.crew.runners.values()
+        most = max(most, *(len(state.live) for state in runner.memory.states.values()))
+    assert most < 12  # 20 batches appended a segment each
+    fleet.close_sources()
+    fleet.process_available()
+    verdict = query.verdict()
+    assert verdict.equal, verdict
+    assert verdict.got > 0
