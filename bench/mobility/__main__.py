@@ -149,7 +149,7 @@ def _rest(results: dict[str, Any]) -> list[str]:
     lines = [
         "Spark's own operators alone (join by cell, bench/mobility/native.py), 10^6 towers and positions: "
         f"{native_['native']['seconds']:.1f} s and {native_['native']['positions_found']:,} positions answered, "
-        f"against {native_['ours']['seconds']:.1f} s for all of them: why handovers.py sends segments to Python instead.",
+        f"against {native_['ours']['seconds']:.1f} s for all of them: why handovers.py sends segments to Python.",
         "",
         f"The whole command, files to files: {whole['towers']:,} towers (CSV), {whole['trips']:,} trips, "
         f"{whole['positions']:,} positions, {whole['handovers']:,} hand-overs, {whole['serving_towers']:,} serving "
