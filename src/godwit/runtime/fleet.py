@@ -36,6 +36,7 @@ from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
 from godwit.runtime.history import History
 from godwit.runtime.housekeeping import Retention
+from godwit.runtime.inbox import Inbox
 from godwit.runtime.ingest import Rows, Schema
 from godwit.runtime.metrics import Metrics
 from godwit.runtime.runner import Limits, Runner
@@ -75,6 +76,7 @@ class Fleet:
         self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish)
         self.attendant = Attendant(self, retention or Retention())
         self.metrics = Metrics(root, spark)
+        self.inbox = Inbox(self)
         self.topology = Ground(self)
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
@@ -337,8 +339,10 @@ class Fleet:
         self.metrics.listen()
         self.crew.start()
         self.attendant.start()
+        self.inbox.start()
 
     def stop(self) -> None:
+        self.inbox.stop()
         for source in self._opened:
             source.stop()
         self.crew.stop()
