@@ -98,7 +98,7 @@ class Runner:
         self._hear(work)
         regions = {*self.reader.peers(), self.region}
         markers = self.memory.moves.markers(regions)
-        if not (news or self._must_tell(markers)):
+        if not (news or self._must_tell(markers) or self._far_ahead(work)):
             # Nothing that must be remembered: a restart would read it again and pass it over again.
             self.positions = work.positions
             return None
@@ -143,6 +143,11 @@ class Runner:
         latest = self.memory.moves.latest()
         waited_for = any(self._told_markers.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
         return waited_for or bool(self.memory.moves.ready(markers))
+
+    def _far_ahead(self, work: Work) -> bool:
+        """Others keep what this runner has not committed to have read; so it must, now and then, even if idle."""
+        news = (n - self._committed.get(name, 0) for name, n in work.positions.items())
+        return max(news, default=0) > max(self.limits.max_lag // 4, 1)
 
     def _keeps_clocks(self) -> bool:
         """Whether an operator that waits for clocks lives here."""
