@@ -27,7 +27,8 @@ def main(names: list[str]) -> None:
     """Run the named experiments, or all of them, then write the report."""
     unknown = [name for name in names if name not in EXPERIMENTS and name != "report"]
     if unknown:
-        raise SystemExit(f"unknown experiment {unknown[0]}; known: {', '.join(EXPERIMENTS)}, report")
+        msg = f"unknown experiment {unknown[0]}; known: {', '.join(EXPERIMENTS)}, report"
+        raise SystemExit(msg)
     for name in names or EXPERIMENTS:
         if name != "report":
             start = time.perf_counter()

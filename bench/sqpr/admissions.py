@@ -19,7 +19,9 @@ def run() -> None:
         table: list[dict[str, Any]] = []
         for seed in SEEDS:
             table.append(one(Setting(seed=seed, nic=nic)))
-            results.save(f"admissions_{regime}", {"regime": regime, "nic": nic, "seeds": table, "pooled": pooled(table)})
+            results.save(
+                f"admissions_{regime}", {"regime": regime, "nic": nic, "seeds": table, "pooled": pooled(table)}
+            )
             print(regime, seed, {k: v for k, v in table[-1].items() if not isinstance(v, dict | list)}, flush=True)
 
 

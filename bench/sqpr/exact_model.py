@@ -66,7 +66,7 @@ def run() -> None:
 
 
 def problems_of(case: Case, seed: int) -> list[dict[str, Any]]:
-    """Fill the system with the everyday planner; at each load solve the next queries exactly, without admitting them."""
+    """Fill the system with the everyday planner; at each load solve the next queries, without admitting them."""
     size = case.hosts / 50
     setting = Setting(seed, case.hosts, int(500 * size), int(700 * size), arities=case.arities)
     network, catalog, queries = build(setting)

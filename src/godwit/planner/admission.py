@@ -18,9 +18,10 @@ from dataclasses import replace
 from godwit.errors import AdmissionError
 from godwit.planner.answers import Admitted, Placement, Plan, Refused, Replanned, migrations, placement, plan_by_name
 from godwit.planner.everyday import EverydayPlanner, Options, Outcome
+from godwit.planner.explain import PlanNode, tree, users_of
 from godwit.planner.model import BaseStream, Catalog, Host, Link, Network, Query, Weights
 from godwit.planner.rates import CostModel, QuerySpec, declare, expand
-from godwit.planner.refusal import explain
+from godwit.planner.refusal import explain, overload
 from godwit.planner.scope import load_snapshot
 from godwit.planner.state import Ledger, Snapshot
 
@@ -81,6 +82,12 @@ class Admission:
             raise AdmissionError(msg)
         return plan_by_name(self.ledger, self._queries[query].result)
 
+    def tree(self, query: str) -> PlanNode:
+        """The plan as a tree, with the other queries that share its parts."""
+        self.plan(query)
+        others = {name: q.result for name, q in self._queries.items() if name != query and name not in self._stranded}
+        return tree(self.ledger, self._queries[query].result, users_of(self.ledger, others))
+
     def usage(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Host -> resource -> (used, capacity)."""
         book = self.ledger
@@ -100,15 +107,24 @@ class Admission:
     # -- queries come and go -------------------------------------------------------------------------------------
     def submit(self, spec: QuerySpec, *, what_if: bool = False) -> Admitted | Refused:
         """Admit a query or say why not; with `what_if`, change nothing."""
-        return self.submit_batch([spec], what_if=what_if)[0]
+        return self.try_out(spec)[0] if what_if else self.submit_batch([spec])[0]
 
-    def submit_batch(self, specs: Sequence[QuerySpec], *, what_if: bool = False) -> list[Admitted | Refused]:
+    def try_out(self, spec: QuerySpec) -> tuple[Admitted | Refused, PlanNode | None]:
+        """What `submit` would answer, and the plan as a tree; nothing changes."""
+        before = (self.ledger.snapshot(), dict(self._planner.queries))
+        answer = self.submit_batch([spec])[0]
+        shown = self.tree(spec.id) if isinstance(answer, Admitted) else None
+        self._undo(before, spec.id)
+        return answer, shown
+
+    def submit_batch(self, specs: Sequence[QuerySpec]) -> list[Admitted | Refused]:
         """Admit several queries together: those first that add least to what runs. Answers in the order given."""
-        twice = [spec.id for n, spec in enumerate(specs) if spec.id in self._specs or spec.id in [s.id for s in specs[:n]]]
+        twice = [
+            spec.id for n, spec in enumerate(specs) if spec.id in self._specs or spec.id in [s.id for s in specs[:n]]
+        ]
         if twice:
             msg = f"query id '{twice[0]}' is taken: withdraw that query first, or choose another id"
             raise AdmissionError(msg)
-        before = (self.ledger.snapshot(), dict(self._planner.queries))
         queries = [expand(self._planner.catalog, spec, self.costs) for spec in specs]
         made = {s for s, hosts in self.ledger.made.items() if hosts}
         running = self._placements()
@@ -119,8 +135,6 @@ class Admission:
             if outcome.admitted:
                 made, running = {s for s, hosts in self.ledger.made.items() if hosts}, self._placements()
                 self._remember(spec, query)
-        if what_if:
-            self._undo(before, specs)
         return [answers[spec.id] for spec in specs]
 
     def withdraw(self, query: str) -> Replanned:
@@ -206,17 +220,18 @@ class Admission:
 
     def _forget(self, query: str) -> None:
         gone = self._queries.pop(query)
-        for table in (self._specs, self._planned, self._stranded):
-            table.pop(query, None)  # type: ignore[attr-defined]
+        del self._specs[query]
+        self._planned.pop(query, None)
+        self._stranded.pop(query, None)
         shared = any(other.result == gone.result for other in self._queries.values())
         if not shared and gone.result in self.ledger.served:
             self._planner.withdraw(gone)
 
-    def _undo(self, before: tuple[Snapshot, dict[int, Query]], specs: Sequence[QuerySpec]) -> None:
-        """Back to the state before a what-if."""
-        for spec in specs:
-            for table in (self._specs, self._queries, self._planned):
-                table.pop(spec.id, None)  # type: ignore[attr-defined]
+    def _undo(self, before: tuple[Snapshot, dict[int, Query]], query: str) -> None:
+        """Back to the state before a query was tried."""
+        self._specs.pop(query, None)
+        self._queries.pop(query, None)
+        self._planned.pop(query, None)
         state, queries = before
         self._planner.restore(load_snapshot(self.ledger.network, self.ledger.catalog, state), queries)
 
@@ -231,7 +246,7 @@ class Admission:
         return Replanned(tuple(back), migrations(running, self._placements()), (), tuple(self._stranded.values()))
 
     def _rebuild(self) -> Replanned:
-        """Number everything anew, carry the running plan over by name, then re-plan what is broken, drifted or short."""
+        """Number everything anew, carry the plan over by name, then re-plan what is broken, drifted or short."""
         old, running = self.ledger, self._placements()
         self._planner = self._fresh()
         network, catalog = self._planner.network, self._planner.catalog
@@ -251,7 +266,11 @@ class Admission:
     def _carry(self, old: Ledger) -> Ledger:
         """The old plan in the new numbers, without what lost its host or its source."""
         network, catalog = self._planner.network, self._planner.catalog
-        host = {h: network.index[old.network.hosts[h].id] for h in range(len(old.network)) if old.network.hosts[h].id in network.index}
+        host = {
+            h: network.index[old.network.hosts[h].id]
+            for h in range(len(old.network))
+            if old.network.hosts[h].id in network.index
+        }
         names = [stream.signature for stream in old.catalog.streams]
         stream = {s: catalog.number(name) for s, name in enumerate(names) if catalog.knows(name)}
         wanted = {query.result for query in self._queries.values()}
@@ -261,7 +280,9 @@ class Admission:
             what = old.catalog.operators[o]
             if h in host and all(s in stream for s in (*what.inputs, what.output)):
                 inputs = tuple(stream[s] for s in what.inputs)
-                placed.add((host[h], catalog.add_operator(inputs, stream[what.output], what.cpu, what.kind, what.state)))
+                placed.add(
+                    (host[h], catalog.add_operator(inputs, stream[what.output], what.cpu, what.kind, what.state))
+                )
         flows = {(host[g], host[m], stream[s]) for g, m, s in state.flows if g in host and m in host and s in stream}
         served = {(host[h], stream[s]) for h, s in state.served if h in host and s in stream and stream[s] in wanted}
         return load_snapshot(network, catalog, Snapshot(frozenset(served), frozenset(flows), frozenset(placed)))
@@ -277,7 +298,7 @@ class Admission:
             if self._planner.replan(query):
                 replanned.append(name)
             elif not self.ledger.fits():
-                why = explain(self.ledger, query, self._planner.prices())
+                why = overload(self.ledger)
                 short.append(Refused(name, why.reason, why.additions))
             self._planned[name] = self._estimate(query)
         return replanned, [] if self.ledger.fits() else short

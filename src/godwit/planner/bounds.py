@@ -1,10 +1,10 @@
 """Bounds on how many queries fit, each with its name. All see one host with everybody's CPU and no network.
 
-    AggregateHost      the paper's "optimistic bound": first come, each query planned once with reuse. No true bound: a
-                       planner that re-plans may admit more.
-    FirstComeOrders    first come, join orders of all admitted queries always optimal (multi-query optimisation). A bound
-                       for planners that admit every query that fits when it comes, and only for those.
-    best_subset        offline, all queries known: the largest set that fits. The only true upper bound.
+AggregateHost      the paper's "optimistic bound": first come, each query planned once with reuse. No true bound: a
+                   planner that re-plans may admit more.
+FirstComeOrders    first come, join orders of all admitted queries always optimal (multi-query optimisation). A bound
+                   for planners that admit every query that fits when it comes, and only for those.
+best_subset        offline, all queries known: the largest set that fits. The only true upper bound.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ def _availability(catalog: Catalog, state: Snapshot) -> list[str]:
 
 def _resources(network: Network, catalog: Catalog, state: Snapshot) -> list[str]:
     """III.6b, III.6c, III.6d: what comes in, what goes out, what is computed."""
-    cpu, into, out = defaultdict(float), defaultdict(float), defaultdict(float)
+    cpu: dict[int, float] = defaultdict(float)
+    into: dict[int, float] = defaultdict(float)
+    out: dict[int, float] = defaultdict(float)
     for host, operator in state.placed:
         cpu[host] += catalog.operators[operator].cpu
     for source, target, stream in state.flows:
@@ -62,15 +64,15 @@ def _resources(network: Network, catalog: Catalog, state: Snapshot) -> list[str]
     for host, stream in state.served:
         out[host] += catalog.streams[stream].rate
     wrong = []
-    for number, host in enumerate(network.hosts):
-        limits = (
-            ("III.6d CPU", cpu, host.cpu),
-            ("III.6b NIC in", into, host.nic_in),
-            ("III.6c NIC out", out, host.nic_out),
+    for number, limits in enumerate(network.hosts):
+        rows = (
+            ("III.6d CPU", cpu, limits.cpu),
+            ("III.6b NIC in", into, limits.nic_in),
+            ("III.6c NIC out", out, limits.nic_out),
         )
         wrong += [
-            f"{name} of '{host.id}': {used[number]:.6g} of {limit:.6g}"
-            for name, used, limit in limits
+            f"{name} of '{limits.id}': {used[number]:.6g} of {limit:.6g}"
+            for name, used, limit in rows
             if used[number] > limit + 10 * SLACK
         ]
     return wrong

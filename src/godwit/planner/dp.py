@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def cheapest(
     held: Bools,
     rate: Floats,
@@ -38,8 +38,8 @@ def cheapest(
 ) -> tuple[Floats, Ints, Ints]:
     """Costs, ways (HELD, SENT, UNREACHABLE or an operator) and senders, each stream x host.
 
-    `first[s]:first[s + 1]` are the operators of stream s, `left` and `right` their inputs (right -1: one input). Rows of
-    `free` and `price` are CPU, NIC in, NIC out. `links` is empty where every pair of hosts is joined.
+    `first[s]:first[s + 1]` are the operators of stream s, `left` and `right` their inputs (right -1: one input).
+    Rows of `free` and `price` are CPU, NIC in, NIC out. `links` is empty where every pair of hosts is joined.
     """
     streams, hosts = held.shape
     cost = np.full((streams, hosts), np.inf)
@@ -65,15 +65,15 @@ def cheapest(
     return cost, way, sender
 
 
-@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")
 def _over(need: float, free: float, penalty: float) -> float:
     if need <= free + 1e-6:
         return 0.0
     return penalty * (need - max(free, 0.0))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _send_anywhere(s, rate, cost, way, sender, free, price, penalty):  # type: ignore[no-untyped-def]  # noqa: ANN
+@njit(cache=True)
+def _send_anywhere(s, rate, cost, way, sender, free, price, penalty):  # type: ignore[no-untyped-def]
     hosts = cost.shape[1]
     best, source = np.inf, -1
     for g in range(hosts):
@@ -88,8 +88,8 @@ def _send_anywhere(s, rate, cost, way, sender, free, price, penalty):  # type: i
             cost[s, h], way[s, h], sender[s, h] = total, SENT, source
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _send_by_links(s, rate, cost, way, sender, free, price, links, link_free, penalty):  # type: ignore[no-untyped-def]  # noqa: ANN
+@njit(cache=True)
+def _send_by_links(s, rate, cost, way, sender, free, price, links, link_free, penalty):  # type: ignore[no-untyped-def]
     changed = True
     rounds = 0
     while changed and rounds < cost.shape[1]:

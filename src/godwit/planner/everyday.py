@@ -140,11 +140,17 @@ class EverydayPlanner:
         return False
 
     def prices(self) -> Floats:
-        """A unit of a resource costs more the less of it is left (rows: CPU, NIC in, NIC out)."""
+        """A unit of a resource costs more the less of it is left (rows: CPU, NIC in, NIC out).
+
+        Without a weight on balance it is the other way round for CPU: what is in use is used up first.
+        """
         free = np.stack((self.ledger.cpu_free, self.ledger.in_free, self.ledger.out_free))
         capacity = np.maximum(np.stack((self.network.cpu, self.network.nic_in, self.network.nic_out)), 1e-9)
         used = np.clip(1 - free / capacity, 0, 1)
-        return np.asarray(np.exp(self.options.steepness * used) / capacity)
+        slope = np.full((3, 1), self.options.steepness)
+        if self.weights is not None and not self.weights.balance:
+            slope[0] = -1.0
+        return np.asarray(np.exp(slope * used) / capacity)
 
     def _running(self) -> set[tuple[int, int]]:
         return {(o, h) for h, operators in enumerate(self.ledger.running) for o in operators}

@@ -3,8 +3,8 @@
 For each join tree of the query and each host it asks what the host would have to receive and to run. A sub-query that
 exists somewhere and can be sent is always received rather than computed. The feasible candidate with the best weighted
 objective wins. Earlier decisions are never revisited, and the new operators never spread over hosts. "From other hosts
-that have s" can be read in two ways: any holder may send, relays included (the kind reading, the default), or only hosts
-where the stream starts (relays being what SQPR adds).
+that have s" can be read in two ways: any holder may send, relays included (the kind reading, the default), or only
+hosts where the stream starts (relays being what SQPR adds).
 """
 
 from __future__ import annotations

@@ -81,14 +81,14 @@ class Programme:
         gap: float = 0.0,
         cuts: Callable[[NDArray[np.float64]], bool] | None = None,
     ) -> Solution:
-        """Solve from an optional start. `cuts` may add rows for a solution it refuses (and return True): solve again."""
+        """Solve from an optional start. `cuts` may add rows against a solution (and return True): solve again."""
         while True:
             answer = self._run(seconds, start, relaxed, gap)
             if cuts is None or answer.values is None or not cuts(answer.values):
                 return answer
 
     def _run(self, seconds: float, start: Mapping[int, float] | None, relaxed: bool, gap: float) -> Solution:
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("time_limit", seconds)

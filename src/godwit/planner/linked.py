@@ -1,8 +1,8 @@
 """The exact model where links may bind or be missing: the literal one without potentials, cycles cut when they appear.
 
-III.7 and its big-M are replaced by cuts that are added lazily: if hosts C pass a stream round among themselves without an
-origin, then for every transfer inside C, something must enter C or be made there. Transfers exist only over links that
-could carry the stream, and the incumbent bounds O4 as in `reduced.py`.
+III.7 and its big-M are replaced by cuts that are added lazily: if hosts C pass a stream round among themselves
+without an origin, then for every transfer inside C, something must enter C or be made there. Transfers exist only
+over links that could carry the stream, and the incumbent bounds O4 as in `reduced.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The paper's model as printed, the reference for all others: III.4 to III.8 with IV.9, one function a constraint family.
+"""The paper's model as printed, the reference for all others: III.4 to III.8 with IV.9, one function a constraint
+family.
 
 Slips of the paper that are corrected here: the cost of an operator is gamma_o (printed s_o in II-A), III.6b sums rho_s
 (printed rho_c), lambda_3 scales by the hosts' CPU (printed kappa), IV.9 holds for each admitted query (printed for each

@@ -144,7 +144,7 @@ class Network:
 
     @staticmethod
     def of(hosts: Iterable[Host], links: Iterable[Link] | None = None) -> Network:
-        """Number the hosts. Links that can never bind (kappa_hm >= min(beta)) for every pair count as no links at all."""
+        """Number the hosts. If no link can ever bind (kappa_hm >= min(beta)), they count as no links at all."""
         known = tuple(hosts)
         plain = Network(known)
         if links is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 from godwit.planner.model import SLACK
 from godwit.planner.state import Ledger
@@ -15,7 +16,7 @@ def bring(ledger: Ledger, stream: int, host: int) -> bool:
     path = _direct(ledger, stream, host) if ledger.link_free is None else _relayed(ledger, stream, host)
     if not path:
         return False
-    for sender, receiver in zip(path, path[1:], strict=False):
+    for sender, receiver in pairwise(path):
         ledger.receive(stream, receiver, sender)
     return True
 

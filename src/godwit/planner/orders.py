@@ -1,9 +1,10 @@
 """Join orders of all admitted queries together: the least CPU that makes all requested streams, hosts left aside.
 
-Multi-query optimisation as a linear programme. z_o: operator o runs. Each requested stream q has its own continuous flow
-f_qo <= z_o through its hypergraph: one unit is made of q, and of each inner stream as much is made as is used. With one
-flow for each stream the relaxation is nearly always integral (measured: always, on the paper's workload), where the
-plain rows z_o <= y_s leave a gap of 7 %. Queries come and go by their demand row, so the simplex basis stays warm.
+Multi-query optimisation as a linear programme. z_o: operator o runs. Each requested stream q has its own continuous
+flow f_qo <= z_o through its hypergraph: one unit is made of q, and of each inner stream as much is made as is used.
+With one flow for each stream the relaxation is nearly always integral (measured: always, on the paper's workload),
+where the plain rows z_o <= y_s leave a gap of 7 %. Queries come and go by their demand row, so the simplex basis
+stays warm.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class JoinOrders:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._solver = highspy.Highs()
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
         self._runs: dict[int, int] = {}
@@ -78,14 +79,14 @@ class JoinOrders:
 
     def _branch(self, seconds: float) -> tuple[frozenset[int], float]:
         columns = np.fromiter(self._runs.values(), dtype=np.int32)
-        whole = [highspy.HighsVarType.kInteger] * len(columns)
+        whole = np.full(len(columns), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, whole)
         self._solver.setOptionValue("time_limit", self._solver.getRunTime() + seconds)
         self._solver.run()
         bound = self._solver.getInfo().mip_dual_bound
         values = self._solver.getSolution().col_value
         chosen = frozenset(o for o, column in self._runs.items() if values[column] > 0.5)
-        loose = [highspy.HighsVarType.kContinuous] * len(columns)
+        loose = np.full(len(columns), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, loose)
         return chosen, bound
 

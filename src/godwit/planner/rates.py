@@ -1,8 +1,8 @@
 """One cost model: from a query's expression to streams, operators, rates, costs and state.
 
-A query is a tree of `Base`, `Unary` (filter, projection, aggregate) and `Join` nodes. A join of n inputs may be computed
-in any order: every connected subset of its inputs is a stream, every split of a subset in two is an operator. All
-estimates are linear in the input rates, as in the paper, and none depends on the order of the joins:
+A query is a tree of `Base`, `Unary` (filter, projection, aggregate) and `Join` nodes. A join of n inputs may be
+computed in any order: every connected subset of its inputs is a stream, every split of a subset in two is an
+operator. All estimates are linear in the input rates, as in the paper, and none depends on the order of the joins:
 
     rate of a filter, projection or aggregate   selectivity * rate of its input
     rate of the join of a subset                share of the subset * sum of its inputs' rates
@@ -16,7 +16,7 @@ from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -173,13 +173,14 @@ def _enter_join(
 ) -> int:
     """Enter all connected subsets, small ones first, and all ways to split each of them in two."""
     made: dict[frozenset[int], int] = {frozenset([position]): leaf for position, leaf in enumerate(leaves)}
+    names = [catalog.streams[leaf].signature for leaf in leaves]
     for size in range(2, len(leaves) + 1):
         for chosen in combinations(range(len(leaves)), size):
             subset = frozenset(chosen)
             splits = [(left, subset - left) for left in _halves(subset) if _joined(node, left, subset - left, made)]
             if not splits:
                 continue
-            signature = join_signature(catalog, node, leaves, subset)
+            signature = join_signature(names, node, subset)
             total = sum(catalog.streams[leaves[position]].rate for position in subset)
             share = costs.share(signature)
             estimate = total * (_mean_share(node, subset) if share is None else share)
@@ -197,11 +198,20 @@ def _enter_join(
     return made[whole]
 
 
-def join_signature(catalog: Catalog, node: Join, leaves: list[int], subset: frozenset[int]) -> str:
+def join_signature(names: Sequence[str], node: Join, subset: frozenset[int]) -> str:
     """Canonical: sorted inputs, then the sorted predicates that hold between them."""
-    names = sorted(catalog.streams[leaves[position]].signature for position in subset)
+    inputs = sorted(names[position] for position in subset)
     texts = sorted(p.text for p in node.predicates if p.left in subset and p.right in subset)
-    return f"({' * '.join(names)})" + (f"[{' and '.join(texts)}]" if texts else "")
+    return f"({' * '.join(inputs)})" + (f"[{' and '.join(texts)}]" if texts else "")
+
+
+def signature_of(node: Node) -> str:
+    """The canonical name of a node's output."""
+    if isinstance(node, Base):
+        return node.stream
+    if isinstance(node, Unary):
+        return node.signature
+    return join_signature([signature_of(leaf) for leaf in node.inputs], node, frozenset(range(len(node.inputs))))
 
 
 def _halves(subset: frozenset[int]) -> list[frozenset[int]]:

@@ -5,7 +5,8 @@ What is left out, and why nothing is lost:
   number of receivers and some origin sends at least one copy, a causal forest exists (attach receivers that send
   themselves first; there is always a free copy). O2 depends on r alone. `reduced_plan.forest` builds the transfers.
 - y_hs. A stream is available where it starts (a constant), is received, or is made.
-- The weakness of the relaxation. Each required composite stream gets one continuous flow in the stream x host hypergraph:
+- The weakness of the relaxation. Each required composite stream gets one continuous flow in the stream x host
+  hypergraph:
   as much of an inner stream is made as is used, whoever makes it. z and r dominate all flows.
 - Most hosts. Among hosts that hold the same streams for good, one with no more CPU and NIC than `spare` others is not
   needed: an optimal plan has at most one fresh host for each operator and one relay.
@@ -124,8 +125,7 @@ def _caps(scope: Scope, best: float) -> tuple[Floats, float]:
 
 def kept_hosts(scope: Scope, cap: Floats) -> list[int]:
     """Drop a host if enough others hold the same streams for good and have no less of anything."""
-    required = [s for s in _required(scope)]
-    spare = 1 + sum(max(len(_leaves(scope, s)) - 1, 1) for s in required)
+    spare = 1 + sum(max(len(_leaves(scope, s)) - 1, 1) for s in _required(scope))
     groups: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
     for host in range(len(scope.network)):
         groups[scope.origins[host], scope.needs[host]].append(host)

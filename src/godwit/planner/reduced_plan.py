@@ -34,7 +34,7 @@ def extract(model: Reduced, values: NDArray[np.float64]) -> Ledger:
 
 
 def forest(origins: set[int], receivers: set[int], counts: dict[int, int]) -> list[tuple[int, int]]:
-    """(sender, receiver) pairs: those receivers that send most themselves are attached first, so copies never run out."""
+    """(sender, receiver) pairs: receivers that send most themselves are attached first, so copies never run out."""
     stubs = [h for h in sorted(origins) for _ in range(counts.get(h, 0))]
     pairs = []
     for host in sorted(receivers, key=lambda h: (-counts.get(h, 0), h)):
@@ -47,7 +47,9 @@ def forest(origins: set[int], receivers: set[int], counts: dict[int, int]) -> li
 def starting_point(model: Reduced, plan: Ledger) -> dict[int, float] | None:
     """The plan's whole-number variables; None if the model has left out a part of the plan."""
     free = set(model.scope.query.operators)
-    values = {column: 0.0 for table in (model.runs, model.gets, model.copies, model.serves) for column in table.values()}
+    values = {
+        column: 0.0 for table in (model.runs, model.gets, model.copies, model.serves) for column in table.values()
+    }
     state = plan.snapshot()
     used = [(model.runs, pair) for pair in state.placed if pair[1] in free]
     used += [(model.serves, pair) for pair in state.served if pair[1] in model.scope.wanted]

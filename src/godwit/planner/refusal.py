@@ -1,8 +1,9 @@
 """Why a query does not fit, and the smallest addition that would make it fit.
 
-First the reasons no capacity can cure (a base stream without a home). Then one resource at a time is lifted on all hosts;
-the kinds without which no plan exists are the short ones. The addition is found on the plan that overdraws least: for each
-host or link in the red, by how much. It is checked: with exactly that much more, the query is planned again.
+First the reasons no capacity can cure (a base stream without a home). Then one resource at a time is lifted on all
+hosts; the kinds without which no plan exists are the short ones. The addition is found on the plan that overdraws
+least:
+for each host or link in the red, by how much. It is checked: with exactly that much more, the query is planned again.
 """
 
 from __future__ import annotations
@@ -54,11 +55,21 @@ def explain(ledger: Ledger, query: Query, price: Floats) -> Shortage:
     if not candidates:
         return Shortage("no host can be reached over the links from the homes of the base streams: add a link")
     best = min(candidates, key=lambda additions: sum(_relative(ledger, a) for a in additions))
-    return Shortage("not enough " + _and([_WORDS[a.resource] for a in best]) + ": " + _and([str(a) for a in best]), best)
+    return Shortage(
+        "not enough " + _and([_WORDS[a.resource] for a in best]) + ": " + _and([str(a) for a in best]), best
+    )
 
 
 #: a plan that spreads its overdraft, and one that concentrates it
 _PENALTIES = (PENALTY, 10.0, 1e-3)
+
+
+def overload(ledger: Ledger) -> Shortage:
+    """What the running plan overdraws, as it stands."""
+    additions = _additions(ledger)
+    if not additions:
+        return Shortage("nothing is overdrawn")
+    return Shortage("overdrawn: " + _and([str(a) for a in additions]) + " would do", additions)
 
 
 def enlarged(network: Network, additions: Sequence[Addition]) -> Network:
@@ -99,13 +110,17 @@ def _overdrawn(ledger: Ledger, query: Query, price: Floats, penalty: float) -> t
     additions: tuple[Addition, ...] = ()
     if np.isfinite(propose(ledger, query, shape, price, penalty)):
         repair(ledger)
-        hosts = ledger.network.hosts
-        additions = tuple(
-            Addition(kind, hosts[host].id, amount + SLACK, None if other < 0 else hosts[other].id)
-            for kind, host, other, amount in ledger.overdrawn()
-        )
+        additions = _additions(ledger)
     ledger.rollback(mark)
     return additions
+
+
+def _additions(ledger: Ledger) -> tuple[Addition, ...]:
+    hosts = ledger.network.hosts
+    return tuple(
+        Addition(kind, hosts[host].id, amount + SLACK, None if other < 0 else hosts[other].id)
+        for kind, host, other, amount in ledger.overdrawn()
+    )
 
 
 def _relative(ledger: Ledger, addition: Addition) -> float:

@@ -1,4 +1,4 @@
-"""Give running queries new join orders: stop what the new orders do not need, keep the rest where it is, fill the gaps."""
+"""Give running queries new join orders: stop what they do not need, keep the rest where it is, fill the gaps."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Repair moves: bring a ledger with overdrawn resources back into its limits, or say that it cannot be done.
 
-CPU short at a host: move an operator away, or swap two. NIC out short: let a receiver take the stream from another holder
-(re-source), or move the operator that needs it to where the stream is. NIC in or a link short: move the operator away.
-A move is kept if it lowers the total overdraft; the cheapest of those that help most wins.
+CPU short at a host: move an operator away, or swap two. NIC out short: let a receiver take the stream from another
+holder (re-source), or move the operator that needs it to where the stream is. NIC in or a link short: move the
+operator away. A move is kept if it lowers the total overdraft; the cheapest of those that help most wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -78,7 +79,9 @@ def _candidates(ledger: Ledger, short: tuple[str, int, int, float]) -> Iterator[
 def _relieve_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
     """Operators just large enough first, then the smaller ones, largest first."""
     operators = ledger.catalog.operators
-    here = sorted(ledger.running[host], key=lambda o: (operators[o].cpu < amount - SLACK, abs(operators[o].cpu - amount), o))
+    here = sorted(
+        ledger.running[host], key=lambda o: (operators[o].cpu < amount - SLACK, abs(operators[o].cpu - amount), o)
+    )
     for operator in here:
         if operators[operator].cpu > SLACK:
             yield from _moves_of(ledger, operator, host)
@@ -86,7 +89,7 @@ def _relieve_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
 
 def _moves_of(ledger: Ledger, operator: int, host: int) -> Iterator[Move]:
     for target in targets(ledger, operator, host):
-        yield lambda book, o=operator, h=host, g=target: move_operator(book, o, h, g)
+        yield partial(move_operator, operator=operator, source=host, target=target)
 
 
 def targets(ledger: Ledger, operator: int, host: int, limit: int = TARGETS) -> list[int]:
@@ -113,13 +116,15 @@ def _swap_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
             for theirs in sorted(ledger.running[there], key=lambda o: (operators[o].cpu, o)):
                 gain = operators[mine].cpu - operators[theirs].cpu
                 if there != host and gain >= amount - SLACK and ledger.cpu_free[there] >= gain - SLACK:
-                    yield lambda book, a=mine, b=theirs, h=host, g=int(there): _swap(book, a, b, h, g)
+                    yield partial(_swap, mine=mine, theirs=theirs, host=host, there=int(there))
                     break
 
 
 def _swap(ledger: Ledger, mine: int, theirs: int, host: int, there: int) -> bool:
     return move_operator(ledger, mine, host, there) and (
-        host in ledger.placed[theirs] or there not in ledger.placed[theirs] or move_operator(ledger, theirs, there, host)
+        host in ledger.placed[theirs]
+        or there not in ledger.placed[theirs]
+        or move_operator(ledger, theirs, there, host)
     )
 
 
@@ -136,7 +141,7 @@ def _resource(ledger: Ledger, host: int) -> Iterator[Move]:
             if ledger.out_free[sender] < ledger.catalog.streams[stream].rate - SLACK:
                 break
             if ledger.link_free is None or ledger.can_send(stream, sender, receiver):
-                yield lambda book, s=stream, m=receiver, g=sender: _switch(book, s, m, g)
+                yield partial(_switch, stream=stream, receiver=receiver, sender=sender)
                 break
 
 
@@ -167,5 +172,5 @@ def _relieve_link(ledger: Ledger, source: int, target: int) -> Iterator[Move]:
     for stream in sorted(crossing, key=lambda s: (-ledger.catalog.streams[s].rate, s)):
         for sender in sorted(ledger.holders(stream) - {source, target}):
             if not ledger.feeds(stream, target, sender) and ledger.can_send(stream, sender, target):
-                yield lambda book, s=stream, m=target, g=sender: _switch(book, s, m, g)
+                yield partial(_switch, stream=stream, receiver=target, sender=sender)
         yield from _move_users(ledger, stream, target)

@@ -1,12 +1,14 @@
-"""SODA (Wolf et al., Middleware 2008) as the paper compares with it: fixed templates, planned in epochs, in three stages.
+"""SODA (Wolf et al., Middleware 2008) as the paper compares with it: fixed templates, planned in epochs, in three
+stages.
 
 macroQ   admits queries by rank while their aggregate CPU, with glued templates, fits into the system.
 macroW   places the new operators by a mixed integer programme that balances load and spares the network.
 miniW    places what macroW left open, one operator after the other, and improves by local moves and swaps.
 
-A template is the user's plan: inputs joined in the order given. Equal streams are glued: made once, used by all. Streams
-travel from where they start to where they are used, once a host; nothing is relayed. Queries with fixed demands leave
-nothing for SODA's stages that tune allocations. A query that macroQ admitted and miniW cannot place is not admitted.
+A template is the user's plan: inputs joined in the order given. Equal streams are glued: made once, used by all.
+Streams travel from where they start to where they are used, once a host; nothing is relayed. Queries with fixed
+demands leave nothing for SODA's stages that tune allocations. A query that macroQ admitted and miniW cannot place is
+not admitted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The ledger: which host runs, receives, sends and serves what, and what is left of every resource.
 
-The ledger is the (d, x, z) of the model, kept as dictionaries for speed: `served` is d, `received` is x (each host gets a
-stream from one sender), `placed` is z. Every change goes through six primitives that write a journal, so that a planner
-may try, look and `rollback`. `release` drops whatever nobody uses any more. Resources may be overdrawn in between; a
-planner must leave none overdrawn (`overdrawn`), and `check.py` verifies that independently.
+The ledger is the (d, x, z) of the model, kept as dictionaries for speed: `served` is d, `received` is x (each host
+gets a stream from one sender), `placed` is z. Every change goes through six primitives that write a journal, so that
+a planner may try, look and `rollback`. `release` drops whatever nobody uses any more. Resources may be overdrawn in
+between; a planner must leave none overdrawn (`overdrawn`), and `check.py` verifies that independently.
 """
 
 from __future__ import annotations

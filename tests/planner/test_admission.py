@@ -1,0 +1,204 @@
+"""The life of admission: submit, withdraw, batches, what-if, drift, hosts that come and go, refusals that help."""
+
+from __future__ import annotations
+
+import pytest
+
+from godwit.errors import AdmissionError
+from godwit.planner import (
+    Admission,
+    Admitted,
+    Base,
+    BaseStream,
+    Host,
+    Join,
+    Link,
+    QuerySpec,
+    Refused,
+    Unary,
+)
+from godwit.planner.refusal import enlarged
+from tests.planner.worlds import idle, join, judge
+
+HOSTS = (Host("x", 45.0, 60.0, 60.0), Host("y", 45.0, 60.0, 60.0), Host("z", 45.0, 60.0, 60.0))
+STREAMS = tuple(BaseStream(name, 10.0, ("xyz"[n % 3],)) for n, name in enumerate("abcdef"))
+
+
+def admission(hosts=HOSTS, streams=STREAMS, **more) -> Admission:
+    return Admission(hosts, streams=streams, **more)
+
+
+def check(one: Admission) -> None:
+    judge(one.ledger, {one.ledger.catalog.number(one.plan(query).result) for query in one.admitted})
+
+
+def test_shared_join_runs_once() -> None:
+    one = admission()
+    first, second = one.submit(join("ab", "a", "b")), one.submit(join("abc", "a", "b", "c"))
+    assert isinstance(first, Admitted)
+    assert isinstance(second, Admitted)
+    assert second.reused == ("(a * b)",)
+    everywhere = {(p.output, p.host) for q in ("ab", "abc") for p in one.plan(q).operators}
+    assert sum(output == "(a * b)" for output, _ in everywhere) == 1
+    assert any("[shared with ab]" in line for line in one.tree("abc").lines())
+    check(one)
+
+
+def test_unary_operators_are_shared_by_signature() -> None:
+    one = admission()
+    fast = Unary(Base("a"), "filter[speed > 30](a)", 0.1)
+    assert isinstance(one.submit(QuerySpec("fast", fast)), Admitted)
+    answer = one.submit(QuerySpec("count", Unary(fast, "count(filter[speed > 30](a))", 0.1, kind="aggregate")))
+    assert isinstance(answer, Admitted)
+    assert answer.reused == ("filter[speed > 30](a)",)
+    assert [p.kind for p in answer.plan.operators] == ["filter", "aggregate"]
+    check(one)
+
+
+def test_withdraw_keeps_what_others_use_and_ends_at_zero() -> None:
+    one = admission()
+    for spec in (join("ab", "a", "b"), join("twin", "b", "a"), join("abc", "a", "b", "c")):
+        assert isinstance(one.submit(spec), Admitted)
+    for query in ("ab", "twin", "abc"):
+        one.withdraw(query)
+        check(one)
+    assert idle(one.ledger)
+
+
+def test_what_if_changes_nothing() -> None:
+    one = admission()
+    one.submit(join("ab", "a", "b"))
+    before = one.ledger.snapshot()
+    assert isinstance(one.submit(join("cd", "c", "d"), what_if=True), Admitted)
+    assert one.ledger.snapshot() == before
+    assert one.admitted == ("ab",)
+    assert isinstance(one.submit(join("cd", "c", "d")), Admitted)
+    check(one)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "resource"),
+    [
+        ((Host("x", 15.0, 60.0, 60.0),), "cpu"),
+        ((Host("x", 60.0, 60.0, 0.01),), "nic_out"),
+        ((Host("x", 60.0, 4.0, 60.0), Host("y", 0.0, 4.0, 60.0)), "nic_in"),
+    ],
+)
+def test_a_refusal_names_the_smallest_addition(hosts: tuple[Host, ...], resource: str) -> None:
+    """With exactly the addition the query fits; with a little less it does not."""
+    streams = (BaseStream("a", 10.0, ("x",)), BaseStream("b", 10.0, (hosts[-1].id,)))
+    answer = admission(hosts, streams).submit(join("ab", "a", "b"))
+    assert isinstance(answer, Refused)
+    assert [addition.resource for addition in answer.additions] == [resource]
+    assert answer.additions[0].host in answer.reason
+    network = enlarged(admission(hosts, streams).ledger.network, answer.additions)
+    assert isinstance(admission(network.hosts, streams).submit(join("ab", "a", "b")), Admitted)
+    less = [type(a)(a.resource, a.host, 0.9 * a.amount, a.target) for a in answer.additions]
+    network = enlarged(admission(hosts, streams).ledger.network, less)
+    assert isinstance(admission(network.hosts, streams).submit(join("ab", "a", "b")), Refused)
+
+
+def test_a_short_link_is_named() -> None:
+    hosts = (Host("x", 20.0, 60.0, 60.0), Host("y", 20.0, 60.0, 60.0))
+    links = [Link("x", "y", 4.0), Link("y", "x", 4.0)]
+    answer = Admission(hosts, links, streams=STREAMS[:2]).submit(join("ab", "a", "b"))
+    assert isinstance(answer, Refused)
+    (addition,) = answer.additions
+    assert (addition.resource, addition.amount) == ("link", pytest.approx(6.0, abs=1e-3))
+
+
+def test_a_stream_without_home_is_named() -> None:
+    answer = admission(streams=(STREAMS[0], BaseStream("b", 1.0, ()))).submit(join("ab", "a", "b"))
+    assert isinstance(answer, Refused)
+    assert "'b' has no home" in answer.reason
+    assert answer.proved
+
+
+def test_drifting_rates_are_replanned() -> None:
+    """Two joins share a host until one stream doubles; then one of them must go elsewhere."""
+    hosts = (Host("x", 45.0, 200.0, 200.0), Host("y", 45.0, 200.0, 200.0))
+    streams = tuple(BaseStream(name, 10.0, ("x",)) for name in "abcd")
+    one = admission(hosts, streams, weights="pack")
+    assert isinstance(one.submit(join("ab", "a", "b")), Admitted)
+    assert isinstance(one.submit(join("cd", "c", "d")), Admitted)
+    change = one.observe({"a": 22.0})
+    assert not change.short
+    assert one.plan("ab").operators[0].cpu == pytest.approx(32.0)
+    check(one)
+
+
+def test_small_drift_moves_nothing() -> None:
+    one = admission()
+    one.submit(join("ab", "a", "b"))
+    before = one.plan("ab").host
+    change = one.observe({"a": 10.5})
+    assert change.migrations == ()
+    assert one.plan("ab").host == before
+    check(one)
+
+
+def test_overload_is_reported_and_nothing_dropped() -> None:
+    one = admission((Host("x", 25.0, 60.0, 60.0),), (BaseStream("a", 10.0, ("x",)), BaseStream("b", 10.0, ("x",))))
+    one.submit(join("ab", "a", "b"))
+    change = one.observe({"a": 40.0})
+    assert [short.query for short in change.short] == ["ab"]
+    assert one.admitted == ("ab",)
+    assert not one.observe({"a": 10.0}).short
+    check(one)
+
+
+def test_a_host_leaves_and_another_joins() -> None:
+    one = admission(streams=tuple(BaseStream(name, 10.0, ("x",)) for name in "abcd"))
+    answers = one.submit_batch([join("ab", "a", "b"), join("cd", "c", "d"), join("ac", "a", "c"), join("bd", "b", "d")])
+    assert all(isinstance(answer, Admitted) for answer in answers)
+    gone = one.host_left("y")
+    check(one)
+    gone_too = one.host_left("z")
+    check(one)
+    assert gone.migrations or gone_too.migrations
+    assert gone_too.stranded
+    back = one.host_joined(Host("w", 100.0, 60.0, 60.0))
+    assert not back.stranded
+    assert set(one.admitted) == {"ab", "cd", "ac", "bd"}
+    check(one)
+
+
+def test_a_lost_home_strands_and_a_new_one_heals() -> None:
+    one = admission()
+    one.submit(join("ab", "a", "b"))
+    assert [query.query for query in one.host_left("y").stranded] == ["ab"]
+    with pytest.raises(AdmissionError, match="cannot run"):
+        one.plan("ab")
+    assert not one.moved("b", ["z"]).stranded
+    check(one)
+
+
+def test_pack_leaves_hosts_idle_and_balance_spreads() -> None:
+    used = {}
+    for weights in ("pack", "balance"):
+        hosts = tuple(Host(name, 100.0, 1000.0, 1000.0) for name in "xyz")
+        one = admission(hosts, tuple(BaseStream(name, 10.0, ("x", "y", "z")) for name in "abcdef"), weights=weights)
+        for pair in ("ab", "cd", "ef"):
+            assert isinstance(one.submit(join(pair, *pair)), Admitted)
+        used[weights] = sum(row["cpu"][0] > 0 for row in one.usage().values())
+        check(one)
+    assert used == {"pack": 1, "balance": 3}
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda one: one.withdraw("nobody"), "not admitted"),
+        (lambda one: one.submit(join("ab", "a", "b")), "taken"),
+        (lambda one: one.host_left("nobody"), "not in the network"),
+        (lambda one: one.host_joined(HOSTS[0]), "there already"),
+        (lambda one: one.moved("nobody", []), "no base stream"),
+        (lambda one: one.submit(QuerySpec("p", Join((Base("a"), Base("nobody"))))), "no base stream"),
+    ],
+)
+def test_wrong_calls_say_what_to_do(act, words: str) -> None:
+    one = admission()
+    one.submit(join("ab", "a", "b"))
+    with pytest.raises(AdmissionError, match=words):
+        act(one)
+    check(one)
