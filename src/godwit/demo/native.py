@@ -42,9 +42,9 @@ def play(
     initial = dict(stage.trace.initial())
     native.start(initial)
     native.push(STREAM, first_counts(stage, time.time()), initial)
-    for query in native.queries:
-        assert query.running is not None
-        query.running.processAllAvailable()
+    for started in native.queries:
+        assert started.running is not None
+        started.running.processAllAvailable()
     say("go")
     driver, start = _drive(native, stage, seed, show, initial)
     handled = native.handled

@@ -13,6 +13,7 @@ from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
 from godwit.mobility.driver import Driver, Feed, FleetTarget
 from godwit.runtime.fleet import Fleet
+from godwit.runtime.housekeeping import Retention
 from godwit.runtime.oracle import Verdict
 
 #: how often the view looks (seconds)
@@ -22,7 +23,7 @@ NAME = "godwit"
 
 def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked]) -> Fleet:
     """A fleet with the stage's ground, devices and queries, running."""
-    fleet = Fleet(folder, spark)
+    fleet = Fleet(folder, spark, retention=Retention(keep=True))  # the oracle needs everything that was sent
     fleet.topology.add(stage.topology)
     fleet.stream(STREAM, SCHEMA, device="train", disorder=f"{DISORDER_MS} milliseconds")
     for device in stage.topology.devices:

@@ -33,12 +33,11 @@ def show(options: Options, console: Console) -> list[Outcome]:
     say = _clock(console)
     folder = Path(options.folder or mkdtemp(prefix="godwit-demo-"))
     queries = asked()
+    say("making the ring" if options.real_data is None else f"reading {options.real_data} on Spark")
     if options.real_data is None:
         stage = ring_stage(options.setting)
         _introduce(console, stage, queries)
         say("starting Spark")
-    else:
-        say(f"reading {options.real_data} on Spark")
     # Only now: importing and starting Spark takes seconds, and the first words should not wait for it.
     from godwit.demo import ours
     from godwit.runtime.session import spark_session

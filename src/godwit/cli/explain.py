@@ -1,0 +1,134 @@
+"""`godwit explain`: what a query becomes and where it would run; with --change, what a change would do. No Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from godwit.cli.changes import given
+from godwit.cli.output import Output, as_json, form
+from godwit.deployment.control_plane import ControlPlane
+from godwit.deployment.events import Park
+from godwit.errors import ConfigError
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
+from godwit.model.explain import explain as explained
+from godwit.model.plan import Query, Stream
+from godwit.model.topology import Topology
+from godwit.model.topology_file import load_topology
+from godwit.scenario import DeviceSpec, StreamSpec, read_yaml
+from godwit.sql import compile_query
+
+Feeds = dict[StreamId, list[DeviceId]]
+
+
+def explain(
+    query: Annotated[str, typer.Argument(help="File with the query's SQL; - for stdin.")],
+    topology: Annotated[Path, typer.Option(help="Topology file.")],
+    streams: Annotated[
+        Path | None, typer.Option(help="File with the streams: a scenario, or YAML with the key streams.")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option(help="A change ('device t1 -> east') or a file of them; may be repeated.")
+    ] = None,
+    sink: Annotated[str | None, typer.Option(help="The site at which results leave.")] = None,
+    rule: Annotated[str, typer.Option(help="bottom-up, top-down or nearest-common-ancestor.")] = "bottom-up",
+    redeployment: Annotated[str, typer.Option(help="incremental, holistic-serial, ...")] = "incremental",
+    state: Annotated[str, typer.Option(help="delta, adhoc-query, transfer or recreate.")] = "delta",
+    output: Output = "table",
+) -> None:
+    """Plan a query and, with --change, a reconfiguration: contexts, migration queries and marker. Nothing happens."""
+    how = form(output)
+    ground = load_topology(topology)
+    declared, feeds = _streams(streams or _beside(topology), ground)
+    compiled = compile_query(_sql(query), declared, QueryId(_name(query)))
+    plane = ControlPlane(
+        ground,
+        rule=rule,
+        redeployment_strategy=redeployment,
+        state=state,
+        streams=declared,
+        feeds=feeds,
+        automatic=True,
+    )
+    told = plane.submit(compiled, SiteId(sink) if sink else None)
+    parked = {one.query: one.reason for one in told if isinstance(one, Park)}
+    what_if = plane.explain_change(given(change)) if change else ""
+    _print(how, compiled, plane, parked, what_if)
+
+
+def _print(how: str, query: Query, plane: ControlPlane, parked: dict[QueryId, str], what_if: str) -> None:
+    placement = {str(i): str(site) for i, site in sorted(plane.deployment.placement.items())}
+    if how == "json":
+        as_json(
+            {
+                "query": query.id,
+                "plan": explained(query),
+                "placement": placement,
+                "parked": parked.get(query.id),
+                "change": what_if or None,
+            }
+        )
+        return
+    typer.echo(explained(query))
+    typer.echo("== Placement ==")
+    for instance, site in placement.items():
+        typer.echo(f"{instance:<32} {site:<16} {plane.topology.region_of(site) or ''}")  # type: ignore[arg-type]
+    for name, why in parked.items():
+        typer.echo(f"parked: {name}: {why}")
+    if what_if:
+        typer.echo(f"\n== Change ==\n{what_if}")
+
+
+def _sql(source: str) -> str:
+    if source == "-":
+        return sys.stdin.read()
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read the query {source}: {error}; check the path"
+        raise ConfigError(msg) from error
+
+
+def _name(source: str) -> str:
+    return "query" if source == "-" else Path(source).stem
+
+
+def _beside(topology: Path) -> Path:
+    """Without --streams: streams.yaml beside the topology."""
+    path = topology.parent / "streams.yaml"
+    if not path.exists():
+        msg = f"which streams are there? Give --streams FILE (a scenario, or YAML with the key streams), or put {path}"
+        raise ConfigError(msg)
+    return path
+
+
+def _streams(path: Path, topology: Topology) -> tuple[dict[StreamId, Stream], Feeds]:
+    """What is declared, and which device feeds what: as the file says, else every device every stream."""
+    content = read_yaml(path)
+    if not isinstance(content, dict) or not isinstance(content.get("streams"), list):
+        msg = f"{path}: there is no list 'streams'; write for example\n  streams:\n    - {{name: s, schema: '..'}}"
+        raise ConfigError(msg)
+    specs = [_spec(path, i, entry, StreamSpec) for i, entry in enumerate(content["streams"])]
+    devices = [_spec(path, i, entry, DeviceSpec) for i, entry in enumerate(content.get("devices") or [])]
+    streams = {StreamId(s.name): s.value() for s in specs}
+    feeds: Feeds = {}
+    for spec in specs:
+        chosen = [d.id for d in devices if not d.streams or spec.name in d.streams]
+        everyone = chosen if devices else list(topology.devices)
+        feeds[StreamId(spec.name)] = [DeviceId(d) for d in everyone if d in topology.devices]
+    return streams, feeds
+
+
+def _spec(path: Path, i: int, entry: Any, model: Any) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(entry)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        msg = f"{path}: entry {i}: {place}: {fault['msg']}; see the scenario how-to"
+        raise ConfigError(msg) from None

@@ -1,0 +1,285 @@
+"""A scenario: ground, streams, devices, sources, queries and a trace in one YAML file. `godwit run` runs it.
+
+    topology: topology.yaml              # or the same keys inline; or `world:` makes ground and trace up
+    streams:
+      - {name: passengers, schema: "train string, boarded int, ts timestamp", device: train, disorder: 2 seconds}
+    devices:
+      - {id: t1, site: west, streams: [passengers]}
+    sources:
+      - {stream: passengers, replay: counts.jsonl}
+    queries:
+      - {name: busy, sql: "SELECT train, boarded, ts FROM passengers WHERE boarded > 8", sink: cloud}
+    trace: {file: trace.jsonl, speed: 10}
+
+Unknown keys are refused; faults are reported all together, each with its place. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import sqlglot
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from godwit.errors import ConfigError, GodwitError
+from godwit.ids import StreamId
+from godwit.model.plan import Column, Stream
+from godwit.model.topology import Topology
+from godwit.model.topology_file import load_topology
+from godwit.sql.duration import microseconds
+from godwit.sql.fault import Fault
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StreamSpec(_Strict):
+    """As `fleet.stream` takes it."""
+
+    name: Name
+    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    time: str = "ts"
+    device: str | None = None
+    disorder: str | None = None
+    idle: str | None = None
+    #: where a stream without a device column is attached
+    site: str | None = None
+
+    def value(self) -> Stream:
+        """The declaration as a value, without Spark."""
+        disorder = microseconds(self.disorder) if self.disorder else 0
+        idle = microseconds(self.idle) / 1e6 if self.idle else None
+        return Stream(StreamId(self.name), columns(self.schema_), self.time, self.device, disorder, idle)
+
+
+class DeviceSpec(_Strict):
+    id: Name
+    site: str | None = None
+    #: the streams it feeds; none named: all that have a device column
+    streams: list[Name] = []
+
+
+class SourceSpec(_Strict):
+    """Recorded files, or rows that are made up. Exactly one of `replay` and `generator`."""
+
+    stream: Name
+    replay: str | list[str] | None = None
+    #: N times as fast as it happened; left out: as fast as the regions read
+    speed: Annotated[float | None, Field(gt=0)] = None
+    generator: Literal["passengers", "positions", "readings"] | None = None
+    #: for passengers: the stops, as `godwit mobility` writes them
+    calls: Path | None = None
+    seed: int = 7
+    period_ms: Annotated[int, Field(gt=0)] = 1000
+    disorder_ms: Annotated[int, Field(ge=0)] = 500
+
+    @model_validator(mode="after")
+    def _one_of(self) -> SourceSpec:
+        if (self.replay is None) == (self.generator is None):
+            msg = "give either replay (files) or generator (passengers, positions, readings)"
+            raise ValueError(msg)
+        return self
+
+
+class SinkSpec(_Strict):
+    """Where results go beside `q.results()`: a folder of Parquet files, a file of JSON lines, the console."""
+
+    parquet: Path | None = None
+    json_lines: Path | None = None
+    console: bool = False
+
+
+class QuerySpec(_Strict):
+    name: Name
+    sql: str | None = None
+    file: Path | None = None
+    #: the site at which results leave
+    sink: str | None = None
+    write_to: SinkSpec = SinkSpec()
+
+    @model_validator(mode="after")
+    def _one_of(self) -> QuerySpec:
+        if (self.sql is None) == (self.file is None):
+            msg = "give either sql (the text) or file (its path)"
+            raise ValueError(msg)
+        return self
+
+
+class TraceSpec(_Strict):
+    """A trace file of ours, or a folder in NebulaStream's formats."""
+
+    file: Path
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    #: how long a device is out of reach at a hand-over
+    gap_ms: Annotated[int, Field(ge=0)] = 0
+
+
+class WorldSpec(_Strict):
+    """A made-up world: its towers become the topology, its movements the trace."""
+
+    kind: Literal["ring", "city", "field"] = "ring"
+    devices: Annotated[int, Field(gt=0)] = 24
+    seconds: Annotated[int, Field(gt=0)] = 60
+    speedup: Annotated[float, Field(gt=0, le=1000)] = 10.0
+    regions: Annotated[int, Field(gt=0)] = 2
+    gap_ms: Annotated[int, Field(ge=0)] = 0
+    seed: int = 7
+
+
+class Scenario(_Strict):
+    """The whole file."""
+
+    name: str = ""
+    topology: Path | dict[str, Any] | None = None
+    world: WorldSpec | None = None
+    streams: Annotated[list[StreamSpec], Field(min_length=1)]
+    devices: list[DeviceSpec] = []
+    sources: list[SourceSpec] = []
+    queries: list[QuerySpec] = []
+    trace: TraceSpec | None = None
+    #: how much of the trace's time is played; left out: all of it
+    duration: str | None = None
+    rule: str = "bottom-up"
+    redeployment: str = "incremental"
+    state: str = "delta"
+    #: the folder that paths are relative to
+    home: Annotated[Path, Field(exclude=True)] = Path(".")
+
+    def at(self, path: str | Path) -> Path:
+        return self.home / path
+
+    def ground(self) -> Topology | None:
+        """The topology the file gives or names; None where `world` makes it."""
+        if isinstance(self.topology, Path):
+            return load_topology(self.at(self.topology))
+        return None if self.topology is None else load_topology(yaml.safe_dump(self.topology) + "\n")
+
+    def text_of(self, query: QuerySpec) -> str:
+        """A query's SQL."""
+        return query.sql if query.sql is not None else _text(self.at(query.file or ""))
+
+    def values(self) -> dict[StreamId, Stream]:
+        """All declared streams, without Spark."""
+        return {StreamId(s.name): s.value() for s in self.streams}
+
+
+def columns(ddl: str) -> tuple[Column, ...]:
+    """`name type, name type` as Spark's DDL has it, read without Spark."""
+    try:
+        tree = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", read="spark")
+    except SqlglotError as error:
+        msg = f"'{ddl}' is not a schema: {str(error).splitlines()[0]}; write for example 'train string, ts timestamp'"
+        raise ConfigError(msg) from None
+    found = [(d.name, d.kind) for d in tree.this.expressions if isinstance(d, exp.ColumnDef)]
+    if not found or len(found) != len(tree.this.expressions) or any(kind is None for _, kind in found):
+        msg = f"'{ddl}' is not a schema; write for example 'train string, ts timestamp'"
+        raise ConfigError(msg)
+    return tuple(Column(name, _type(kind.sql(dialect="spark"))) for name, kind in found if kind is not None)
+
+
+def _type(text: str) -> str:
+    return text.lower().replace(", ", ",").replace(": ", ":")
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and check a scenario file; a ConfigError lists every fault with its place."""
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise _fail(path, ["the file must be a mapping with streams, topology (or world), queries and so on"])
+    try:
+        scenario = Scenario.model_validate({**content, "home": path.parent})
+    except ValidationError as error:
+        raise _fail(path, [_worded(fault) for fault in error.errors()]) from None
+    faults = list(_faults(scenario))
+    if faults:
+        raise _fail(path, faults)
+    return scenario
+
+
+def read_yaml(path: Path) -> Any:
+    """A YAML file's content; a ConfigError names line and column of what is not YAML."""
+    try:
+        return yaml.safe_load(_text(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        msg = f"{where}: not YAML: {getattr(error, 'problem', None) or error}; check indentation and brackets"
+        raise ConfigError(msg) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {error}; check the path and that it is UTF-8 text"
+        raise ConfigError(msg) from error
+
+
+def _worded(fault: Mapping[str, Any]) -> str:
+    """`queries[0].sink: there is no such key ...`"""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
+    if fault["type"] == "extra_forbidden":
+        return f"{place}: there is no such key; remove it or correct its spelling"
+    if fault["type"] == "missing":
+        return f"{place}: is missing; add it"
+    if fault["type"] == "value_error":
+        return f"{place}: {fault['ctx']['error']}"
+    return f"{place}: {fault['msg']} (it is {fault['input']!r})"
+
+
+def _faults(scenario: Scenario) -> Iterator[str]:
+    """What a schema cannot say: names that nobody declared, things that do not go together."""
+    if (scenario.topology is None) == (scenario.world is None):
+        yield "topology: give either topology (a file or inline) or world (made up)"
+    if scenario.world is not None and scenario.trace is not None:
+        yield "trace: a world brings its own; remove one of the two"
+    names = [s.name for s in scenario.streams]
+    yield from _twice("streams", names)
+    yield from _twice("queries", [q.name for q in scenario.queries])
+    yield from _twice("devices", [d.id for d in scenario.devices])
+    uses = [(f"sources[{i}].stream", s.stream) for i, s in enumerate(scenario.sources)]
+    uses += [(f"devices[{i}].streams", name) for i, d in enumerate(scenario.devices) for name in d.streams]
+    for place, stream in uses:
+        if stream not in names:
+            yield f"{place}: '{stream}' is not declared; streams are {', '.join(names)}"
+    for i, source in enumerate(scenario.sources):
+        if source.generator == "passengers" and source.calls is None and scenario.world is None:
+            yield f"sources[{i}].calls: passengers need the stops; name the calls.jsonl of `godwit mobility`"
+        if source.generator == "positions" and scenario.world is None:
+            yield f"sources[{i}].generator: positions come from a world; add world, or replay recorded ones"
+    for i, spec in enumerate(scenario.streams):
+        yield from _stream_faults(f"streams[{i}]", spec)
+    if scenario.duration is not None:
+        try:
+            microseconds(scenario.duration)
+        except (GodwitError, Fault) as error:
+            yield f"duration: {error}"
+
+
+def _stream_faults(place: str, spec: StreamSpec) -> Iterator[str]:
+    try:
+        have = [column.name for column in spec.value().columns]
+    except (GodwitError, Fault) as error:
+        yield f"{place}: {error}"
+        return
+    for key, column in (("time", spec.time), ("device", spec.device)):
+        if column is not None and column not in have:
+            yield f"{place}.{key}: there is no column '{column}'; the schema has {', '.join(have)}"
+
+
+def _twice(what: str, names: list[str]) -> Iterator[str]:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"{what}: '{name}' is declared twice; give each its own name"
+
+
+def _fail(path: Path, faults: list[str]) -> ConfigError:
+    lines = "\n  ".join(faults)
+    return ConfigError(f"{path} does not hold together:\n  {lines}")
