@@ -60,12 +60,25 @@ def machine() -> dict[str, Any]:
 
 def _processor() -> str:
     path = Path("/proc/cpuinfo")
-    names = [x.split(":")[1].strip() for x in path.read_text().splitlines() if x.startswith("model name")] if path.is_file() else []
+    names = (
+        [x.split(":")[1].strip() for x in path.read_text().splitlines() if x.startswith("model name")]
+        if path.is_file()
+        else []
+    )
     return names[0] if names else platform.processor()
 
 
-def figure(name: str, ours: float, target: float | None, *, baseline: float | None = None, higher: bool = False,
-           oracle: str = "n/a", note: str = "", digits: int = 3) -> dict[str, Any]:  # fmt: skip
+def figure(
+    name: str,
+    ours: float,
+    target: float | None,
+    *,
+    baseline: float | None = None,
+    higher: bool = False,
+    oracle: str = "n/a",
+    note: str = "",
+    digits: int = 3,
+) -> dict[str, Any]:
     """One headline figure. `higher`: more is better; ratio is always 'times better than the baseline'."""
     ratio = None
     if baseline is not None and ours:

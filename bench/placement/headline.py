@@ -26,15 +26,26 @@ def esc_rate(repeats: int = 3) -> Iterator[dict[str, Any]]:
     run = timed(riot_latency_problem("pred", 7), Options("esc", threads=THREADS), repeats)
     right = run.answer.examined == 7**9 and run.answer.cost == 2854
     rate = run.answer.examined / run.best_ms * 1000
-    note = f"plans/s, all {run.answer.examined:,} plans, optimum {run.answer.cost:.0f} us; best of {repeats}; baseline: Java artifact"
-    yield figure("esc_pred7", rate, 30e6, baseline=JAVA_ESC, higher=True, oracle="equal" if right else "DIFFERS", note=note, digits=0)
+    what = f"plans/s, all {run.answer.examined:,} plans, optimum {run.answer.cost:.0f} us"
+    note = f"{what}; best of {repeats}; baseline: Java artifact"
+    yield figure(
+        "esc_pred7",
+        rate,
+        30e6,
+        baseline=JAVA_ESC,
+        higher=True,
+        oracle="equal" if right else "DIFFERS",
+        note=note,
+        digits=0,
+    )
 
 
 def greedy_times(repeats: int = 7) -> Iterator[dict[str, Any]]:
     """GREEDY on 1,023 sites."""
     for name in ("pred", "train"):
         run = timed(riot_latency_problem(name, 1023), Options("greedy"), repeats)
-        note = f"ms, {run.answer.examined:,} plans, best of {repeats} (median {run.median_ms:.2f}); baseline: Java artifact"
+        what = f"ms, {run.answer.examined:,} plans, best of {repeats} (median {run.median_ms:.2f})"
+        note = f"{what}; baseline: Java artifact"
         yield figure(f"greedy_{name}1023", run.best_ms, 5.0, baseline=JAVA_GREEDY[name], note=note)
 
 
@@ -56,9 +67,17 @@ def heuristic_and_proof(sizes: tuple[int, ...] = (127, 1023, 2047), repeats: int
             slow["optimum"] = max(slow["optimum"], proof.best_ms)
         note = f"ms, slowest of {', '.join(WORKFLOWS)}, best of {repeats}, {THREADS} threads"
         exact = "equal" if right and max(gaps["heuristic"][-4:]) == 0 else "DIFFERS"
-        yield figure(f"heuristic_{size}", slow["heuristic"], HEURISTIC_TARGET[size], baseline=JAVA_HEURISTIC.get(size), oracle=exact,
-                     note=note + "; oracle: the proven optimum")  # fmt: skip
-        yield figure(f"proven_{size}", slow["optimum"], PROOF_TARGET[size], oracle="equal" if right else "DIFFERS", note=note)
+        yield figure(
+            f"heuristic_{size}",
+            slow["heuristic"],
+            HEURISTIC_TARGET[size],
+            baseline=JAVA_HEURISTIC.get(size),
+            oracle=exact,
+            note=note + "; oracle: the proven optimum",
+        )
+        yield figure(
+            f"proven_{size}", slow["optimum"], PROOF_TARGET[size], oracle="equal" if right else "DIFFERS", note=note
+        )
     for key, target in (("heuristic", 0.0), ("auto", 0.0), ("greedy", None)):
         mean = sum(gaps[key]) / len(gaps[key])
         note = f"mean gap to the proven optimum, {len(gaps[key])} latency instances"
@@ -77,8 +96,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 def memory() -> Iterator[dict[str, Any]]:
     """Peak of a process that does nothing else, ETL on 2,047 sites."""
     for name in ("heuristic", "esq"):
-        out = subprocess.run([sys.executable, "-c", _PEAK.format(name=name)], capture_output=True, text=True, check=True)
-        yield figure(f"memory_{name}_2047", float(out.stdout), 1024.0, note="MB peak of the whole process, ETL", digits=0)
+        out = subprocess.run(
+            [sys.executable, "-c", _PEAK.format(name=name)], capture_output=True, text=True, check=True
+        )
+        yield figure(
+            f"memory_{name}_2047", float(out.stdout), 1024.0, note="MB peak of the whole process, ETL", digits=0
+        )
 
 
 _START = """
@@ -94,11 +117,20 @@ def compile_times() -> Iterator[dict[str, Any]]:
     """First and second start with an empty cache: every search once on a toy problem."""
     with tempfile.TemporaryDirectory() as cache:
         for start in ("first", "second"):
-            out = subprocess.run([sys.executable, "-c", _START], capture_output=True, text=True, check=True,
-                                 env={**os.environ, "NUMBA_CACHE_DIR": cache})  # fmt: skip
+            out = subprocess.run(
+                [sys.executable, "-c", _START],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            )
             times = json.loads(out.stdout)
             total = sum(v for k, v in times.items() if k != "import")
-            note = "s to compile every kernel" if start == "first" else "s to load every kernel from the cache and run the toys"
+            note = (
+                "s to compile every kernel"
+                if start == "first"
+                else "s to load every kernel from the cache and run the toys"
+            )
             yield figure(f"jit_{start}_start", total, None, note=note, digits=2)
 
 
@@ -116,7 +148,9 @@ def time_limits(seconds: float = 0.3) -> Iterator[dict[str, Any]]:
                 over.append((time.perf_counter() - started - seconds) * 1000)
             if min(over) > worst:
                 worst, who = min(over), name
-    note = f"ms past a limit of {seconds} s, the worst of {len(SEARCHES)} searches ({who or 'none'}), each the best of 3"
+    note = (
+        f"ms past a limit of {seconds} s, the worst of {len(SEARCHES)} searches ({who or 'none'}), each the best of 3"
+    )
     yield figure("time_limit_overrun", worst, 50.0, note=note, digits=1)
 
 
@@ -132,7 +166,8 @@ def auto_against_singles(sizes: tuple[int, ...] = (31, 127, 1023), seconds: floa
                 mine = search(problem, Options("auto", seconds=seconds, threads=THREADS)).cost
                 wins += mine <= best + 1e-12
                 total += 1
-    note = f"share of {total} instances (both modes) where auto is at least as good as the best single search, {seconds} s each"
+    what = f"share of {total} instances (both modes) where auto is at least as good as the best single search"
+    note = f"{what}, {seconds} s each"
     yield figure("auto_vs_best", wins / total, 0.9, higher=True, note=note)
 
 

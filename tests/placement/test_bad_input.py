@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from tests.placement.helpers import random_problem
 
 from godwit.errors import PlacementError
 from godwit.placement.cost import CostTables, Objective
 from godwit.placement.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem import Problem
 from godwit.placement.workflow import DataEdge, Workflow, WorkflowOperator
+from tests.placement.helpers import random_problem
 
 
 def workflow(*edges, names="abc"):

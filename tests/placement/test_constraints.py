@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.placement.helpers import all_plans, random_problem
 
 from godwit.errors import PlacementError
 from godwit.placement.base import SEARCHES, Options, search
 from godwit.placement.constraints import Constraints
 from godwit.placement.network import Network
 from godwit.placement.problem import Problem
+from tests.placement.helpers import all_plans, random_problem
 
 
 def constrained(base: Problem, wish: Constraints) -> Problem:

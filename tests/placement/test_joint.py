@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.placement.helpers import random_problem
 
 from godwit.errors import PlacementError
 from godwit.placement.base import Options, search
@@ -12,6 +11,7 @@ from godwit.placement.chain import actions_between, apply_action, decisions, dri
 from godwit.placement.constraints import Constraints
 from godwit.placement.joint import place_all
 from godwit.placement.problem import Problem
+from tests.placement.helpers import random_problem
 
 
 def twins(count: int, cpu: float):

@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from tests.placement.helpers import needs_data
 
 from godwit.placement.base import Options, prepare, search
 from godwit.placement.instances import riot_latency_problem, riot_problem, yahoo_problem
+from tests.placement.helpers import needs_data
 
 pytestmark = needs_data
 

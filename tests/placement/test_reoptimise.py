@@ -1,10 +1,10 @@
 """The re-optimiser: quiet when all is well, patient, and it moves only when the move pays."""
 
 import pytest
-from tests.placement.helpers import random_problem
 
 from godwit.placement.base import Options
 from godwit.placement.reoptimise import Observation, Policy, Reoptimiser, observed_problem
+from tests.placement.helpers import random_problem
 
 POLICY = Policy(patience=2, budget_s=1.0)
 

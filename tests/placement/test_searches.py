@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.placement.helpers import all_plans, problems, random_problem, reference_cost
 
 from godwit.errors import ConfigError
 from godwit.placement.base import SEARCHES, Options, find, prepare, search
 from godwit.placement.front import whole_front
+from tests.placement.helpers import all_plans, problems, random_problem, reference_cost
 
 EVERY = sorted(SEARCHES)
 relaxed = settings(max_examples=25, deadline=None)

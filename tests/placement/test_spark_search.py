@@ -4,14 +4,14 @@ import json
 
 import pandas as pd
 import pytest
-from tests.placement.helpers import random_problem
-from tests.placement.test_cost_models import NETWORK, WORKFLOW
 
 from godwit.errors import DataError
 from godwit.placement.base import Options, search
 from godwit.placement.learned import LearnedModel
 from godwit.placement.parametric import ParametricModel
 from godwit.placement.simulate import simulate
+from tests.placement.helpers import random_problem
+from tests.placement.test_cost_models import NETWORK, WORKFLOW
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 Small spaces are counted through (optimum proven). In latency mode GREEDY, HEURISTIC and the proof follow each other.
 In the weighted mode: HEURISTIC from the root with half of the time, then the evolutionary search and samples around
-the best plan in turns, each from the best plan so far, until time is up; then the bound. Without a time limit a
-default is set for the weighted mode.
+the best plan in turns, each from the best plan so far, until time is up, nothing gets better or the bound is reached.
+Without a time limit a default is set for the weighted mode.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ RATE = 5_000_000
 DEFAULT_SECONDS = 2.0
 #: share of the time kept back for the bound
 FOR_BOUND = 0.1
+#: turns without a better plan after which a finished search is left alone
+PATIENCE = 2
 
 
 def search(problem: Problem, options: Options) -> Answer:
@@ -47,19 +49,26 @@ def _weighted(problem: Problem, options: Options, clock: Clock) -> Answer:
     assert options.seconds is not None
     search_until = Clock(options.seconds * (1 - FOR_BOUND))
     best = heuristic.search(problem, replace(options, seconds=options.seconds / 2))
-    examined, front, turn = best.examined, best.front, 0
-    while not search_until.over():
+    examined, front, settled, turn, idle = best.examined, best.front, best.complete, 0, 0
+    proof = bounds.weighted_bound(problem, best.cost, Clock(max(0.25 * (search_until.left() or 0.0), 1e-3)), steps=50)
+    while not proof.optimal and not search_until.over() and not (settled and idle >= PATIENCE):
         left = max(search_until.left() or 0.0, 1e-6)
         step = replace(options, seconds=left, start=best.plan, seed=options.seed + turn)
         found = evolutionary.search(problem, step) if turn % 2 == 0 else rss.sample(problem, step, around=best.plan)
-        examined += found.examined
-        turn += 1
+        examined, turn, idle = examined + found.examined, turn + 1, idle + 1
         if found.cost < best.cost:
-            best = found
-        elif turn >= 6 and best.complete:
-            break
-    proof = bounds.weighted_bound(problem, best.cost, clock)
+            best, idle = found, 0
+    if not proof.optimal:
+        last = bounds.weighted_bound(problem, best.cost, clock)
+        proof = last if last.bound >= proof.bound else proof
     note = f"HEURISTIC, then {turn} turns of evolutionary search and samples around the best plan"
     return replace(
-        best, algorithm=options.name, examined=examined, front=front, proof=proof, seconds=clock.spent(), notes=(note,)
+        best,
+        algorithm=options.name,
+        examined=examined,
+        complete=settled,
+        front=front,
+        proof=proof,
+        seconds=clock.spent(),
+        notes=(note,),
     )

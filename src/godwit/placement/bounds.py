@@ -8,6 +8,7 @@ leaves.
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import replace
 
@@ -28,18 +29,22 @@ def dimension_bounds(problem: Problem, allowed: np.ndarray, relaxation: Relaxati
     arrays = problem.arrays
     slowest = min(float(arrays.throughput[o][allowed[o]].max()) for o in range(len(allowed)))
     latency = relaxation.bound(Domains.of(allowed))
-    traffic = sum(_edge_bound(problem, allowed, e) for e in range(len(arrays.edge)))
+    traffic = _traffic_bound(problem, allowed)
     migration = max(float(arrays.migration[o][allowed[o]].min()) for o in range(len(allowed)))
     return np.array([-slowest, latency, traffic, migration])
 
 
-def _edge_bound(problem: Problem, allowed: np.ndarray, e: int) -> float:
-    arrays = problem.arrays
-    u, v = arrays.edge[e]
-    a, b = np.unique(arrays.site[allowed[u]]), np.unique(arrays.site[allowed[v]])
-    if np.intersect1d(a, b).size:
-        return 0.0
-    return float(problem.tables.mbps[e] * problem.network.paths.hops[np.ix_(a, b)].min())
+def _traffic_bound(problem: Problem, allowed: np.ndarray) -> float:
+    """Every edge at its cheapest pair of sites; 0 where its two operators can share one."""
+    arrays, sites = problem.arrays, problem.network.sites
+    at = np.zeros((len(allowed), len(sites)), dtype=np.bool_)
+    for o, row in enumerate(allowed):
+        at[o, arrays.site[row]] = True
+    total = 0.0
+    for (u, v), mbps in zip(arrays.edge, problem.tables.mbps, strict=True):
+        if mbps > 0 and not (at[u] & at[v]).any():
+            total += mbps * float(problem.network.paths.hops[np.ix_(at[u], at[v])].min())
+    return total
 
 
 def normalised(problem: Problem) -> Objective:
@@ -62,56 +67,79 @@ def _sampled_worst(problem: Problem) -> Vector:
     return np.asarray(vectors.max(axis=0))
 
 
-def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 32) -> Proof:
+def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 400) -> Proof:
     """A proven lower bound on the weighted cost, given a plan of that cost.
 
-    For moves in (low, high]: pay for `low`, choose within `high`, and only actions that can be part of something
-    cheaper than `cost`.
+    Plans are sorted into boxes by farthest move and throughput. A box is bounded by its ideal point: its least move,
+    its best throughput, and the least latency and traffic on the actions that it leaves. The weakest box is split
+    until time or steps run out, so the bound is valid, and useful, whenever it stops.
     """
-    arrays, runs = problem.arrays, np.isfinite(problem.latency)
-    least = max(float(arrays.migration[o][runs[o]].min()) for o in range(len(runs)))
-    values = np.unique(arrays.migration[runs & (arrays.migration >= least)])
-    highs = np.unique(np.quantile(values, np.linspace(0, 1, steps), method="higher"))
-    lows = np.concatenate([[least], [values[np.searchsorted(values, h, side="right")] for h in highs[:-1]]])
-    ideal, bound, slowest_step = _Ideal(problem, cost), cost, 0.0
-    for low, high in zip(lows, highs, strict=True):
-        step, left = Clock(), clock.left()
-        if left is not None and left <= slowest_step:
-            bound = min(bound, ideal.unmoved(low))  # the rest must at least pay for moving
+    boxes = _Boxes(problem, cost)
+    heap = [(boxes.bound(box), box) for box in boxes.start()]
+    slowest_step = 0.0
+    for _ in range(steps):
+        bound, box = heap[0]
+        left, step = clock.left(), Clock()
+        if bound >= cost - 1e-12 or (left is not None and left <= slowest_step):
             break
-        bound = min(bound, ideal.between(low, high))
+        halves = boxes.split(box)
+        if not halves:
+            break
+        heapq.heappop(heap)
+        for half in halves:
+            heapq.heappush(heap, (max(bound, boxes.bound(half)), half))
         slowest_step = max(slowest_step, step.spent())
-    return Proof(bound, f"ideal points of {len(highs)} migration caps", optimal=bound >= cost - 1e-9)
+    bound = min(heap[0][0], cost)
+    return Proof(bound, f"ideal points of {len(heap)} boxes of plans", optimal=bound >= cost - 1e-9)
 
 
-class _Ideal:
-    """The weighted cost of ideal points: each dimension at its bound."""
+#: positions in the sorted moves (first, last) and in the sorted throughputs (first, last)
+Box = tuple[int, int, int, int]
+
+
+class _Boxes:
+    """Bounds and halves of boxes of plans."""
 
     def __init__(self, problem: Problem, cost: float) -> None:
-        objective = problem.objective
-        self.problem, self.cost, self.relaxation = problem, cost, Relaxation(problem.arrays)
+        objective, arrays = problem.objective, problem.arrays
+        self.problem, self.cost, self.relaxation = problem, cost, Relaxation(arrays)
         self.weight = np.array(objective.weights) / np.array(objective.span)
         self.best, self.runs = np.array(objective.best), np.isfinite(problem.latency)
+        least = max(float(m[r].min()) for m, r in zip(arrays.migration, self.runs, strict=True))
+        most = min(float(t[r].max()) for t, r in zip(arrays.throughput, self.runs, strict=True))
+        self.moves = np.unique(arrays.migration[self.runs & (arrays.migration >= least)])
+        self.speeds = np.unique(arrays.throughput[self.runs & (arrays.throughput <= most)])
 
-    def price(self, dimension: int, value: float | np.ndarray) -> np.ndarray:
+    def start(self) -> list[Box]:
+        """The box of all plans."""
+        return [(0, len(self.moves) - 1, 0, len(self.speeds) - 1)]
+
+    def price(self, dimension: int, value: float) -> float:
         """What a value of one dimension adds to the cost."""
-        return np.asarray(self.weight[dimension] * (value - self.best[dimension]))
+        return float(self.weight[dimension] * (value - self.best[dimension]))
 
-    def unmoved(self, low: float) -> float:
-        """Everything ideal except migration."""
-        return float(self.price(3, low))
+    def split(self, box: Box) -> list[Box]:
+        """Two halves, along the side that costs more; none of a box with a single move and a single throughput."""
+        near, far, slow, fast = box
+        wide = self.price(3, self.moves[far]) - self.price(3, self.moves[near])
+        high = self.price(0, -self.speeds[slow]) - self.price(0, -self.speeds[fast])
+        if far > near and (wide >= high or fast == slow):
+            half = (near + far) // 2
+            return [(near, half, slow, fast), (half + 1, far, slow, fast)]
+        if fast > slow:
+            half = (slow + fast) // 2
+            return [(near, far, slow, half), (near, far, half + 1, fast)]
+        return []
 
-    def between(self, low: float, high: float) -> float:
-        """The least cost of plans whose farthest move is within low..high, or the known cost if none can be cheaper."""
+    def bound(self, box: Box) -> float:
+        """The least cost of the plans in a box, or the known cost if none can be cheaper."""
+        near, far, slow, fast = box
         arrays = self.problem.arrays
-        room = self.cost - float(self.price(3, low))
-        allowed = self.runs & (arrays.migration <= high)
-        allowed &= self.price(0, -arrays.throughput) < room
-        if not allowed.any(axis=1).all():
+        allowed = self.runs & (arrays.migration <= self.moves[far]) & (arrays.throughput >= self.speeds[slow])
+        paid = self.price(3, self.moves[near]) + self.price(0, -self.speeds[fast])
+        if paid >= self.cost or not allowed.any(axis=1).all():
             return self.cost
-        slowest = -min(float(arrays.throughput[o][allowed[o]].max()) for o in range(len(allowed)))
-        traffic = sum(_edge_bound(self.problem, allowed, e) for e in range(len(arrays.edge)))
-        rest = float(self.price(0, slowest) + self.price(2, traffic) + self.price(3, low))
-        limit = self.best[1] + (self.cost - rest) / self.weight[1] if self.weight[1] > 0 else math.inf
-        latency = self.relaxation.bound(Domains.of(allowed), limit)
-        return min(self.cost, rest + float(self.price(1, latency))) if math.isfinite(latency) else self.cost
+        paid += self.price(2, _traffic_bound(self.problem, allowed))
+        limit = self.best[1] + (self.cost - paid) / self.weight[1] if self.weight[1] > 0 else math.inf
+        latency = self.relaxation.bound(Domains.of(allowed), limit) if limit > 0 else math.inf
+        return min(self.cost, paid + self.price(1, latency)) if math.isfinite(latency) else self.cost
