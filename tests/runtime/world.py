@@ -24,7 +24,8 @@ DISORDER = 3.0
 QUERIES = {
     "filter": "SELECT train, boarded + 1 AS more, ts FROM passengers WHERE boarded > 6",
     "tumbling": """SELECT train, sum(boarded) - sum(alighted) AS delta, count(*) AS n, avg(load) AS mean,
-                          stddev(load) AS sd, count(DISTINCT coach) AS coaches, median(boarded) AS mid, window.end AS until
+                          stddev(load) AS sd, count(DISTINCT coach) AS coaches, median(boarded) AS mid,
+                          window.end AS until
                    FROM passengers WHERE boarded + alighted > 2 GROUP BY train, window(ts, '10 seconds')""",
     "hopping": """SELECT line, max(boarded) AS most, min(load) AS least, window.start AS since
                   FROM passengers GROUP BY line, window(ts, '10 seconds', '5 seconds') HAVING count(*) > 1""",

@@ -1,0 +1,101 @@
+"""kill -9 at any moment, and a restart: the results equal the oracle's. A real process, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: pushes batch after batch, each under its number, and dies at the given moment of the given micro-batch
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from godwit.runtime.fleet import Fleet
+from godwit.runtime.session import spark_session
+from tests.runtime.world import QUERIES, SCHEMA, three_regions
+from tests.runtime.test_kill import batches
+
+folder, moment, die_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+count = 0
+
+def at(now):
+    global count
+    count += now == moment
+    if now == moment and count == die_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+fleet = Fleet(Path(folder), spark_session(quick=True), at=at)
+if not fleet.deployment.queries:
+    fleet.topology.add(three_regions())
+    fleet.stream("passengers", SCHEMA, device="train", disorder="3 seconds")
+    for train, site in (("t0", "west"), ("t1", "east")):
+        fleet.device(train, site=site, streams=["passengers"])
+    for name in ("tumbling", "join"):
+        fleet.submit(QUERIES[name], name)
+for number, train, rows in batches():
+    fleet.device(train, streams=["passengers"]).push(rows, sequence=number)
+    fleet.process_available()
+fleet.close_sources()
+fleet.process_available()
+print("\\n".join(str(fleet.query(name).verdict()) for name in ("tumbling", "join")))
+"""
+
+
+def batches() -> list[tuple[int, str, list[dict[str, object]]]]:
+    """(sequence number, train, rows): the same in every process."""
+    import datetime as dt
+    import random
+
+    from tests.runtime.world import START
+
+    rng, made = random.Random(7), []
+    for number in range(1, 6):
+        for train in ("t0", "t1"):
+            rows = [
+                {
+                    "train": train, "line": "S41" if train == "t0" else "S42", "coach": rng.randrange(3),
+                    "boarded": rng.randrange(10), "alighted": rng.randrange(10), "load": rng.random(),
+                    "ts": START + dt.timedelta(seconds=number * 5 + rng.random() * 3),
+                }
+                for _ in range(8)
+            ]  # fmt: skip
+            made.append((number, train, rows))
+    return made
+
+
+def run(folder: Path, moment: str, die_at: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", CHILD, str(folder), moment, str(die_at)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
+
+
+@pytest.mark.parametrize(
+    ("moment", "die_at"),
+    [
+        ("staged", 7),
+        pytest.param("committed", 11, marks=pytest.mark.full),
+        pytest.param("polled", 4, marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path, moment: str, die_at: int) -> None:
+    killed = run(tmp_path, moment, die_at)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    again = run(tmp_path, moment, -1)
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert [line.split(":")[1].split(",")[0].strip() for line in again.stdout.splitlines()] == ["equal", "equal"]
+
+
+def test_two_processes_cannot_share_a_log(tmp_path: Path) -> None:
+    """The second writer is told, and the first one's records stay."""
+    from godwit.errors import StateError
+    from godwit.runtime.log import Log
+
+    first, second = Log(tmp_path / "log"), Log(tmp_path / "log")
+    first.append({"n": 1})
+    with pytest.raises(StateError, match="two writers"):
+        second.append({"n": 2})
+    assert Log(tmp_path / "log").read(1) == {"n": 1}

@@ -1,0 +1,55 @@
+"""The layers hold: only runtime and mobility know Spark, and a newcomer finds every error in one tree."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import godwit
+from godwit import errors
+
+SOURCE = Path(godwit.__file__).parent
+PURE = ("model", "sql", "planner", "placement", "deployment", "migration", "sim")
+
+
+def test_pure_layers_do_not_import_spark() -> None:
+    """Importing every module of every pure layer, in a fresh process, must not load pyspark."""
+    modules = [
+        ".".join(("godwit", *path.relative_to(SOURCE).with_suffix("").parts))
+        for layer in PURE
+        for path in sorted((SOURCE / layer).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    program = f"import importlib, sys\nfor m in {modules!r}:\n    importlib.import_module(m)\n"
+    program += "sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_no_pure_module_mentions_pyspark_in_an_import() -> None:
+    for layer in PURE:
+        for path in (SOURCE / layer).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert not any(name.split(".")[0] == "pyspark" for name in names), path
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+
+
+def test_every_error_class_is_in_the_drawing() -> None:
+    drawn = errors.__doc__ or ""
+    for name, thing in vars(errors).items():
+        if isinstance(thing, type) and issubclass(thing, Exception):
+            assert name in drawn, name
+            assert issubclass(thing, errors.GodwitError)
+
+
+def test_public_names() -> None:
+    assert godwit.__all__ == ["Fleet", "GodwitError", "__version__"]
+    assert godwit.Fleet.__name__ == "Fleet"
