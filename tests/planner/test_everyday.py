@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -93,7 +95,7 @@ def test_repair_moves_a_running_operator() -> None:
 def test_new_join_orders_make_room() -> None:
     """abc was planned as (ac)b; then abd and ab come, and only sharing ab fits into the CPU."""
     hosts = [Host("h", 50.5, 1.0, 1.0)]
-    homes = {name: "h" for name in "abcd"}
+    homes = dict.fromkeys("abcd", "h")
     specs = [join("ac", "a", "c"), join("abc", "a", "b", "c"), join("abd", "a", "b", "d")]
     network, catalog, (ac, abc, abd) = world(hosts, homes, specs)
     planner = EverydayPlanner(network, catalog, None, QUICK)
@@ -111,7 +113,7 @@ def test_new_join_orders_make_room() -> None:
 def test_batch_takes_the_cheapest_first() -> None:
     hosts = [Host("h", 30.5, 1.0, 1.0)]
     specs = [join("cd", "c", "d"), join("ab", "a", "b"), join("abc", "a", "b", "c")]
-    network, catalog, queries = world(hosts, {name: "h" for name in "abcd"}, specs)
+    network, catalog, queries = world(hosts, dict.fromkeys("abcd", "h"), specs)
     planner = EverydayPlanner(network, catalog, None, QUICK)
     assert planner.admit(queries[1]).admitted
     assert [outcome.admitted for outcome in planner.admit_batch([queries[0], queries[2]])] == [False, True]
@@ -142,7 +144,7 @@ def test_planners_and_bounds_in_their_order(seed: int) -> None:
 def test_join_orders_are_optimal() -> None:
     """Against all combinations of join trees of a few queries."""
     specs = [join(name, *name) for name in ("abc", "abd", "acd", "bcd")]
-    network, catalog, queries = world([Host("h", 1.0, 1.0, 1.0)], {name: "h" for name in "abcd"}, specs)
+    _, catalog, queries = world([Host("h", 1.0, 1.0, 1.0)], dict.fromkeys("abcd", "h"), specs)
     orders = JoinOrders(catalog)
     best = {frozenset[int]()}
     for query in queries:
@@ -157,6 +159,19 @@ def test_join_orders_are_optimal() -> None:
 
 
 def test_soda_follows_the_template() -> None:
-    _, catalog, (query,) = world([Host("h", 1, 1, 1)], {n: "h" for n in "abcd"}, [join("q", "a", "b", "c", "d")])
+    _, catalog, (query,) = world([Host("h", 1, 1, 1)], dict.fromkeys("abcd", "h"), [join("q", "a", "b", "c", "d")])
     names = [catalog.streams[catalog.operators[o].output].signature for o in template(catalog, query)]
     assert names == ["(a * b)", "(a * b * c)", "(a * b * c * d)"]
+
+
+def test_the_planner_of_the_guide_works() -> None:
+    """The code in docs/howto/add_an_admission_planner.md is run, not only read."""
+    guide = Path(__file__).parents[2] / "docs/howto/add_an_admission_planner.md"
+    code = guide.read_text().split("```python\n")[1].split("```")[0]
+    names: dict[str, object] = {}
+    exec(compile(code, str(guide), "exec"), names)
+    network, catalog, arrivals = random_world(3, 3, 6, 10, 90.0, 60.0)
+    book = Ledger(network, catalog)
+    admitted = [names["plan"](book, query) for query in arrivals]  # type: ignore[operator]
+    assert any(admitted)
+    judge(book, {query.result for query, fine in zip(arrivals, admitted, strict=True) if fine})
