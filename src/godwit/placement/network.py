@@ -142,27 +142,21 @@ def _adjacency(network: Network) -> list[list[tuple[int, float]]]:
 
 
 def _tree_paths(network: Network) -> Paths:
-    """On a tree the path is unique: fill row by row from a parent that is done."""
-    n = len(network.sites)
-    near = _adjacency(network)
-    order, parent, up = [0], np.full(n, -1), np.zeros(n)
-    for u in order:
-        for v, latency in near[u]:
-            if v != parent[u]:
-                parent[v], up[v] = u, latency
-                order.append(v)
-    distance, hops = np.zeros((n, n)), np.zeros((n, n))
-    before = np.full((n, n), -1, dtype=np.int32)
-    for k, v in enumerate(order[1:], start=1):
-        p, done = parent[v], order[:k]
-        # v hangs below p: every path from an earlier site to v runs through p.
-        distance[done, v] = distance[v, done] = distance[done, p] + up[v]
-        hops[done, v] = hops[v, done] = hops[done, p] + 1
-        before[done, v] = p
-        before[v, done] = before[p, done]
-        before[v, p] = v
-    tree = tuple((v, max(0, int(parent[v]))) for v in order)
-    return Paths(distance, hops, before, tree, tuple(float(up[v]) for v in order))
+    """On a tree the path is unique: walk it from every site."""
+    from godwit.placement.tree_walk import walk  # numba loads when a distance is first asked for
+
+    n, near = len(network.sites), _adjacency(network)
+    near_at = np.cumsum([0] + [len(row) for row in near]).astype(np.int64)
+    ends = np.array([v for row in near for v, _ in row], dtype=np.int64)
+    latency = np.array([ms for row in near for _, ms in row], dtype=np.float64)
+    distance, hops, before = np.zeros((n, n)), np.zeros((n, n)), np.full((n, n), -1, dtype=np.int32)
+    walk(near_at, ends, latency, distance, hops, before)
+    # In floating point 0.1 + 0.7 is not 0.8, and int(1000 * 0.7999...) is a microsecond short: decimals stay decimals.
+    distance = np.round(distance, 9)
+    order = [int(v) for v in np.argsort(hops[0], kind="stable")]
+    tree = tuple((v, max(0, int(before[0, v]))) for v in order)
+    up = tuple(float(distance[v, before[0, v]]) if before[0, v] >= 0 else 0.0 for v in order)
+    return Paths(distance, hops, before, tree, up)
 
 
 def _graph_paths(network: Network) -> Paths:
