@@ -1,0 +1,119 @@
+"""`godwit history`, `godwit change` and the command line's manners, on a fleet's folder without a fleet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from godwit.deployment.stories import StateMoved, Story
+from godwit.ids import Epoch, OperatorId, QueryId
+from godwit.runtime.history import History
+from godwit.runtime.inbox import send, state_of
+from tests.cli.conftest import Call
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "control").mkdir()
+    history = History(tmp_path)
+    history.add(
+        Story(1, "query 'occ' submitted", (QueryId("occ"),), (Epoch(1),), {"ToBeDeployed": 2}, outcome="committed")
+    )
+    moved = StateMoved(OperatorId("occ/3"), "west", "east", 2, "delta", 4096, 0.25)
+    history.add(
+        Story(
+            2,
+            "DeviceMoved(t1, east)",
+            (QueryId("occ"),),
+            (Epoch(2),),
+            {"ToBeUpdated": 3},
+            (moved,),
+            {"plan": 0.002},
+            "committed",
+        )
+    )
+    return tmp_path
+
+
+def test_the_list(call: Call, folder: Path) -> None:
+    told = call("history", folder, "-o", "table")
+    assert told.exit_code == 0
+    for words in ("DeviceMoved(t1, east)", "3 updated", "4,096 B", "committed"):
+        assert words in told.stdout
+
+
+def test_one_in_full(call: Call, folder: Path) -> None:
+    told = call("history", folder, "2", "-o", "table")
+    assert "reconfiguration 2: committed" in told.stdout
+    assert "west -> east, 2 hops, 4,096 bytes in 250.0 ms" in told.stdout
+
+
+def test_as_json_when_nobody_looks(call: Call, folder: Path) -> None:
+    assert [story["number"] for story in json.loads(call("history", folder).stdout)] == [1, 2]
+    assert [story["number"] for story in json.loads(call("history", folder, "--last", 1).stdout)] == [2]
+    assert json.loads(call("history", folder, 1).stdout)["cause"] == "query 'occ' submitted"
+
+
+def test_errors_say_what_to_do(call: Call, folder: Path, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("history", tmp_path / "nowhere"), "is not a fleet's folder"),
+        (("history", folder, 9), "has no reconfiguration 9; it has 1 to 2"),
+        (("history", folder, "-o", "xml"), "use auto, json or table"),
+    ):
+        told = call(*arguments)
+        assert told.exit_code == 1
+        assert told.stderr.startswith("error: ")
+        assert words in told.stderr
+        assert told.stdout == ""
+    (folder / "history.jsonl").write_text("{")
+    assert "history.jsonl:1: not a story" in call("history", folder).stderr
+
+
+def test_unknown_commands_and_help(call: Call) -> None:
+    assert call("fly").exit_code == 2
+    told = call("--help")
+    for name in ("demo", "run", "explain", "change", "history"):
+        assert name in told.stdout
+
+
+def test_changes_wait_for_a_fleet(call: Call, folder: Path) -> None:
+    told = call("change", folder, "device t1 -> east", "site w failed", "--wait", 0)
+    assert told.exit_code == 0
+    assert "queued" in told.stdout
+    (queued,) = (folder / "inbox").glob("*.json")
+    assert json.loads(queued.read_text()) == {"changes": ["device t1 -> east", "site w failed"]}
+    assert state_of(queued) == ("waiting", "")
+
+
+def test_changes_that_cannot_be_sent(call: Call, folder: Path, tmp_path: Path) -> None:
+    for arguments, words in (
+        ((folder, "device t1 east"), "is no topology change"),
+        ((tmp_path / "nowhere", "device t1 -> east"), "is not a fleet's folder"),
+        ((folder,), "give either changes"),
+        ((folder, "--trace", tmp_path / "no.jsonl"), "cannot be read"),
+        ((folder, "--trace", tmp_path / "no.jsonl", "--speed", -1), "--speed must be more than 0"),
+    ):
+        told = call("change", *arguments)
+        assert told.exit_code == 1
+        assert words in told.stderr
+    assert not list((folder / "inbox").glob("*.json")) if (folder / "inbox").exists() else True
+
+
+def test_a_trace_is_sent_moment_by_moment(call: Call, folder: Path) -> None:
+    trace = Path(__file__).parent.parent / "fixtures" / "scenarios" / "good" / "two_trains.trace.jsonl"
+    told = call("change", folder, "--trace", trace, "--speed", 1000, "--wait", 0)
+    assert told.exit_code == 0, told.stderr
+    sent = [json.loads(path.read_text())["changes"] for path in sorted((folder / "inbox").glob("*.json"))]
+    assert sent == [
+        ["device t1 -> west", "device t2 -> east"],
+        ["device t1 -> east"],
+        ["device t2 -> nowhere"],
+        ["device t2 -> west"],
+    ]
+
+
+def test_names_sort_in_the_order_of_sending(folder: Path) -> None:
+    files = [send(folder, [f"device t{i} -> east"]) for i in range(20)]
+    assert sorted(files) == files
