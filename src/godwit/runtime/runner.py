@@ -67,6 +67,7 @@ class Runner:
         self.deployment: Deployment
         self.memory: Memory
         self.tables: Tables
+        self._tables: Tables | None = None
         self.progress: Progress
         #: log -> the last record taken in
         self.positions: dict[str, int]
@@ -133,7 +134,7 @@ class Runner:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
         if work.sources or work.channels or work.arrived or work.own_marks:
             return True
-        if self._keeps_clocks() and any(self.memory.book.is_news(*mark) for mark in work.marks):
+        if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
         epochs = [self.deployment, *work.deployments]
         return any(self._concerns(before, after) for before, after in pairwise(epochs))
@@ -148,12 +149,6 @@ class Runner:
         """Others keep what this runner has not committed to have read; so it must, now and then, even if idle."""
         news = (n - self._committed.get(name, 0) for name, n in work.positions.items())
         return max(news, default=0) > max(self.limits.max_lag // 4, 1)
-
-    def _keeps_clocks(self) -> bool:
-        """Whether an operator that waits for clocks lives here."""
-        plan = self.shape.plan
-        stateful = [i for i, operator in enumerate(plan.operators) if isinstance(operator, STATEFUL)]
-        return any(self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
 
     def _concerns(self, before: Deployment, after: Deployment) -> bool:
         old = {q.id for q in before.of_shape(self.shape.key)}
@@ -187,10 +182,16 @@ class Runner:
         self.memory.book.forget(released(query))
 
     def _arrange(self) -> None:
-        self.tables = Tables(self.spark, self.region, self.shape, self.deployment)
-        self.progress = Progress(self.shape, self.deployment)
-        for scan, source, session in self.progress.expected():
-            self.memory.book.expect(scan, source, session)
+        old = self._tables
+        self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, old)
+        if old is None or old.queries != self.tables.queries or old.deployment.feeds != self.deployment.feeds:
+            self.progress = Progress(self.shape, self.deployment)
+            for scan, source, session in self.progress.expected():
+                self.memory.book.expect(scan, source, session)
+        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
+        here = (self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
+        #: whether an operator that waits for clocks lives here
+        self._keeps_clocks = any(here)
 
     def _hear(self, work: Work) -> None:
         for operator, source, mark in work.marks:
@@ -291,6 +292,7 @@ class Runner:
 
     def _recover(self) -> None:
         """Stand where the last commit stands; what was staged after it never happened."""
+        self._tables = None
         for folder in self.data.iterdir():
             if int(folder.name) > self.commits.last:
                 shutil.rmtree(folder)

@@ -38,12 +38,22 @@ class Routes:
 class Tables:
     """The tables of one shape under one deployment, for one region."""
 
-    def __init__(self, spark: SparkSession, region: RegionId, shape: Shape, deployment: Deployment) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        region: RegionId,
+        shape: Shape,
+        deployment: Deployment,
+        previous: Tables | None = None,
+    ) -> None:
         self.spark, self.region, self.shape, self.deployment = spark, region, shape, deployment
         key = shape.key
         self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
         self._parameters: DataFrame | None = None
         self._subscriptions: dict[int, DataFrame] = {}
+        if previous is not None and previous.queries == self.queries:
+            # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
+            self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
         self._routes: dict[int, Routes] = {}
 
     # --- queries and parameters
