@@ -75,5 +75,6 @@ def spark_session(
 
 def _java_options(quick: bool) -> list[str]:
     quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
-    options = [f"-Dlog4j2.configurationFile={quiet}", "-XX:+UseParallelGC"]
+    # With few compiler levels Java sets aside only 48 MB for code; once that is full it interprets for good.
+    options = [f"-Dlog4j2.configurationFile={quiet}", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"]
     return [*options, "-XX:TieredStopAtLevel=1"] if quick else options
