@@ -31,6 +31,8 @@ class Meter:
     """Latency is emission (the commit's wall time) minus the result's event time `at`, in milliseconds."""
 
     crew: Crew
+    #: wall seconds at which the trace begins: earlier results are the warm-up's
+    since: float
     #: wall seconds at which hand-overs begin: results emitted before are calm
     calm_until: float
     latency: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -69,7 +71,10 @@ class Meter:
         if "at" not in table.column_names:
             return
         at = table.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1000
-        for query, ms in zip(table.column(QUERY).to_pylist(), wall * 1000 - at, strict=True):
+        for query, t in zip(table.column(QUERY).to_pylist(), at, strict=True):
+            if t < self.since * 1000:
+                continue
+            ms = wall * 1000 - t
             self.latency[query].append(float(ms))
             self.recent.append(float(ms))
             (self.calm if wall < self.calm_until else self.moving).append(float(ms))

@@ -36,9 +36,8 @@ def play(
     """Warm up, play the trace in real time, read what is left, compare with the batch."""
     watermark = f"{DISORDER_MS + GAP_MS} milliseconds"
     native = NativeRestart(spark, folder, NativeStream(STREAM, SCHEMA, "ts", "train", watermark))
-    line = {call.device: call.line for call in stage.calls}
     for query in queries:
-        native.add(query.name, query.sql, [d for d in stage.topology.devices if line.get(d) in query.lines])
+        native.add(query.name, query.sql, query.trains)
     initial = dict(stage.trace.initial())
     native.start(initial)
     native.push(STREAM, first_counts(stage, time.time()), initial)
@@ -72,14 +71,14 @@ def _drive(native: NativeRestart, stage: Stage, seed: int, show: Show, initial: 
     return driver, start
 
 
-def _latencies(native: NativeRestart) -> dict[str, list[tuple[float, float]]]:
-    """query -> (wall seconds of emission, latency in ms) of every result"""
+def _latencies(native: NativeRestart, since_ms: int) -> dict[str, list[tuple[float, float]]]:
+    """query -> (wall seconds of emission, latency in ms) of every result of a later time than the warm-up's"""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for query in native.queries:
         for wall, rows in list(query.batches.values()):
             if len(rows):
                 at = pd.to_datetime(rows["at"]).astype("int64") / _per_ms(rows["at"])
-                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at]
+                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at if x >= since_ms]
     return found
 
 
@@ -93,7 +92,7 @@ def _pair(values: list[float]) -> tuple[float | None, float | None]:
 
 
 def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: int, queries: list[Asked]) -> Outcome:
-    latencies = _latencies(native)
+    latencies = _latencies(native, driver.start_ms)
     every = [pair for found in latencies.values() for pair in found]
     verdicts = []
     for query, asked in zip(native.queries, queries, strict=True):
@@ -117,7 +116,7 @@ def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: 
 
 
 def _now(native: NativeRestart, driver: Driver, calm_until: float) -> Now:
-    every = [pair for found in _latencies(native).values() for pair in found]
+    every = [pair for found in _latencies(native, driver.start_ms).values() for pair in found]
     recent = sorted(every)[-100:]
     return Now(
         name=NAME,

@@ -45,7 +45,7 @@ def warm_up(fleet: Fleet, stage: Stage) -> int:
 def play(fleet: Fleet, stage: Stage, seed: int, show: Show) -> tuple[Driver, Meter]:
     """The trace, in real time, up to the last answer."""
     start = time.time()
-    meter = Meter(fleet.crew, start + stage.calm_s)
+    meter = Meter(fleet.crew, start, start + stage.calm_s)
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
     looked = [0.0]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.demo.world import TRANSFER
+from godwit.demo.world import TRANSFER, Stage
 
 SCHEMA = (
     "train string, line string, coach int, boarded int, alighted int, bikes int, strollers int, "
@@ -15,8 +15,9 @@ SCHEMA = (
 )
 STREAM = "passengers"
 
+#: of one train: its state lives at the tower the train is attached to, and follows it
 _OCCUPANCY = """SELECT train, sum(boarded) - sum(alighted) AS delta, count(*) AS coaches, window.end AS at
-FROM passengers WHERE line = '{line}' AND boarded + alighted > {least}
+FROM passengers WHERE train = '{train}' AND boarded + alighted > {least}
 GROUP BY train, window(ts, '5 seconds')"""
 
 _CROWDED = """SELECT a.station AS station, a.train AS one, b.train AS other, a.coach AS coach,
@@ -42,24 +43,26 @@ class Asked:
     #: for people
     shape: str
     sql: str
-    #: the lines whose trains it reads
-    lines: tuple[str, ...]
+    #: the trains whose rows it reads
+    trains: tuple[str, ...]
 
 
-def asked() -> list[Asked]:
+def asked(stage: Stage) -> list[Asked]:
     """Twelve queries of four shapes."""
-    both = ("S41", "S42")
+    line = stage.lines()
+    everyone = tuple(sorted(line))
     found = [
-        Asked(f"occupancy-{line.lower()}-{least}", "window sum", _OCCUPANCY.format(line=line, least=least), (line,))
-        for line in both
-        for least in (2, 9)
+        Asked(f"occupancy-{train.lower()}", "window sum", _OCCUPANCY.format(train=train, least=2), (train,))
+        for train in stage.travellers(4)
     ]
     found += [
-        Asked(f"crowded-{_plain(station)}", "join", _CROWDED.format(station=station, least=8), both)
+        Asked(f"crowded-{_plain(station)}", "join", _CROWDED.format(station=station, least=8), everyone)
         for station in TRANSFER
     ]
-    found += [Asked(f"spread-{line.lower()}", "median", _SPREAD.format(line=line, coaches=8), (line,)) for line in both]
-    found += [Asked(f"wheels-{least}", "filter", _BIKES.format(least=least), both) for least in (2, 3)]
+    for name in ("S41", "S42"):
+        members = tuple(train for train in everyone if line[train] == name)
+        found.append(Asked(f"spread-{name.lower()}", "median", _SPREAD.format(line=name, coaches=8), members))
+    found += [Asked(f"wheels-{least}", "filter", _BIKES.format(least=least), everyone) for least in (2, 3)]
     return found
 
 

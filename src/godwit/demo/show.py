@@ -32,11 +32,10 @@ def show(options: Options, console: Console) -> list[Outcome]:
     """Run it and print what happened; the caller decides on the exit code."""
     say = _clock(console)
     folder = Path(options.folder or mkdtemp(prefix="godwit-demo-"))
-    queries = asked()
     say("making the ring" if options.real_data is None else f"reading {options.real_data} on Spark")
     if options.real_data is None:
         stage = ring_stage(options.setting)
-        _introduce(console, stage, queries)
+        _introduce(console, stage)
         say("starting Spark")
     # Only now: importing and starting Spark takes seconds, and the first words should not wait for it.
     from godwit.demo import ours
@@ -45,7 +44,8 @@ def show(options: Options, console: Console) -> list[Outcome]:
     spark = spark_session("godwit-demo", quick=True)
     if options.real_data is not None:
         stage = real_stage(spark, options.real_data, options.setting, folder / "trace")
-        _introduce(console, stage, queries)
+        _introduce(console, stage)
+    queries = asked(stage)
     say("placing the queries")
     fleet = ours.prepare(spark, folder / "fleet", stage, queries)
     say("warming up: one count of every train through every plan")
@@ -79,7 +79,8 @@ def _native(
         return native.play(spark, folder / "native", stage, queries, options.setting.seed, view, say)  # type: ignore[arg-type]
 
 
-def _introduce(console: Console, stage: Stage, queries: list[Asked]) -> None:
+def _introduce(console: Console, stage: Stage) -> None:
+    queries = asked(stage)
     figures = summarise(stage.trace)
     regions = ", ".join(stage.topology.regions)
     shapes = len({query.shape for query in queries})

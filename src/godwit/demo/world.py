@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from godwit.ids import DeviceId
 from godwit.mobility.hierarchy import Hierarchy
 from godwit.mobility.payloads import PASSENGERS, Passengers
 from godwit.mobility.ring import Ring, make_ring
@@ -53,6 +54,20 @@ class Stage:
     calm_s: int
     #: the world behind it, where it was made up: for drawing
     world: World | None = None
+
+    def lines(self) -> dict[str, str]:
+        """train -> its line"""
+        known = {call.device: call.line for call in self.calls}
+        return {str(d): known.get(d, d.partition("-")[0]) for d in self.topology.devices}
+
+    def travellers(self, count: int) -> list[str]:
+        """The trains that change their region most often, the first in the timetable where several do."""
+        crossings = dict.fromkeys(sorted(self.topology.devices), 0)
+        region = {str(site.id): site.region for site in self.topology.sites.values()}
+        for event in self.trace.events:
+            if event.kind == "handover" and region[str(event.previous)] != region[str(event.site)]:
+                crossings[DeviceId(event.device)] += 1
+        return sorted(crossings, key=lambda train: -crossings[train])[:count]  # type: ignore[return-value]
 
     def payload(self, start_ms: int, seed: int) -> Passengers:
         return Passengers(self.calls, seed=seed, disorder_ms=DISORDER_MS, start_ms=start_ms)
@@ -105,10 +120,10 @@ def calm_start(trace: Trace, calm_ms: int) -> Trace:
 
 def first_counts(stage: Stage, wall: float) -> pa.Table:
     """A row for each train at the same station, a little before everything begins."""
-    line = {call.device: call.line for call in stage.calls}
+    line = stage.lines()
     at = datetime.fromtimestamp(wall, UTC)
     counts = {"coach": 1, "boarded": 9, "alighted": 1, "bikes": 2, "strollers": 1, "station": TRANSFER[0], "ts": at}
-    rows = [{"train": d, "line": line.get(d, d.partition("-")[0]), **counts} for d in sorted(stage.topology.devices)]
+    rows = [{"train": d, "line": line[d], **counts} for d in sorted(stage.topology.devices)]
     return pa.Table.from_pylist(rows, schema=PASSENGERS)
 
 
