@@ -47,7 +47,8 @@ def figures() -> list[dict[str, Any]]:
         for case in exact["cases"]:
             worst = max(case["by_load"].values())
             met = worst <= case["target_p95"] and case["proved"] >= 0.99
-            note = f"proved {case['proved']:.1%} of {case['problems']}, {case['seeds']} seeds, max {case['max']} s; worst p95 of a load {worst} s"
+            note = f"proved {case['proved']:.1%} of {case['problems']}, {case['seeds']} seeds, max {case['max']} s; "
+            note += f"worst p95 of a load {worst} s"
             target = f"p95 <= {case['target_p95']:g} s at every load, proved >= 99 %"
             found.append(
                 results.figure(f"exact model, {case['case']}, s", case["p95"], case["target_p95"], target, met, note)
