@@ -90,7 +90,8 @@ def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatc
     fleet = open_fleet(retention=AT_ONCE, limits=Limits(max_lag=1000))
     two_regions(fleet)
     query = fleet.submit(WINDOWS, "q", sink="cloud")
-    fleet.move({"q/2": "cloud", "q/3": "cloud"})
+    plan = fleet.deployment.queries["q"].shape.plan  # type: ignore[index]
+    fleet.move({f"q/{i}": "cloud" for i in range(len(plan.operators)) if not plan.is_local(i)})
     fleet.process_available()
     edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
     cloud = next(r for (region, _), r in fleet.crew.runners.items() if region == "centre")

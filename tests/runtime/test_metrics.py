@@ -38,8 +38,8 @@ def begin(fleet: Fleet) -> QueryHandle:
     fleet.topology.add(Topology.of(sites, [Link("edge", "hop"), Link("hop", "cloud")]))
     fleet.stream("readings", "name string, size int, ts timestamp", site="edge", disorder="2 seconds")
     query = fleet.submit(WINDOWS, "q", sink="cloud")
-    last = len(fleet.deployment.queries["q"].shape.plan.operators) - 1  # type: ignore[index]
-    fleet.move({f"q/{last - 1}": "cloud", f"q/{last}": "cloud"})
+    plan = fleet.deployment.queries["q"].shape.plan  # type: ignore[index]
+    fleet.move({f"q/{i}": "cloud" for i in range(len(plan.operators)) if not plan.is_local(i)})
     return query
 
 

@@ -234,14 +234,14 @@ def _with_something_for(region: RegionId, log: Log, position: int) -> int:
 
 def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:
     sink = len(query.shape.plan.operators) - 1
-    home = deployment.home(query, sink)
     newest = max((t.totals.newest_us for t in tails if t.totals.newest_us is not None), default=None)
     clocks = []
     for tail in tails:
         assert tail.last is not None
-        if home is None or tail.key[0] == home:
-            book = ClockBook.from_json(tail.last["memory"]["book"])
-            clocks.append(Progress(query.shape, deployment).clocks(book, sink).get(QueryId(query.id), NEVER))
-    if newest is None or not clocks or min(clocks) <= NEVER:
+        book = ClockBook.from_json(tail.last["memory"]["book"])
+        clocks.append(Progress(query.shape, deployment).clocks(book, sink).get(QueryId(query.id), NEVER))
+    # Clocks are told at first hand, so each region knows a lower bound; the greatest is the newest.
+    clock = max(clocks, default=NEVER)
+    if newest is None or clock <= NEVER:
         return None
-    return 0.0 if min(clocks) >= FOREVER else round(max(newest - min(clocks), 0) / 1e6, 3)
+    return 0.0 if clock >= FOREVER else round(max(newest - clock, 0) / 1e6, 3)
