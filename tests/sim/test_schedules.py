@@ -1,0 +1,97 @@
+"""Random schedules of rows, changes, delays, losses and crashes, each judged by the oracle.
+
+GODWIT_SCHEDULES says how many; a failing one prints its seed and its script. To see one alone:
+`python -m godwit.sim.run --seed N`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from godwit.deployment.clocks import ClockBook
+from godwit.deployment.handover import MoveBook
+from godwit.model.deployment import Deployment
+from godwit.sim import region
+from godwit.sim.run import failing, play, run, story
+from godwit.sim.schedule import Move, Schedule, Send, Submit, draw
+
+SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
+
+
+def test_every_schedule_ends_with_the_oracles_answer() -> None:
+    bad = run(SCHEDULES)
+    assert not bad, f"{len(bad)} of {SCHEDULES} schedules failed; the first:\n{story(draw(bad[0]))}"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_a_hundred_thousand_schedules() -> None:
+    bad = run(100_000, first=1_000_000)
+    assert not bad, f"{len(bad)} schedules failed; the first:\n{story(draw(bad[0]))}"
+
+
+def _never_held(*_: Any) -> bool:
+    return False
+
+
+def _always_ready(self: MoveBook, markers: Any) -> list[Any]:
+    return list(self.outgoing)
+
+
+def _no_generations(*_: Any) -> int:
+    return 0
+
+
+def _follow_the_device(self: Deployment, query: Any, operator: int, device: Any, here: Any) -> Any:
+    return self.home(query, operator, device) or here
+
+
+def _one_session(self: ClockBook, operator: int, source: str, mark: Any) -> None:
+    self._marks[operator, source] = {mark.session: mark}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (MoveBook, "held", _never_held),
+        (MoveBook, "ready", _always_ready),
+        (MoveBook, "owned_since", _no_generations),
+        (Deployment, "route", _follow_the_device),
+        (ClockBook, "hear", _one_session),
+        (region, "moves_between", lambda *_: []),
+    ],
+    ids=["clock not held", "state sent too early", "no generations", "rows follow", "sessions ignored", "not moved"],
+)
+def test_a_broken_protocol_is_caught(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Callable[..., Any]
+) -> None:
+    """The simulator is worth something only if it sees each of these."""
+    monkeypatch.setattr(owner, name, broken)
+    assert any(failing(range(k, k + 50)) for k in range(0, 4000, 50))
+
+
+def test_the_same_seed_is_the_same_schedule_and_the_script_can_be_read() -> None:
+    assert draw(17) == draw(17)
+    assert draw(17) != draw(18)
+    script = draw(17).script()
+    assert script.startswith("seed 17: rule ")
+    assert "Submit(name='q0'" in script
+
+
+def test_a_schedule_written_by_hand() -> None:
+    """d1 carries an open session from west to east while its rows are still being read."""
+    actions = (
+        Submit("q0", "session", 0),
+        Send("d1", "left", ((20, 0, 1), (21, 0, 2))),
+        Move("d1", "b1"),
+        Send("d1", "left", ((23, 0, 3),)),
+        Move("d1", None),
+        Send("d1", "left", ((26, 0, 4), (40, 0, 1))),
+    )
+    schedule = Schedule(0, "bottom-up", "incremental", actions)
+    assert play(schedule) == []
+    assert "DeviceMoved(d1, b1)" in story(schedule)
