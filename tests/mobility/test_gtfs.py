@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,10 @@ def test_what_cannot_be_answered(spark: SparkSession, tmp_path: Path) -> None:
         _calls(spark, write_feed(tmp_path / "3", calendar=None), _slot())
     with pytest.raises(DataError, match="there is no such folder or zip"):
         _calls(spark, tmp_path / "none", _slot())
+    broken = tmp_path / "towers.csv.gz"
+    broken.write_bytes(gzip.compress(b"id,lat,lon\n" + b"a,52.5,13.4\n" * 5000)[:-20])
+    with pytest.raises(DataError, match=r"Spark could not read .*towers.csv.gz"):
+        build(spark, Request(broken, gtfs, _slot(), tmp_path / "out"))
     (tmp_path / "no.zip").write_text("no")
     with pytest.raises(DataError, match="is neither a folder nor a zip"):
         _calls(spark, tmp_path / "no.zip", _slot())

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
@@ -25,7 +28,7 @@ from godwit.mobility.columns import number
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_MS = 86_400_000
-_FILES = ("routes", "trips", "stops", "stop_times", "calendar", "calendar_dates", "frequencies", "shapes")
+#: the files that are read, and the columns each must have
 _NEEDED = {
     "routes": ("route_id",),
     "trips": ("route_id", "service_id", "trip_id"),
@@ -66,6 +69,12 @@ class Feed:
     #: as the user named it, for messages
     name: str
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    cached: list[DataFrame] = field(default_factory=list)
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Cache what is needed more than once, for as long as the feed is open."""
+        self.cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
 
     def has(self, table: str) -> bool:
         """Is the file there, and not empty?"""
@@ -85,7 +94,7 @@ class Feed:
             msg = f"{self.name}: {table}.txt has no column {', '.join(lacking)}; its columns are {', '.join(names)}"
             raise DataError(msg)
         schema = ", ".join(f"`{n or f'column {i}'}` STRING" for i, n in enumerate(names))
-        return self.spark.read.csv(str(path), schema=schema, header=True, ignoreLeadingWhiteSpace=True)
+        return self.spark.read.csv(str(path), schema=schema, header=True, escape='"', ignoreLeadingWhiteSpace=True)
 
     def note(self, table: str, reason: str, count: int) -> None:
         """Count rows that are left out."""
@@ -96,30 +105,31 @@ class Feed:
 @contextmanager
 def open_feed(spark: SparkSession, path: Path) -> Iterator[Feed]:
     """A feed in a folder, or in a zip that is unpacked for as long as it is needed."""
-    if path.is_dir():
-        yield Feed(spark, path, str(path))
-        return
+    with tempfile.TemporaryDirectory(prefix="godwit-gtfs-") as unpacked:
+        feed = Feed(spark, path if path.is_dir() else _unpack(path, Path(unpacked)), str(path))
+        try:
+            yield feed
+        finally:
+            for frame in feed.cached:
+                frame.unpersist()
+
+
+def _unpack(path: Path, folder: Path) -> Path:
     if not path.is_file():
         msg = f"{path}: there is no such folder or zip; give a GTFS timetable"
         raise DataError(msg)
-    with tempfile.TemporaryDirectory(prefix="godwit-gtfs-") as folder:
-        try:
-            _unpack(path, Path(folder))
-        except zipfile.BadZipFile as error:
-            msg = f"{path}: is neither a folder nor a zip ({error}); give a GTFS timetable"
-            raise DataError(msg) from error
-        yield Feed(spark, Path(folder), str(path))
-
-
-def _unpack(path: Path, folder: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            # Only files we know, by their last name: a feed in a sub-folder is fine, a path out of ours is not.
-            name = member.rsplit("/", 1)[-1]
-            if name.removesuffix(".txt") in _FILES and name.endswith(".txt"):
-                with archive.open(member) as source, (folder / name).open("wb") as target:
-                    while block := source.read(1 << 20):
-                        target.write(block)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                # Only files we know, by their last name: a feed in a sub-folder is fine, a path out of ours is not.
+                name = member.rsplit("/", 1)[-1]
+                if name.endswith(".txt") and name.removesuffix(".txt") in _NEEDED:
+                    with archive.open(member) as source, (folder / name).open("wb") as target:
+                        shutil.copyfileobj(source, target)
+    except (zipfile.BadZipFile, zlib.error) as error:
+        msg = f"{path}: is neither a folder nor a zip ({error}); give a GTFS timetable"
+        raise DataError(msg) from error
+    return folder
 
 
 def weekday(day: str) -> tuple[str, dt.date | None]:
@@ -227,7 +237,8 @@ def _stop_times(feed: Feed, trips: DataFrame, stops: DataFrame) -> DataFrame:
         sf.trim("stop_sequence").try_cast("int").alias("seq"),
         sf.coalesce(arrive, depart).alias("arrive"),
         sf.coalesce(depart, arrive).alias("depart"),
-    ).persist()
+    )
+    feed.keep(times)
     numbered, timed = sf.col("seq").isNotNull(), sf.col("arrive").isNotNull()
     kinds = {
         "stop_sequence is not a number": ~numbered,
@@ -302,7 +313,7 @@ def _sound(feed: Feed, runs: DataFrame, slot: Slot) -> DataFrame:
             "late": sf.max("depart").over(whole),
         }
     ).where((sf.col("late") > 0) & (sf.col("early") < window_ms))
-    judged = judged.persist()
+    feed.keep(judged)
     first = judged.where("leg = 0")
     kinds = {"times go backwards": sf.col("broken"), "fewer than two stops": ~sf.col("broken") & (sf.col("stops") < 2)}
     _count(feed, "trips", first, kinds)

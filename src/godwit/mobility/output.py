@@ -54,7 +54,7 @@ def write_nebula_events(
         sf.array_sort(sf.collect_list(sf.struct("device", edits.alias("edits")))).alias("e")
     )
     text = sf.concat(
-        sf.lit(',\n{"timestamp": '),
+        sf.lit(',{"timestamp": '),
         sf.col("t").cast("string"),
         sf.lit(', "events": ['),
         sf.array_join("e.edits", ", "),
@@ -63,7 +63,7 @@ def write_nebula_events(
     parents = json.dumps([[number[site], number[device]] for device, site in sorted(start.items())])
     head = f'{{"initial_parents": {parents}, "topology_updates": ['
     _join(
-        moments.orderBy("t").select(text.alias("value")), folder / UPDATES, start=head, end="]}\n", skip=2, newline=""
+        moments.orderBy("t").select(text.alias("value")), folder / UPDATES, start=head, end="]}\n", skip=1, newline=" "
     )
 
 
@@ -79,10 +79,10 @@ def _edit(parent: str, action: str) -> Column:
 
 
 def _join(lines: DataFrame, path: Path, start: str = "", end: str = "", skip: int = 0, newline: str = "\n") -> None:
-    """One file from a sorted column of lines. `skip` drops the first characters: the separator before the first."""
+    """One file from a sorted column of lines. `skip` drops the first characters: the comma before the first line."""
     with tempfile.TemporaryDirectory(prefix=".parts-", dir=path.parent) as folder:
         parts = Path(folder) / "parts"
-        lines.write.option("lineSep", newline or "\u0020").text(str(parts))
+        lines.write.option("lineSep", newline).text(str(parts))
         with path.open("wb") as whole:
             whole.write(start.encode())
             for part in sorted(parts.glob("part-*")):

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
@@ -66,17 +67,28 @@ class Request:
 def build(spark: SparkSession, request: Request, progress: Callable[[str], None] = lambda stage: None) -> Summary:
     """Write trace.jsonl, topology.yaml, calls.jsonl, summary.json and nebula/ into `request.out`."""
     progress("towers")
-    towers = read_towers(spark, request.towers, request.min_antennas)
     try:
-        with open_feed(spark, request.gtfs) as feed:
-            feed.rejected["towers"] = dict(towers.rejected)
-            progress("timetable")
-            stops, moves = timetable(feed, request)
-            progress("hand-overs")
-            events = _events(towers, moves, request)
-            return _write(request, feed, towers, (stops, moves, events), progress)
-    finally:
-        towers.frame.unpersist()
+        towers = read_towers(spark, request.towers, request.min_antennas)
+        try:
+            with open_feed(spark, request.gtfs) as feed:
+                feed.rejected["towers"] = dict(towers.rejected)
+                return _from_feed(request, feed, towers, progress)
+        finally:
+            towers.frame.unpersist()
+    except (PySparkException, Py4JJavaError) as error:
+        why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+        reason = why.strip().splitlines()[0]
+        msg = f"Spark could not read {request.towers} or {request.gtfs}: {reason}; check that the files are whole"
+        raise DataError(msg) from error
+
+
+def _from_feed(request: Request, feed: Feed, towers: Towers, progress: Callable[[str], None]) -> Summary:
+    progress("timetable")
+    stops, moves = timetable(feed, request)
+    progress("hand-overs")
+    events = _events(towers, moves, request)
+    feed.keep(events)
+    return _write(request, feed, towers, (stops, moves, events), progress)
 
 
 def timetable(feed: Feed, request: Request) -> tuple[DataFrame, DataFrame]:
@@ -87,8 +99,8 @@ def timetable(feed: Feed, request: Request) -> tuple[DataFrame, DataFrame]:
         tracks = read_tracks(feed.spark, request.tracks, feed.rejected.setdefault("tracks", {}))
     if feed.has("shapes"):
         stops, shapes = shape_tracks(feed, stops)
-    stops = stops.persist(StorageLevel.MEMORY_AND_DISK)
-    moves = segments(stops, request.window_ms, tracks, shapes).persist(StorageLevel.MEMORY_AND_DISK)
+    feed.keep(stops)
+    moves = feed.keep(segments(stops, request.window_ms, tracks, shapes))
     if moves.isEmpty():
         left_out = "; ".join(f"{n} x {why}" for why, n in feed.rejected.get("trips", {}).items())
         msg = f"{feed.name}: no trip moves between --from and --to on {request.slot.day}" + (
@@ -105,8 +117,7 @@ def _events(towers: Towers, moves: DataFrame, request: Request) -> DataFrame:
     # Who is on the way when the window closes stays attached.
     real = found.where(sf.col("after").isNotNull() | (sf.col("tick") * STEP_MS < request.window_ms))
     t = sf.floor(sf.col("tick") * STEP_MS / request.speedup).cast("long")
-    events = real.select(t.alias("t"), "device", kind.alias("kind"), *_renamed(site="after", previous="before"))
-    return events.persist(StorageLevel.MEMORY_AND_DISK)
+    return real.select(t.alias("t"), "device", kind.alias("kind"), *_renamed(site="after", previous="before"))
 
 
 def _renamed(**names: str) -> list[Column]:
@@ -120,7 +131,7 @@ def _write(request: Request, feed: Feed, towers: Towers, frames: Frames, progres
     stops, moves, events = frames
     progress("topology")
     places, ids = _serving(events, towers)
-    named = _named(events, places, ids).persist(StorageLevel.MEMORY_AND_DISK)
+    named = feed.keep(_named(events, places, ids))
     devices = _devices(named)
     start = {device: site for device, site in devices.items() if site is not None}
     topology = build_topology(ids, *unpack(places), devices, request.shape)
@@ -138,8 +149,6 @@ def _write(request: Request, feed: Feed, towers: Towers, frames: Frames, progres
     summary = replace(summarise_on_spark(named, about.duration_ms), rejected=rejected)
     summary = replace(summary, positions=count_positions(moves, STEP_MS))
     (request.out / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
-    for frame in (*frames, named):
-        frame.unpersist()
     return summary
 
 

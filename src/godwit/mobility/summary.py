@@ -54,7 +54,7 @@ class Summary:
         found = [
             ("trips (devices)", f"{self.devices:,}"),
             ("length", f"{self.duration_s:,.0f} s"),
-            ("positions", f"{self.positions:,}"),
+            *([("positions", f"{self.positions:,}")] if self.positions else []),
             ("hand-overs", f"{self.handovers:,} ({self.handovers_per_s:.2f} a second)"),
             ("attaches / detaches", f"{self.attaches:,} / {self.detaches:,}"),
             ("changes", f"{self.changes_per_s:.2f} a second, {self.busiest_second} in the busiest"),

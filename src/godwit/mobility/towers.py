@@ -82,7 +82,7 @@ def _load(spark: SparkSession, path: Path) -> DataFrame:
     headless = len(names) == len(OPENCELLID) and not ({n.lower() for n in names} & set(_LAT))
     # OpenCelliD's files of one country come without a header.
     schema = ", ".join(f"`{n}` STRING" for n in (OPENCELLID if headless else _distinct(names)))
-    return spark.read.csv(str(path), schema=schema, header=not headless, enforceSchema=True, mode="PERMISSIVE")
+    return spark.read.csv(str(path), schema=schema, header=not headless, escape='"')
 
 
 def _first_row(path: Path) -> list[str]:

@@ -91,7 +91,7 @@ def shape_tracks(feed: Feed, calls: DataFrame) -> tuple[DataFrame, DataFrame]:
     """(calls with their `pattern`, pieces by pattern and leg) from shapes.txt."""
     stops = sf.array_sort(sf.collect_list(sf.struct("leg", "stop_id", "lat", "lon")))
     runs = calls.where("shape_id IS NOT NULL").groupBy("device", "shape_id").agg(stops.alias("stops"))
-    runs = runs.withColumn("pattern", sf.xxhash64("shape_id", sf.col("stops.stop_id"))).persist()
+    runs = feed.keep(runs.withColumn("pattern", sf.xxhash64("shape_id", sf.col("stops.stop_id"))))
     shapes = feed.table("shapes").select(
         "shape_id",
         sf.trim("shape_pt_sequence").try_cast("int").alias("i"),
