@@ -20,7 +20,7 @@ def test_a_scenario_from_file_to_verdict(call: Call, spark: SparkSession, tmp_pa
     assert told.exit_code == 0, told.stderr
     found = json.loads(told.stdout)
     assert found["rows"] == 32
-    assert found["handovers"] == 3
+    assert found["handovers"] == 2
     assert [(v["query"], v["equal"]) for v in found["verdicts"]] == [("occupancy", True), ("busy", True)]
     assert found["results"]["occupancy"] > 0
     listed = call("history", tmp_path / "fleet", "-o", "table")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from godwit.ids import DeviceId, SiteId
-from godwit.mobility.payloads import Payload
 from godwit.mobility.trace import Trace, TraceEvent
 from godwit.model.changes import DeviceMoved
 
@@ -59,12 +58,19 @@ class TickingClock:
         self.seconds += seconds
 
 
+class Sends(Protocol):
+    """A payload generator, as far as the driver needs it."""
+
+    def batch(self, device: str, t0_ms: int, t1_ms: int) -> pa.Table:
+        """The rows of a device that arrive in [t0, t1)."""
+
+
 @dataclass(frozen=True)
 class Feed:
     """What the devices send into one stream."""
 
     stream: str
-    payload: Payload
+    payload: Sends
     #: a row arrives at most so long after it happened
     disorder_ms: int
 
@@ -76,8 +82,6 @@ class Cue:
     t: float
     device: str
     site: str | None
-    #: whether a hand-over (or a first attach, or a last detach) is complete with it
-    whole: bool = True
 
 
 class Target(Protocol):
@@ -124,7 +128,7 @@ def _cues(events: Sequence[TraceEvent], gap_ms: int) -> Iterator[Cue]:
             yield Cue(event.t, event.device, event.site)
             continue
         until = events[i + 1].t - 1 if i + 1 < len(events) else event.t + gap_ms
-        yield Cue(event.t, event.device, None, whole=False)
+        yield Cue(event.t, event.device, None)
         yield Cue(max(min(event.t + gap_ms, until), event.t + 0.5), event.device, event.site)
 
 
@@ -225,13 +229,13 @@ class Driver:
         self.target.move(moves)
         for cue in moves:
             self.changes += 1
-            self.handovers += cue.whole and cue.t > 0
             self._known.add(cue.device)
             before = self.attached.pop(cue.device, None)
             if before is not None:
                 self._left[cue.device] = before
             if cue.site is not None:
                 self.attached[cue.device] = cue.site
+                self.handovers += cue.device in self._left
                 self.log.append((self.t, cue.device, self._left.get(cue.device, "-"), cue.site))
         self._send([cue.device for cue in moves if cue.site is not None])
 
