@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import tempfile
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,18 +32,25 @@ POSITIONS = (100_000, 1_000_000, 10_000_000)
 
 
 def main() -> None:
-    """Run everything, smallest first; each result is kept as soon as it is there."""
+    """Run the parts that are named (all if none is); each result is kept as soon as it is there."""
     OUT.mkdir(parents=True, exist_ok=True)
     spark = spark_session(app="godwit bench", cores=2, memory="2g")
+    parts: dict[str, Callable[[Path], Any]] = {
+        "scale": lambda work: scale(spark, work),
+        "native": lambda work: native(spark, work),
+        "golden": lambda _work: list(golden(_data())),
+        "whole": lambda work: whole_build(spark, 5_000_000, 10_000_000, work),
+    }
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        spark_stage(spark, make_country(1_000, 50_000), work, 0.0)
-        results = {"machine": machine(), "scale": scale(spark, work)}
-        results["native"] = native(spark, work)
-        results["golden"] = list(golden(_data()))
-        results["whole"] = whole_build(spark, 5_000_000, 10_000_000, work / "whole")
-    (OUT / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    draw(results["scale"])
+        spark_stage(spark, make_country(1_000, 50_000), Path(folder), 0.0)
+        for part in sys.argv[1:] or parts:
+            found = {"machine": machine(), "results": parts[part](Path(folder) / part)}
+            (OUT / f"{part}.json").write_text(json.dumps(found, indent=1) + "\n")
+    results = {
+        part: json.loads((OUT / f"{part}.json").read_text()) for part in parts if (OUT / f"{part}.json").exists()
+    }
+    if "scale" in results:
+        draw(results["scale"]["results"])
     (OUT.parent / "mobility.md").write_text(report(results))
 
 
@@ -91,30 +100,36 @@ def draw(rows: list[dict[str, Any]]) -> None:
 
 
 def report(results: dict[str, Any]) -> str:
-    """The page of results."""
-    return "\n".join([*_head(results), *_scale(results["scale"]), *_rest(results)]) + "\n"
-
-
-def _head(results: dict[str, Any]) -> list[str]:
-    here = results["machine"]
-    return [
+    """The page of results, of the parts that were run."""
+    lines = [
         "# Mobility: how fast trips become hand-overs",
         "",
-        f"`python -m bench.mobility` (seed 11) on {here['cores']} cores, {here['memory_gb']} GB, Python "
-        f"{here['python']}, Spark with 2 GB of driver memory; load of the machine before: {here['load_before'][0]}.",
-        "",
-        "Generated countries (bench/mobility/country.py). Ours: the attachment stage, from Parquet (segments of "
-        "movement, towers) to counted changes, 0 m hysteresis. Baseline: scipy's cKDTree on one core, build and query, "
-        "its positions and towers ready in memory (not timed), the quicker of plane and globe. `same`: both find the "
-        "same hand-overs. Memory is the largest resident size of JVM / Python driver / Python workers together. `load` "
-        "is the machine's during the run: above 2, other work took part of both cores, and processor time says more "
-        "than the clock.",
+        "`python -m bench.mobility [scale] [native] [golden] [whole]`, seed 11. Generated countries "
+        "(bench/mobility/country.py), Spark with 2 GB of driver memory. `load` is the machine's: where it is above its "
+        "number of cores, other work took its share, and processor time says more than the clock.",
         "",
     ]
+    for part, write in (("scale", _scale), ("native", _native), ("whole", _whole), ("golden", _golden)):
+        if part in results:
+            here = results[part]["machine"]
+            lines += [*write(results[part]["results"]), ""]
+            lines += [
+                f"({here['cores']} cores, {here['memory_gb']} GB, Python {here['python']}, load before "
+                f"{here['load_before'][0]})",
+                "",
+            ]
+    return "\n".join(lines)
 
 
 def _scale(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
+        "## The attachment stage against a KD-tree",
+        "",
+        "Ours: from Parquet (segments of movement, towers) to counted changes, 0 m hysteresis, 2 cores. Baseline: "
+        "scipy's cKDTree on one core, build and query, its positions and towers ready in memory (not timed), the quicker of "
+        "plane and globe. `same`: both find the same hand-overs. Memory is the largest resident size of JVM / Python "
+        "driver / Python workers together.",
+        "",
         "| towers | positions | ours s | positions/s | hand-overs | hand-overs/s | tree s | tree / ours "
         "| ours cpu s | tree cpu s | memory MB | load | same |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
@@ -144,28 +159,36 @@ def _scale(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _rest(results: dict[str, Any]) -> list[str]:
-    native_, whole = results["native"], results["whole"]
-    lines = [
-        "Spark's own operators alone (join by cell, bench/mobility/native.py), 10^6 towers and positions: "
-        f"{native_['native']['seconds']:.1f} s and {native_['native']['positions_found']:,} positions answered, "
-        f"against {native_['ours']['seconds']:.1f} s for all of them: why handovers.py sends segments to Python.",
+def _native(results: dict[str, Any]) -> list[str]:
+    alone, ours = results["native"], results["ours"]
+    return [
+        "## Spark's own operators alone",
         "",
-        f"The whole command, files to files: {whole['towers']:,} towers (CSV), {whole['trips']:,} trips, "
-        f"{whole['positions']:,} positions, {whole['handovers']:,} hand-overs, {whole['serving_towers']:,} serving "
-        f"towers in {whole['seconds']} s ({', '.join(f'{k} {v} s' for k, v in whole['stage_seconds'].items())}; "
-        f"{whole['cpu_s']} s of processor time), with spark.driver.memory {whole['driver_memory']}. Peak resident "
-        f"memory: JVM {whole['peak_jvm_mb']} MB, Python driver {whole['peak_driver_mb']} MB, Python workers "
-        f"{whole['peak_workers_mb']} MB together.",
-        "",
+        "A join by cell (bench/mobility/native.py), 10^6 towers and positions: "
+        f"{alone['seconds']:.1f} s and {alone['positions_found']:,} positions answered, against "
+        f"{ours['seconds']:.1f} s for all of them. That is why handovers.py sends segments to Python.",
     ]
-    if results["golden"]:
-        lines += ["| real trip | hand-overs at 50 m | published | within 10 % |", "|---|---|---|---|"]
-        lines += [
-            f"| {g['experiment'].split('/')[1]} | {g['ours']} | {g['baseline']} | {'yes' if g['met'] else 'NO'} |"
-            for g in results["golden"]
-        ]
-    return lines
+
+
+def _whole(whole: dict[str, Any]) -> list[str]:
+    return [
+        "## The whole command, files to files",
+        "",
+        f"{whole['towers']:,} towers (CSV), {whole['trips']:,} trips, {whole['positions']:,} positions, "
+        f"{whole['handovers']:,} hand-overs, {whole['serving_towers']:,} serving towers in {whole['seconds']} s "
+        f"({', '.join(f'{k} {v} s' for k, v in whole['stage_seconds'].items())}; {whole['cpu_s']} s of processor time) "
+        f"with spark.driver.memory {whole['driver_memory']}. Peak resident memory: JVM {whole['peak_jvm_mb']} MB, "
+        f"Python driver {whole['peak_driver_mb']} MB, Python workers {whole['peak_workers_mb']} MB together.",
+    ]
+
+
+def _golden(figures: list[dict[str, Any]]) -> list[str]:
+    rows = [
+        f"| {g['experiment'].split('/')[1]} | {g['ours']} | {g['baseline']} | {'yes' if g['met'] else 'NO'} |"
+        for g in figures
+    ]
+    head = ["| real trip | hand-overs at 50 m | published | within 10 % |", "|---|---|---|---|"]
+    return ["## Real trips", "", *head, *rows]
 
 
 if __name__ == "__main__":
