@@ -11,12 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from godwit.errors import StateError
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
 from godwit.runtime import housekeeping
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.handles import QueryHandle
 from godwit.runtime.housekeeping import Retention
+from godwit.runtime.ingest import DeadLetters
 from godwit.runtime.log import Log
 from godwit.runtime.runner import Limits
 from godwit.runtime.sinks import CallbackSink
@@ -83,6 +85,22 @@ def test_a_long_run_stays_small_and_fast(open_fleet: OpenFleet, monkeypatch: pyt
     assert sum(r["total"] for r in got) == sum(4 * n for n in range(batches))
     assert fleet.status().queries[0].rows_out == len(got)
     assert query.results().count() < len(got)
+    with pytest.raises(StateError, match=r"cannot be compared.*Retention\(keep=True\)"):
+        query.verdict()
+
+
+def test_dead_letters_are_counted_for_ever_and_kept_for_a_while(
+    open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeadLetters, "MOST_BYTES", 1000)
+    fleet = open_fleet()
+    two_regions(fleet)
+    for number in range(60):
+        fleet.push("readings", [{"name": f"bad {number}", "size": "many", "ts": START}])
+    assert fleet.status().dead == {"readings": 60}
+    kept = fleet.dead_letters()
+    assert 5 < len(kept) < 40
+    assert kept[-1]["row"]["name"] == "bad 59"
 
 
 def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,12 +221,12 @@ def test_compaction_changes_no_result(open_fleet: OpenFleet, sql: str) -> None:
     fleet = open_fleet()
     query = one_region(fleet, join if sql == "JOIN" else sql)
     most = 0
-    for number in range(12):
+    for number in range(10):
         fleet.push("readings", rows(number, count=3))
         fleet.crew.step_all()
         (runner,) = fleet.crew.runners.values()
         most = max(most, *(len(state.live) for state in runner.memory.states.values()))
-    assert most < 9  # 12 batches appended a segment each
+    assert most < 9  # 10 batches appended a segment each
     fleet.close_sources()
     fleet.process_available()
     verdict = query.verdict()

@@ -101,6 +101,7 @@ def test_a_listener_hears_the_regions_and_what_fails(open_fleet: OpenFleet) -> N
         time.sleep(0.1)
     assert any(name.startswith(("west/", "centre/")) and known["batches"] > 0 for name, known in heard.items())
     assert fleet.status().failures == {}
+    assert fleet.query("q").late().count() == 0
 
 
 def test_percentiles() -> None:

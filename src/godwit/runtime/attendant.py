@@ -6,9 +6,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from godwit.errors import StateError
 from godwit.runtime.delivery import Delivery, Subject
 from godwit.runtime.housekeeping import Housekeeper, Retention, Swept
+from godwit.runtime.kept import kept_log
+from godwit.runtime.log import Log
 from godwit.runtime.sinks.base import Sink
+from godwit.runtime.work import source_log
 
 if TYPE_CHECKING:
     from godwit.ids import QueryId
@@ -69,9 +73,30 @@ class Attendant:
     def _sweep(self) -> Swept:
         crew = self._fleet.crew
         running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
-        swept = self.housekeeper.run(running.values(), crew.committed())
+        delivering = {query for query, _ in self.deliveries}
+        known = {*self._fleet.deployment.queries, *delivering}
+        swept = self.housekeeper.run(running.values(), known, crew.committed())
         crew.forget_results(swept.folded)
         return swept
+
+    def must_be_whole(self, query_id: QueryId) -> None:
+        """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""
+        fleet = self._fleet
+        query = fleet.deployment.queries[fleet.original(query_id)]
+        for runner in fleet.runners_of(query.shape.key):
+            begun = runner.begun.get(query.id, {})
+            logs = [
+                (Log(source_log(fleet.root, runner.region, scan.stream)), begun.get(f"source:{i}:{scan.stream}", 0))
+                for i, scan in query.shape.plan.scans
+            ]
+            logs.append((Log(kept_log(fleet.root, runner.region, query.shape.key)), 0))
+            for log_, needed_after in logs:
+                if log_.first - 1 > needed_after:
+                    msg = (
+                        f"query '{query_id}' cannot be compared: {log_.folder} no longer keeps what it began with; "
+                        "open the fleet with retention=Retention(keep=True)"
+                    )
+                    raise StateError(msg)
 
     def failures(self) -> dict[str, BaseException]:
         found: dict[str, BaseException] = {

@@ -39,12 +39,16 @@ class Crew:
         self._metronomes: dict[Key, Metronome] = {}
         self._running = False
         self._entries: dict[Key, list[Entry]] = {}
+        #: shapes whose earlier runners, if there were any, are here again
+        self._resumed: set[str] = set()
 
     def arrange(self, deployment: Deployment) -> None:
         """See to it that every runner that the deployment needs is there."""
         for shape in deployment.shapes().values():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
-            for region in sorted(_regions(deployment, shape) | self.regions_of(shape.key)):
+            earlier = set() if shape.key in self._resumed else self.regions_of(shape.key)
+            self._resumed.add(shape.key)
+            for region in sorted(_regions(deployment, shape) | earlier):
                 if (region, shape.key) not in self.runners:
                     self._hire(region, shape)
 

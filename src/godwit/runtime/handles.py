@@ -36,6 +36,7 @@ class QueryHandle:
 
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""
+        self._fleet.attendant.must_be_whole(self.id)
         return verdict(self._fleet, self.id)
 
     def late(self) -> DataFrame:
@@ -44,7 +45,7 @@ class QueryHandle:
         query = fleet.deployment.queries[fleet.original(self.id)]
         found = segments.read(fleet.spark, fleet.crew.late(query.shape.key))
         if found is None:
-            return segments.empty(fleet.spark, [])
+            return fleet.spark.range(0).select()
         return found.where(F.col(QUERY) == query.id).drop(QUERY)
 
     def write_to(self, sink: Sink) -> Delivery:

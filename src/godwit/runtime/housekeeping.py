@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,14 +76,15 @@ class Housekeeper:
         #: data folders below these numbers had no readers left at the last pass
         self._free: dict[Key, int] = {}
         self._done_at = 0
+        self._queries: AbstractSet[str] = frozenset()
 
     def due(self, commits: int) -> bool:
         """Whether enough has happened since the last pass (`commits`: the sum over all runners)."""
         return commits - self._done_at >= self.retention.every
 
-    def run(self, shapes: Iterable[Shape], commits: int = 0) -> Swept:
-        """One pass. `shapes`: those that run; what others once read is nobody's any more."""
-        self._done_at, swept = commits, Swept()
+    def run(self, shapes: Iterable[Shape], queries: AbstractSet[str], commits: int = 0) -> Swept:
+        """One pass. `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's."""
+        self._done_at, self._queries, swept = commits, queries, Swept()
         running = {shape.key: shape for shape in shapes}
         newest = {key: self._newest(key) for key in self._keys() if key[1] in running}
         for key in newest:
@@ -130,7 +132,8 @@ class Housekeeper:
         """How far the slowest sink of a query of the shape has come in this region."""
         region, shape = key
         positions = (json.loads(p.read_text()) for p in (self._root / "sinks").glob("*/*.json"))
-        return min((p["positions"].get(region, 0) for p in positions if p["shape"] == shape), default=2**62)
+        mine = (p for p in positions if p["shape"] == shape and p["query"] in self._queries)
+        return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
     def _data(self, key: Key, newest: Record | None, swept: Swept) -> None:
         """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""

@@ -134,20 +134,37 @@ class SourceLog:
 
 
 class DeadLetters:
-    """Rows that fit no schema, as JSON lines with the reason. Nothing is ever silently lost."""
+    """Rows that fit no schema, as JSON lines with the reason. All are counted; the newest stay readable."""
+
+    #: so large, the file becomes `dead_letters.old.jsonl`, and what was there goes
+    MOST_BYTES = 64_000_000
 
     def __init__(self, root: Path) -> None:
-        self._path = root / "dead_letters.jsonl"
+        self._path, self._old = root / "dead_letters.jsonl", root / "dead_letters.old.jsonl"
+        self._counts = root / "dead_letters.json"
 
     def add(self, stream: str, dead: list[dict[str, Any]]) -> None:
         with self._path.open("a") as file:
             for entry in dead:
                 file.write(json.dumps({"stream": stream, **entry}, default=str) + "\n")
+            full = file.tell() > self.MOST_BYTES
+        counts = self.counts()
+        counts[stream] = counts.get(stream, 0) + len(dead)
+        draft = self._counts.with_suffix(".tmp")
+        draft.write_text(json.dumps(counts))
+        draft.rename(self._counts)
+        if full:
+            self._path.rename(self._old)
+
+    def counts(self) -> dict[str, int]:
+        """Rows that did not fit, by stream, since ever."""
+        found: dict[str, int] = json.loads(self._counts.read_text()) if self._counts.exists() else {}
+        return found
 
     def read(self) -> list[dict[str, Any]]:
-        if not self._path.exists():
-            return []
-        return [json.loads(line) for line in self._path.read_text().splitlines()]
+        """The newest ones, oldest first."""
+        there = [path for path in (self._old, self._path) if path.exists()]
+        return [json.loads(line) for path in there for line in path.read_text().splitlines()]
 
 
 def newest(table: pa.Table, time: str) -> int | None:

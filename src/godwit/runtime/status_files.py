@@ -216,13 +216,8 @@ class Ledger:
         return Topology.of(sites, links, devices)
 
     def _dead(self) -> dict[str, int]:
-        path = self._root / "dead_letters.jsonl"
-        found: dict[str, int] = {}
-        if path.exists():
-            with path.open() as file:
-                for line in file:
-                    stream = json.loads(line)["stream"]
-                    found[stream] = found.get(stream, 0) + 1
+        path = self._root / "dead_letters.json"
+        found: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
 
