@@ -1,0 +1,108 @@
+"""How soon a new query of a known shape answers, and what its coming does to the others.
+
+The fleet runs; devices push rows twice a second; queries of the shape are there already. Then queries are submitted,
+one every few micro-batches. For each: the number of micro-batches from its submission to the first that holds an
+answer of it. For the others: the p95 of the time from a row's entry to its commit, before and while queries come.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from bench._harness import say
+from bench.engine import data, ground
+from bench.engine.memory import peak_memory
+from godwit.model.plan import QUERY
+from godwit.runtime.fleet import Fleet
+from godwit.runtime.runner import Runner
+
+SQL = "SELECT device, value + {plus} AS more, ts FROM readings WHERE value >= {least}"
+STREAM = data.Stream("readings", keys=1_000, rate=20_000)
+ROWS, EVERY_S = 5_000, 0.5
+#: no new query may make the others' p95 worse than by so much: what a quiet run varies by itself
+TOLERANCE = 1.25
+
+
+def measure(spark: SparkSession, work: Path, old: int = 20, new: int = 20, quiet_s: float = 20.0) -> dict[str, Any]:
+    """`old` queries run; then `new` ones come, spread over as long a time again."""
+    with peak_memory() as peak, ground.fleet(spark, work, ["readings"], max_rows=1_000_000) as fleet:
+        for number in range(old):
+            fleet.submit(SQL.format(plus=number, least=900), f"old{number}")
+        runner = ground.runner_of(fleet, "old0")
+        fleet.start()
+        done = threading.Event()
+        pusher = threading.Thread(target=_push, args=(fleet, done), daemon=True)
+        pusher.start()
+        time.sleep(quiet_s / 2)  # plans compile, the first segments come
+        begin = runner.commits.last
+        time.sleep(quiet_s)
+        quiet_end = runner.commits.last
+        waits, submits = _newcomers(fleet, runner, new, quiet_s)
+        end = runner.commits.last
+        done.set()
+        pusher.join()
+        answers = _first_answers(runner, quiet_end)
+        latencies = {number: record["metrics"]["latency_ms"] for number, record in runner.commits.after(begin)}
+    shutil.rmtree(work)
+    before = [ms for n, ms in latencies.items() if n <= quiet_end and ms is not None]
+    during = [ms for n, ms in latencies.items() if quiet_end < n <= end and ms is not None]
+    batches = [answers[name] - at for name, at in waits.items() if name in answers]
+    return _result(batches, new, before, during, submits) | {"memory": peak.to_json()}
+
+
+def _result(
+    batches: list[int], new: int, before: list[float], during: list[float], submits: list[float]
+) -> dict[str, Any]:
+    p95 = {"before_ms": round(float(np.percentile(before, 95)), 1), "during_ms": round(float(np.percentile(during, 95)))}
+    say(f"  answers after {batches} micro-batches; p95 of the others {p95['before_ms']} -> {p95['during_ms']} ms")
+    return {
+        "micro_batches_to_answer": batches,
+        "worst": max(batches, default=None),
+        "all_answered": len(batches) == new,
+        "submit_ms_median": round(float(np.median(submits)), 1),
+        "p95": p95,
+        "p50": {"before_ms": round(float(np.median(before)), 1), "during_ms": round(float(np.median(during)), 1)},
+        "micro_batches": [len(before), len(during)],
+        "met_start": len(batches) == new and max(batches) <= 2,
+        "met_p95": p95["during_ms"] <= TOLERANCE * p95["before_ms"],
+        "tolerance": TOLERANCE,
+    }
+
+
+def _push(fleet: Fleet, done: threading.Event) -> None:
+    for table in data.batches(STREAM, ROWS, 10_000):
+        if done.wait(EVERY_S):
+            return
+        fleet.push("readings", table)
+
+
+def _newcomers(fleet: Fleet, runner: Runner, new: int, seconds: float) -> tuple[dict[str, int], list[float]]:
+    """Submit them; name -> the last commit when the submission was through, and how long each submission took."""
+    waits, submits = {}, []
+    for number in range(new):
+        name, began = f"new{number}", time.perf_counter()
+        fleet.submit(SQL.format(plus=1_000 + number, least=900), name)
+        submits.append(1000 * (time.perf_counter() - began))
+        waits[name] = runner.commits.last
+        time.sleep(seconds / new)
+    time.sleep(4 * EVERY_S)
+    return waits, submits
+
+
+def _first_answers(runner: Runner, after: int) -> dict[str, int]:
+    """query -> the number of the first commit past `after` that holds a result of it."""
+    first: dict[str, int] = {}
+    for number, record in runner.commits.after(after):
+        for segment in record["results"]:
+            rows = ds.dataset(list(segment["files"]), format="parquet").to_table(columns=[QUERY])
+            for name in rows.column(QUERY).unique().to_pylist():
+                first.setdefault(name, number)
+    return first
