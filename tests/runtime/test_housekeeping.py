@@ -22,6 +22,7 @@ from godwit.runtime.ingest import DeadLetters
 from godwit.runtime.log import Log
 from godwit.runtime.runner import Limits
 from godwit.runtime.sinks import CallbackSink
+from tests.runtime.world import QUERIES, Action, Attach, Crash, Move, Push, Step, World
 
 OpenFleet = Callable[..., Fleet]
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -173,6 +174,35 @@ def test_keep_keeps_what_the_oracle_needs(open_fleet: OpenFleet, monkeypatch: py
     (runner,) = fleet.crew.runners.values()
     assert Log(runner.commits.folder).first > 1
     assert query.verdict().equal, query.verdict()
+
+
+def test_a_moving_fleet_that_keeps_house_answers_like_the_oracle(
+    open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instances move, the process dies at bad moments, and every few commits everything that may go goes."""
+    monkeypatch.setattr(housekeeping, "RECENT", 1)
+    monkeypatch.setattr(housekeeping, "MANY_EPOCHS", 2)
+    keep = Retention(keep=True, every=2)
+    chosen = {name: QUERIES[name] for name in ("tumbling", "join")}
+    world = World(lambda **options: open_fleet(retention=keep, **options), chosen, trains=2)
+    script: list[list[Action]] = [
+        [Push(0, 0, 6), Push(1, 1, 6), Step((0, 1, 2, 3))],
+        [Move("tumbling", "cloud"), Push(0, 4, 6), Step((0, 2))],
+        [Move("join", "west"), Push(1, 6, 6), Attach(0, "east"), Crash("staged")],
+        [Push(0, 9, 6), Move("tumbling", "east"), Step((1, 0, 3)), Crash("committed")],
+        [Push(0, 16, 6), Push(1, 17, 6), Move("join", "cloud"), Step((2, 1, 0, 4, 5))],
+    ]
+    dropped = epochs = 0
+    for actions in script:
+        world.play(actions)
+        for _ in range(2):
+            swept = world.fleet.attendant.sweep()
+            dropped, epochs = dropped + swept.commits, epochs + swept.epochs
+    verdicts = world.finish()
+    assert all(verdict.equal for verdict in verdicts), verdicts
+    assert all(verdict.got for verdict in verdicts)
+    assert dropped > 0
+    assert epochs > 0
 
 
 def test_many_epochs_become_one(open_fleet: OpenFleet) -> None:

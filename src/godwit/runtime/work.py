@@ -94,12 +94,6 @@ class Reader:
             self._take_source(work, index, scan)
         return work
 
-    def passed(self) -> int | None:
-        """The last of this runner's own commits that every other region has taken in for good; None: nobody reads."""
-        logs = [Log(commit_log(self.root, region, self.shape.key)) for region in self.peers()]
-        records = [log.read(log.last) for log in logs]
-        return min((0 if r is None else r["positions"].get(f"peer:{self.region}", 0) for r in records), default=None)
-
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
         folders = (self.root / "regions").glob(f"*/shapes/{self.shape.key}/commits")
