@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.deployment.worlds import change_of, control, query_of, tree
 
 from godwit.deployment.contexts import carry_out
 from godwit.deployment.control_plane import ControlPlane
 from godwit.deployment.events import Publish, Revert
 from godwit.ids import OperatorId, QueryId
 from godwit.placement.rules.base import RULES
+from tests.deployment.worlds import change_of, control, query_of, tree
 
 SMALL = st.integers(0, 15)
 #: (what, how, a, b): below 10 a change, 10 and 11 a submission, 12 a withdrawal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -51,7 +52,7 @@ def test_repaired_routes_are_as_short_as_new_ones(steps: list[Any]) -> None:
             if way is not None:
                 assert way[0] == site
                 assert way[-1] == root
-                length = sum(graph[x][y]["w"] for x, y in zip(way, way[1:], strict=False))
+                length = sum(graph[x][y]["w"] for x, y in pairwise(way))
                 assert length == pytest.approx(distance[site])
 
 
