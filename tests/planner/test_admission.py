@@ -114,6 +114,18 @@ def test_a_stream_without_home_is_named() -> None:
     assert answer.proved
 
 
+def test_without_hosts_nothing_fits_until_one_joins() -> None:
+    one = Admission([], streams=[BaseStream("a", 10.0, ()), BaseStream("b", 10.0, ())])
+    answer = one.submit(join("ab", "a", "b"))
+    assert isinstance(answer, Refused)
+    assert "no host" in answer.reason
+    one.host_joined(HOSTS[0])
+    one.moved("a", ["x"])
+    one.moved("b", ["x"])
+    assert isinstance(one.submit(join("ab", "a", "b")), Admitted)
+    check(one)
+
+
 def test_drifting_rates_are_replanned() -> None:
     """Two joins share a host until one stream doubles; then one of them must go elsewhere."""
     hosts = (Host("x", 45.0, 200.0, 200.0), Host("y", 45.0, 200.0, 200.0))

@@ -77,6 +77,8 @@ class EverydayPlanner:
         """Admit a query if any step finds a plan."""
         if query.result in self.ledger.served:
             return Outcome(True, "known")
+        if not len(self.network):
+            return Outcome(False, "refused", proved=True)
         before = self._running()
         shape, price = Shape.of(self.catalog, query), self.prices()
         self._proved = False

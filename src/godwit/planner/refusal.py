@@ -1,9 +1,9 @@
-"""Why a query does not fit, and the smallest addition that would make it fit.
+"""Why a query does not fit, and the smallest addition found that would make it fit.
 
-First the reasons no capacity can cure (a base stream without a home). Then one resource at a time is lifted on all
-hosts; the kinds without which no plan exists are the short ones. The addition is found on the plan that overdraws
-least:
-for each host or link in the red, by how much. It is checked: with exactly that much more, the query is planned again.
+First the reasons no capacity can cure (no host at all, a base stream without a home). Then the dynamic programme
+plans with overdrafts allowed but dear, repair moves cure what they can, and what is still in the red is short: so
+much at that host or link. With exactly that much more, that very plan fits. Of several such plans the one that lacks
+least is reported.
 """
 
 from __future__ import annotations
