@@ -63,6 +63,7 @@ class Fleet:
         retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
     ) -> None:
+        root = root.resolve()  # Java keeps the working directory it was started in
         self.root, self.spark = root, spark
         root.mkdir(parents=True, exist_ok=True)
         #: whoever decides, or appends to a source log, holds it
