@@ -26,6 +26,7 @@ class Recorder:
         self.rows: list[pa.Table] = []
         self.moves: list[Cue] = []
         self.told: dict[str, int] = {}
+        self.left: list[str] = []
 
     def move(self, moves: Sequence[Cue]) -> None:
         assert moves
@@ -47,6 +48,10 @@ class Recorder:
     def tell(self, stream: str, clocks: Mapping[str, int]) -> None:
         assert set(clocks) == set(self.at), "only who is attached can tell"
         self.told.update(clocks)
+
+    def leave(self, device: str) -> None:
+        assert device not in self.at
+        self.left.append(device)
 
 
 def trace_of(*events: tuple[int, str, str | None], duration: int = 4000) -> Trace:
@@ -110,6 +115,7 @@ def test_every_row_of_a_device_that_is_attached_in_the_end_arrives_once(
     assert driver.buffered == sum(payload.batch(d, 0, end).num_rows for d in "abc") - len(got)
     last = {event.device: event.site for event in trace.events}
     assert target.at == {device: site for device, site in last.items() if site is not None}
+    assert sorted(target.left) == sorted(device for device, site in last.items() if site is None)
 
 
 def _holding_together(moves: list[tuple[int, str, str | None]]) -> Trace:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 from pyspark.sql import SparkSession
 
 from godwit.demo.native_restart import NativeRestart, NativeStream, plain
@@ -35,8 +34,8 @@ def test_restarts_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert (both.starts, still.starts) == (3, 2)
     for query in native.queries:
         want = native.oracle(query.sql)
-        rows = [found for _, found in query.batches.values() if len(found)]
-        have = rows[0].iloc[:0] if not rows else pd.concat(rows, ignore_index=True)
+        have = native.results(query)
+        assert have is not None
         verdict = compare(QueryId(query.name), want, have)
         assert verdict.equal, str(verdict)
         assert verdict.got > 0

@@ -12,7 +12,7 @@ from godwit.errors import ConfigError
 
 
 def demo(
-    seconds: Annotated[int, typer.Option(help="How long each contender runs.")] = 50,
+    seconds: Annotated[int, typer.Option(help="How long each contender runs.")] = 40,
     trains: Annotated[int, typer.Option(help="Trains on the ring.")] = 24,
     native: Annotated[bool, typer.Option(help="Run plain Spark queries on the same rows afterwards.")] = True,
     realtime: Annotated[bool, typer.Option(help="Play the trace at its own pace instead of ten times faster.")] = False,

@@ -78,7 +78,7 @@ def _latencies(native: NativeRestart, since_ms: int) -> dict[str, list[tuple[flo
         for wall, rows in list(query.batches.values()):
             if len(rows):
                 at = pd.to_datetime(rows["at"]).astype("int64") / _per_ms(rows["at"])
-                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at if x >= since_ms]
+                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at if since_ms <= x <= wall * 1000]
     return found
 
 
@@ -97,9 +97,8 @@ def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: 
     verdicts = []
     for query, asked in zip(native.queries, queries, strict=True):
         want = native.oracle(asked.sql)
-        parts = [rows for _, rows in query.batches.values() if len(rows)]
-        have = pd.concat(parts, ignore_index=True) if parts else want.iloc[:0]
-        verdicts.append(compare(QueryId(query.name), want, have))
+        have = native.results(query)
+        verdicts.append(compare(QueryId(query.name), want, want.iloc[:0] if have is None else have))
     return Outcome(
         name=NAME,
         rows=driver.rows,

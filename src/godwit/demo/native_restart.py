@@ -30,8 +30,9 @@ from sqlglot import exp
 from godwit.errors import DeploymentError
 from godwit.mobility.driver import Cue
 
-#: the value of the device column in the row that ends everything: it moves the watermark and is filtered out
-THE_END = "~end"
+#: what ends everything: all rows once more, so much later. They pass every filter that the real ones pass (Spark
+#: applies filters before the watermark), move the watermark past all real windows, and their results are left out.
+LATER = pd.Timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ class NativeRestart:
         self._open: dict[str, tuple[int, str]] = {}
         self.handled = 0
         self._sent: list[pa.Table] = []
+        #: results of this time and later stem from rows that were sent once more
+        self._cut: pd.Timestamp | None = None
         self.failure: BaseException | None = None
 
     def add(self, name: str, sql: str, devices: Sequence[str]) -> None:
@@ -129,6 +132,9 @@ class NativeRestart:
 
     def tell(self, stream: str, clocks: Mapping[str, int]) -> None:
         """Spark's watermark follows the rows alone."""
+
+    def leave(self, device: str) -> None:
+        """Nobody waits for a device here."""
 
     def _write(self, site: str, rows: pa.Table) -> None:
         """A file is there wholly or not at all; Spark skips names that begin with a dot."""
@@ -205,7 +211,7 @@ class NativeRestart:
         paths = f"{self._folder}/sites/{{{','.join(sorted(sites))}}}"
         session = self._spark.newSession()
         rows = session.readStream.schema(stream.schema).parquet(paths).withWatermark(stream.time, stream.watermark)
-        rows.where(f"{stream.device} <> '{THE_END}'").createOrReplaceTempView(stream.name)
+        rows.createOrReplaceTempView(stream.name)
         query.running = (
             session.sql(query.sql)
             .writeStream.queryName(f"native-{query.name}")
@@ -227,11 +233,10 @@ class NativeRestart:
             msg = f"a plain Spark query failed at its restart: {self.failure}"
             raise DeploymentError(msg) from self.failure
         everywhere = frozenset(self._files)
-        last = self._last_row()
         until = time.monotonic() + timeout
         with ThreadPoolExecutor(self._at_a_time) as pool:
             list(pool.map(lambda query: self._last(query, everywhere), self.queries))
-            self._write(next(iter(sorted(everywhere))), last)
+            self._write(next(iter(sorted(everywhere))), self._once_more())
             list(pool.map(lambda query: _drain(query, until), self.queries))
 
     def _last(self, query: NativeQuery, sites: frozenset[str]) -> None:
@@ -241,12 +246,22 @@ class NativeRestart:
         assert query.running is not None
         query.running.processAllAvailable()
 
-    def _last_row(self) -> pa.Table:
-        everything = self.sent()
-        row = dict.fromkeys(everything.column_names)
-        newest = pa.compute.max(everything.column(self._stream.time)).as_py()
-        row |= {self._stream.device: THE_END, self._stream.time: newest + pd.Timedelta(days=1)}
-        return pa.Table.from_pylist([row], schema=everything.schema)
+    def _once_more(self) -> pa.Table:
+        rows = self.sent()
+        at = rows.column_names.index(self._stream.time)
+        times = rows.column(at)
+        self._cut = pd.Timestamp(pa.compute.min(times).as_py()).tz_localize(None) + LATER
+        shift = pa.scalar(LATER.to_pytimedelta(), pa.duration("us"))
+        later = pa.compute.add(times.cast(pa.timestamp("us", tz="UTC")), shift)
+        return rows.set_column(at, rows.schema.field(at), later.cast(times.type))
+
+    def results(self, query: NativeQuery, time: str = "at") -> pd.DataFrame | None:
+        """What a query has answered about the real rows, told by the results' time column; None: nothing."""
+        parts = [rows for _, rows in query.batches.values() if len(rows)]
+        if not parts:
+            return None
+        found = pd.concat(parts, ignore_index=True)
+        return found if self._cut is None else found[found[time] < self._cut].reset_index(drop=True)
 
     def sent(self) -> pa.Table:
         """Every row that was pushed."""

@@ -7,7 +7,6 @@ from collections import defaultdict
 from types import TracebackType
 
 from rich.console import Console, Group
-from rich.layout import Layout
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -19,7 +18,9 @@ from godwit.ids import SiteId
 from godwit.mobility.ring import STATIONS
 from godwit.model.topology import Topology
 
+#: of the ring, in characters, where the terminal has the room
 WIDTH, HEIGHT = 74, 25
+FIGURES = 44
 #: seconds between two plain lines
 PLAIN_EVERY = 5.0
 _COLOURS = {"edge-west": "cyan", "edge-east": "magenta", "cloud": "yellow"}
@@ -44,7 +45,7 @@ class View:
 
     def __call__(self, now: Now) -> None:
         if self._live:
-            self._live.update(screen(now, self._topology), refresh=True)
+            self._live.update(screen(now, self._topology, self._console.width), refresh=True)
         elif time.monotonic() - self._said >= PLAIN_EVERY:
             self._said = time.monotonic()
             self._console.print(line(now), highlight=False, soft_wrap=True)
@@ -59,36 +60,39 @@ def line(now: Now) -> str:
     )
 
 
-def screen(now: Now, topology: Topology) -> Layout:
-    """The ring on the left, figures and the last hand-overs on the right."""
-    layout = Layout()
-    layout.split_row(Layout(ring(now, topology), minimum_size=WIDTH + 4, name="ring"), Layout(_figures(now, topology)))
-    layout.size = HEIGHT + 2
-    return layout
+def screen(now: Now, topology: Topology, width: int) -> Table:
+    """The ring on the left, figures and the last hand-overs on the right; no ring where there is no room for one."""
+    both = Table.grid(padding=(0, 1))
+    room = min(width - FIGURES - 6, WIDTH)
+    if room < 30:
+        both.add_row(_figures(now, topology))
+    else:
+        both.add_row(ring(now, topology, room), _figures(now, topology))
+    return both
 
 
-def ring(now: Now, topology: Topology) -> Panel:
-    """Stations by their places; each train, by its line's number, at the tower it is attached to."""
+def ring(now: Now, topology: Topology, width: int = WIDTH) -> Panel:
+    """Stations by their places; each train, by its line's direction, at the tower it is attached to."""
     cells: dict[tuple[int, int], tuple[str, str]] = {}
     for name, lat, lon, _ in STATIONS:
-        x, y = _cell(lat, lon)
+        x, y = _cell(lat, lon, width)
         cells[(y, x)] = ("o", "bold white")
         if name in TRANSFER:
-            _write(cells, y, x + 2 if x < WIDTH // 2 else x - len(name) - 1, name, "dim")
+            _write(cells, y, x + 2 if x < width // 2 else x - len(name) - 1, name, "dim")
     for device, site in sorted(now.attached.items()):
         place = topology.sites.get(SiteId(site))
         if place is None or place.lat is None or place.lon is None:
             continue
-        x, y = _cell(place.lat, place.lon)
+        x, y = _cell(place.lat, place.lon, width)
         mark = "◄" if device.startswith("S41") else "►"
         cells[(y, x)] = (mark, f"bold {_COLOURS.get(place.region, 'green')}")
-    text = Text()
+    text = Text(no_wrap=True)
     for y in range(HEIGHT):
-        for x in range(WIDTH):
-            mark, style = cells.get((y, x), (" ", ""))
-            text.append(mark, style)
+        for x in range(width):
+            text.append(*cells.get((y, x), (" ", "")))
         text.append("\n")
-    return Panel(text, title="S41 ◄  S42 ►  by the region they are attached in", width=WIDTH + 4)
+    text.rstrip()
+    return Panel(text, title="S41 ◄  S42 ►", width=width + 4)
 
 
 def _write(cells: dict[tuple[int, int], tuple[str, str]], y: int, x: int, text: str, style: str) -> None:
@@ -96,14 +100,12 @@ def _write(cells: dict[tuple[int, int], tuple[str, str]], y: int, x: int, text: 
         cells.setdefault((y, x + i), (letter, style))
 
 
-def _cell(lat: float, lon: float) -> tuple[int, int]:
+def _cell(lat: float, lon: float, width: int) -> tuple[int, int]:
     lats, lons = [s[1] for s in STATIONS], [s[2] for s in STATIONS]
     across = (lon - min(lons)) / (max(lons) - min(lons))
     down = (max(lats) - lat) / (max(lats) - min(lats))
-    return (
-        min(max(int(2 + across * (WIDTH - 5)), 0), WIDTH - 1),
-        min(max(int(1 + down * (HEIGHT - 3)), 0), HEIGHT - 1),
-    )
+    x, y = int(2 + across * (width - 5)), int(1 + down * (HEIGHT - 3))
+    return min(max(x, 0), width - 1), min(max(y, 0), HEIGHT - 1)
 
 
 def _figures(now: Now, topology: Topology) -> Panel:
@@ -128,7 +130,7 @@ def _figures(now: Now, topology: Topology) -> Panel:
     hops = Table("s", "train", "from", "to", box=None, header_style="dim")
     for t, device, before, after in now.last[-12:]:
         hops.add_row(f"{t:.1f}", device, before, Text(after, style=_colour(after, topology)))
-    return Panel(Group(figures, Text(), where, Text(), hops), title=now.name)
+    return Panel(Group(figures, Text(), where, Text(), hops), title=now.name, width=FIGURES)
 
 
 def _colour(site: str, topology: Topology) -> str:

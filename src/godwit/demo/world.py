@@ -36,9 +36,9 @@ class Setting:
     """What to play."""
 
     trains: int = 24
-    seconds: int = 50
+    seconds: int = 40
     #: so long at the beginning nobody hops: what latency is without changes
-    calm_s: int = 12
+    calm_s: int = 10
     #: the ring's hour in six minutes: a hand-over takes place several times a second
     speedup: float = 10.0
     seed: int = 7
@@ -123,7 +123,7 @@ def first_counts(stage: Stage, wall: float) -> pa.Table:
     line = stage.lines()
     at = datetime.fromtimestamp(wall, UTC)
     counts = {"coach": 1, "boarded": 9, "alighted": 1, "bikes": 2, "strollers": 1, "station": TRANSFER[0], "ts": at}
-    rows = [{"train": d, "line": line[d], **counts} for d in sorted(stage.topology.devices)]
+    rows = [{"train": d, "line": line[d], **counts} for d in sorted(stage.trace.initial())]
     return pa.Table.from_pylist(rows, schema=PASSENGERS)
 
 

@@ -82,6 +82,8 @@ class Cue:
     t: float
     device: str
     site: str | None
+    #: nothing more comes from the device in this trace
+    last: bool = False
 
 
 class Target(Protocol):
@@ -95,6 +97,9 @@ class Target(Protocol):
 
     def tell(self, stream: str, clocks: Mapping[str, int]) -> None:
         """Attached devices have come so far (microseconds): nothing older will follow from them."""
+
+    def leave(self, device: str) -> None:
+        """The device is away for good: nobody need wait for it."""
 
 
 class FleetTarget:
@@ -112,6 +117,9 @@ class FleetTarget:
     def tell(self, stream: str, clocks: Mapping[str, int]) -> None:
         self._fleet.tell_time(stream, {DeviceId(d): clock for d, clock in clocks.items()})
 
+    def leave(self, device: str) -> None:
+        self._fleet.close_device(DeviceId(device))
+
 
 def cues(trace: Trace, gap_ms: int = 0) -> list[Cue]:
     """The attachment changes to carry out, in order; a hand-over takes `gap_ms` (less where the next is nearer)."""
@@ -125,7 +133,7 @@ def cues(trace: Trace, gap_ms: int = 0) -> list[Cue]:
 def _cues(events: Sequence[TraceEvent], gap_ms: int) -> Iterator[Cue]:
     for i, event in enumerate(events):
         if event.kind != "handover" or gap_ms <= 0:
-            yield Cue(event.t, event.device, event.site)
+            yield Cue(event.t, event.device, event.site, last=event.site is None and i + 1 == len(events))
             continue
         until = events[i + 1].t - 1 if i + 1 < len(events) else event.t + gap_ms
         yield Cue(event.t, event.device, None)
@@ -237,6 +245,8 @@ class Driver:
                 self.attached[cue.device] = cue.site
                 self.handovers += cue.device in self._left
                 self.log.append((self.t, cue.device, self._left.get(cue.device, "-"), cue.site))
+            if cue.last:
+                self.target.leave(cue.device)
         self._send([cue.device for cue in moves if cue.site is not None])
 
     def _tell(self) -> None:
