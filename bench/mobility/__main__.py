@@ -126,9 +126,9 @@ def _scale(rows: list[dict[str, Any]]) -> list[str]:
         "## The attachment stage against a KD-tree",
         "",
         "Ours: from Parquet (segments of movement, towers) to counted changes, 0 m hysteresis, 2 cores. Baseline: "
-        "scipy's cKDTree on one core, build and query, its positions and towers ready in memory (not timed), the quicker of "
-        "plane and globe. `same`: both find the same hand-overs. Memory is the largest resident size of JVM / Python "
-        "driver / Python workers together.",
+        "scipy's cKDTree on one core, build and query, its positions and towers ready in memory (not timed), the "
+        "quicker of plane and globe. `same`: both find the same hand-overs. Memory is the largest resident size of "
+        "JVM / Python driver / Python workers together.",
         "",
         "| towers | positions | ours s | positions/s | hand-overs | hand-overs/s | tree s | tree / ours "
         "| ours cpu s | tree cpu s | memory MB | load | same |",
