@@ -279,7 +279,9 @@ class Fleet:
         """Topology changes happened: re-place what must move, and deploy it."""
         changes = list(changes)
         with self._lock:
-            self._carry_out(self._plane.change(changes))
+            began = time.perf_counter()
+            told = self._plane.change(changes)
+            self._carry_out(told, time.perf_counter() - began)
             self._sync(", ".join(type(c).__name__ for c in changes))
             for change in changes:
                 if isinstance(change, DeviceMoved):
@@ -307,7 +309,9 @@ class Fleet:
     def plane(self) -> ControlPlane:
         return self._plane
 
-    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+    def _carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:
+        """Do what the control plane has decided; `planned`: the seconds that took, for the story."""
+        began = time.perf_counter()
         for instruction in instructions:
             match instruction:
                 case Publish() | Revert():
@@ -317,7 +321,7 @@ class Fleet:
                 case Resume(query):
                     self.parked.pop(query, None)
                 case StoryRecord(story):
-                    self.history.add(story)
+                    self.history.add(story.timed("plan", planned).timed("publish", time.perf_counter() - began))
                 case _:
                     pass
 
