@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from godwit.demo.meter import Meter, quantiles
 from godwit.demo.outcome import Now, Outcome, Show
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
-from godwit.mobility.driver import Driver, Feed, FleetTarget
+from godwit.mobility.driver import Cue, Driver, Feed, FleetTarget
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.housekeeping import Retention
 from godwit.runtime.oracle import Verdict
@@ -19,6 +20,27 @@ from godwit.runtime.oracle import Verdict
 #: how often the view looks (seconds)
 LOOK_EVERY = 0.5
 NAME = "godwit"
+
+
+class Counted(FleetTarget):
+    """Knows which hand-overs are in force: those whose epoch every runner works under."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._epochs: list[int] = []
+        self._seen = {str(device) for device, site in fleet.deployment.devices.items() if site is not None}
+
+    def move(self, moves: Sequence[Cue]) -> None:
+        super().move(moves)
+        arrived = {cue.device for cue in moves if cue.site is not None}
+        self._epochs += [int(self._fleet.deployment.epoch)] * len(arrived & self._seen)
+        self._seen |= arrived
+
+    @property
+    def handled(self) -> int:
+        runners = list(self._fleet.crew.runners.values())
+        adopted = min((int(runner.deployment.epoch) for runner in runners), default=0)
+        return sum(epoch <= adopted for epoch in self._epochs)
 
 
 def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked]) -> Fleet:
@@ -42,34 +64,34 @@ def warm_up(fleet: Fleet, stage: Stage) -> int:
     return int(rows.num_rows)
 
 
-def play(fleet: Fleet, stage: Stage, seed: int, show: Show) -> tuple[Driver, Meter]:
-    """The trace, in real time, up to the last answer."""
+def play(fleet: Fleet, stage: Stage, seed: int, show: Show) -> tuple[Driver, Meter, int]:
+    """The trace, in real time; with how many hand-overs were in force when it was over."""
     start = time.time()
     meter = Meter(fleet.crew, start, start + stage.calm_s)
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
-    looked = [0.0]
+    looked, target = [0.0], Counted(fleet)
 
     def watch(driver: Driver) -> None:
         if time.monotonic() - looked[0] >= LOOK_EVERY:
             looked[0] = time.monotonic()
             fleet.check()
             meter.look()
-            show(_now(driver, meter))
+            show(_now(driver, meter, target.handled))
 
     driver = Driver(
         stage.trace,
         [feed],
-        FleetTarget(fleet),
+        target,
         start_ms=int(start * 1000),
         gap_ms=GAP_MS,
         watch=watch,
         attached=dict(stage.trace.initial()),
     )
     driver.play()
-    return driver, meter
+    return driver, meter, target.handled
 
 
-def finish(fleet: Fleet, driver: Driver, meter: Meter, queries: list[Asked]) -> Outcome:
+def finish(fleet: Fleet, driver: Driver, meter: Meter, handled: int, queries: list[Asked]) -> Outcome:
     """Close every window, stop, and ask the oracle."""
     fleet.close_sources()
     fleet.process_available()
@@ -83,7 +105,7 @@ def finish(fleet: Fleet, driver: Driver, meter: Meter, queries: list[Asked]) -> 
         calm=_pair(meter.calm),
         moving=_pair(meter.moving),
         handovers=driver.handovers,
-        handled=driver.handovers,
+        handled=handled,
         verdicts=verdicts,
         latency={query.name: _pair(meter.latency[query.name]) for query in queries},
         state_bytes=meter.state_bytes,
@@ -100,7 +122,7 @@ def _pair(values: list[float]) -> tuple[float | None, float | None]:
     return low, high
 
 
-def _now(driver: Driver, meter: Meter) -> Now:
+def _now(driver: Driver, meter: Meter, handled: int) -> Now:
     return Now(
         name=NAME,
         seconds=driver.t / 1000,
@@ -111,7 +133,7 @@ def _now(driver: Driver, meter: Meter) -> Now:
         results=meter.results,
         buffered=driver.buffered,
         handovers=driver.handovers,
-        handled=driver.handovers,
+        handled=handled,
         latency=quantiles(list(meter.recent), 0.5)[0],
         calm=quantiles(meter.calm, 0.5)[0],
         state_bytes=meter.state_bytes,

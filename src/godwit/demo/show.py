@@ -52,9 +52,9 @@ def show(options: Options, console: Console) -> list[Outcome]:
     ours.warm_up(fleet, stage)
     say(f"go: {stage.calm_s} s of calm, then hand-overs")
     with View(console, stage.topology) as view:
-        driver, meter = ours.play(fleet, stage, options.setting.seed, view)
+        driver, meter, handled = ours.play(fleet, stage, options.setting.seed, view)
     say("closing the last windows, asking the oracle")
-    outcomes = [ours.finish(fleet, driver, meter, queries)]
+    outcomes = [ours.finish(fleet, driver, meter, handled, queries)]
     if options.native:
         outcomes.append(_native(spark, folder, stage, queries, options, console, say))
     report(console, queries, outcomes)
