@@ -31,6 +31,7 @@ class SparkSource:
         self._rows, self.name = rows, f"{stream}/{name}"
         self._checkpoint = fleet.root / "ingest" / stream / f"{name}.checkpoint"
         self._query: StreamingQuery | None = None
+        self._stopped = False
         self.failure: Exception | None = None
         _check(stream, rows, self._feeder)
 
@@ -54,12 +55,16 @@ class SparkSource:
 
     def check(self) -> None:
         """Raise if the source has failed."""
+        if self._stopped:
+            return
         if self.failure is not None:
             raise self._told(self.failure) from self.failure
         if self._query is not None and (error := self._query.exception()) is not None:
             raise self._told(error) from error
 
     def stop(self) -> None:
+        """A batch that is under way is broken off; when the source is opened again, it comes in whole."""
+        self._stopped = True
         if self._query is not None:
             self._query.stop()
 
@@ -73,8 +78,9 @@ class SparkSource:
             if segment is not None:
                 self._feeder.feed(segment, sequence, staged=True)
         except Exception as error:
-            self.failure = error
-            log.exception("source %s has stopped", self.name)
+            if not self._stopped:
+                self.failure = error
+                log.exception("source %s has stopped", self.name)
             raise
 
     def _told(self, error: BaseException) -> SourceError:
