@@ -347,12 +347,12 @@ class Fleet:
         self.inbox.start()
 
     def stop(self) -> None:
+        self.metrics.ignore()  # what is broken off now has not failed
         self.inbox.stop()
         for source in self._opened:
             source.stop()
         self.crew.stop()
         self.attendant.stop()
-        self.metrics.ignore()
 
     def status(self) -> Status:
         """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""
