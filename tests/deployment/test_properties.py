@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from godwit.deployment.contexts import carry_out
 from godwit.deployment.control_plane import ControlPlane
+from godwit.deployment.diff import backwards, diff, patch
 from godwit.deployment.events import Publish, Revert
 from godwit.ids import OperatorId, QueryId
 from godwit.placement.rules.base import RULES
@@ -82,6 +83,7 @@ def check_tables(plane: ControlPlane) -> None:
 def test_contexts_lead_from_the_old_sub_plans_to_the_new_and_touch_nothing_else(steps: list[Any], cpu: float) -> None:
     plane = control(tree(cpu), automatic=True)
     dqps = plane.planner.subplans.all()
+    placement: dict[Any, Any] = {}
     for number, drawn in enumerate([(10, k, k, k) for k in range(4)] + steps):
         published = [one for one in step(plane, number, drawn) if isinstance(one, Publish)]
         after = plane.planner.subplans.all()
@@ -93,6 +95,10 @@ def test_contexts_lead_from_the_old_sub_plans_to_the_new_and_touch_nothing_else(
             assert len(touched) == len(publish.contexts)
             dqps = carried
         assert dqps == after
+        now = dict(plane.planner.ground.placement)
+        assert patch(placement, diff(placement, now)) == now
+        assert patch(now, tuple(backwards(e) for e in diff(placement, now))) == placement
+        placement = now
 
 
 def snapshot(plane: ControlPlane) -> dict[str, Any]:

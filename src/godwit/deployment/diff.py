@@ -47,6 +47,27 @@ def diff(old: Mapping[OperatorId, NodeId | None], new: Mapping[OperatorId, NodeI
     return tuple(edits)
 
 
+def backwards(edit: Edit) -> Edit:
+    """The edit that takes this one back."""
+    match edit:
+        case Insert(instance, node):
+            return Remove(instance, node)
+        case Remove(instance, node):
+            return Insert(instance, node)
+        case Move(instance, source, target):
+            return Move(instance, target, source)
+
+
+def describe(edit: Edit) -> str:
+    match edit:
+        case Insert(instance, node):
+            return f"put   {instance} on {node}"
+        case Remove(instance, node):
+            return f"take  {instance} off {node}"
+        case Move(instance, source, target):
+            return f"move  {instance} from {source} to {target}"
+
+
 def patch(placement: Mapping[OperatorId, NodeId], edits: tuple[Edit, ...]) -> dict[OperatorId, NodeId]:
     """The placement after the edits."""
     after = dict(placement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from godwit.deployment.contexts import DeploymentContext, ToBeDeployed, ToBeUndeployed, ToBeUpdated
+from godwit.deployment.diff import describe as describe_edit
 from godwit.deployment.markers import Marker
 from godwit.deployment.planner import Planner
 from godwit.deployment.stage import Stage
@@ -31,6 +32,9 @@ def explain(planner: Planner, strategy: Redeployment, batch: Batch, epoch: Epoch
 
 def _stage(stage: Stage, epoch: Epoch, which: str) -> Iterator[str]:
     yield f"epoch {epoch}{which}: affects {', '.join(stage.queries) or 'no query'}"
+    yield "placement:" if stage.placement else "placement: as it is"
+    for edit in stage.placement:
+        yield f"  {describe_edit(edit)}"
     yield "deployment contexts:" if stage.contexts else "deployment contexts: none"
     for context in stage.contexts:
         yield from _context(context)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from godwit.deployment.contexts import DeploymentContext, contexts, inverse
+from godwit.deployment.diff import Edit, backwards
 from godwit.deployment.markers import Marker, marker
 from godwit.ids import DeviceId, DqpId, Epoch, NodeId, OperatorId, QueryId
 from godwit.migration.adhoc_query import MigrationQuery, migration_queries
@@ -34,6 +35,8 @@ class Stage:
     stateful: tuple[OperatorId, ...] = ()
     #: stateful instances that have lost state to a failure
     lost: tuple[OperatorId, ...] = ()
+    #: what moves where, in the global plan
+    placement: tuple[Edit, ...] = ()
     #: all nodes that a hand-over or a context of this stage needs alive
     nodes: frozenset[NodeId] = field(default=frozenset())
 
@@ -73,6 +76,7 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
         tuple(sorted({q for stage in stages for q in stage.queries})),
         tuple(sorted({name for stage in stages for name in stage.stateful})),
         (),
+        tuple(backwards(edit) for stage in reversed(stages) for edit in reversed(stage.placement)),
         frozenset().union(*(stage.nodes for stage in stages)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from godwit.deployment.diff import diff
 from godwit.deployment.stage import Stage
 from godwit.ids import DqpId, NodeId, OperatorId, QueryId
 from godwit.migration.base import Moved, steps
@@ -38,6 +39,7 @@ def make_stage(planner: Planner, pending: Pending, since: int, cause: str) -> St
         _queries(planner, was, delta),
         tuple(name for name in sorted(rows) if _is_stateful(planner, name)),
         tuple(sorted(pending.lost)),
+        diff(was, {instance: planner.ground.placement.get(instance) for instance in was}),
         frozenset(edit.node for edit in edits if edit.after is not None) | {n for m in moved for n in m.path},
     )
 
