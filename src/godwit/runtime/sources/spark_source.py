@@ -78,9 +78,12 @@ class SparkSource:
             if segment is not None:
                 self._feeder.feed(segment, sequence, staged=True)
         except Exception as error:
-            if not self._stopped:
-                self.failure = error
-                log.exception("source %s has stopped", self.name)
+            if self._stopped:
+                # Spark looks through the message with a regular expression that a long one overflows.
+                msg = f"source {self.name} was stopped while a batch was under way"
+                raise SourceError(msg) from None
+            self.failure = error
+            log.exception("source %s has stopped", self.name)
             raise
 
     def _told(self, error: BaseException) -> SourceError:
