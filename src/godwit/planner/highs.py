@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -82,10 +83,13 @@ class Programme:
         cuts: Callable[[NDArray[np.float64]], bool] | None = None,
     ) -> Solution:
         """Solve from an optional start. `cuts` may add rows against a solution (and return True): solve again."""
+        end = time.monotonic() + seconds
         while True:
-            answer = self._run(seconds, start, relaxed, gap)
+            answer = self._run(max(end - time.monotonic(), 0.01), start, relaxed, gap)
             if cuts is None or answer.values is None or not cuts(answer.values):
                 return answer
+            if time.monotonic() > end:
+                return Solution("limit", INF, answer.bound, None)
 
     def _run(self, seconds: float, start: Mapping[int, float] | None, relaxed: bool, gap: float) -> Solution:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]

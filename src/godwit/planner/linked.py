@@ -24,7 +24,9 @@ Flow = tuple[int, int, int]
 def solve(scope: Scope, seconds: float, *, any_plan: bool = False) -> Answer:
     """Solve to proved optimality, or to any plan; the query is admitted whenever that is feasible."""
     first = None if any_plan else incumbent(scope)
-    model = Literal(scope)
+    slowest = min(scope.catalog.streams[s].rate for s in scope.query.streams)
+    pairs = scope.links or {}
+    model = Literal(scope, [pair for pair in pairs if literal.link_room(scope, *pair) >= max(slowest - SLACK, SLACK)])
     literal.add_variables(model)
     _leave_out(model)
     literal.add_demand(model)
@@ -52,8 +54,7 @@ def _leave_out(model: Literal) -> None:
     """No transfer over a link that cannot carry the stream, no operator on a host that cannot run it."""
     scope = model.scope
     for (h, m, s), column in model.x.items():
-        free = scope.network.bandwidth(h, m) if scope.links is None else scope.links.get((h, m), 0.0)
-        if scope.catalog.streams[s].rate > free + SLACK or free <= 0:
+        if scope.catalog.streams[s].rate > literal.link_room(scope, h, m) + SLACK:
             model.programme.fix(column, 0.0)
     for (h, o), column in model.z.items():
         if scope.catalog.operators[o].cpu > scope.cpu[h] + SLACK:

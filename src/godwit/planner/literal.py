@@ -35,6 +35,8 @@ class Literal:
     """Variables III.1, by (host, stream), (host, host, stream) or (host, operator)."""
 
     scope: Scope
+    #: pairs of hosts that have an x; the paper has all of them
+    pairs: list[Pair] = field(default_factory=list)
     programme: Programme = field(default_factory=Programme)
     d: dict[Pair, int] = field(default_factory=dict)
     x: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -42,6 +44,14 @@ class Literal:
     z: dict[Pair, int] = field(default_factory=dict)
     p: dict[Pair, int] = field(default_factory=dict)
     busiest: int = -1
+
+    def into(self, host: int, stream: int) -> list[int]:
+        """x_hms of all senders h to a host m."""
+        return [self.x[h, m, stream] for h, m in self.pairs if m == host and (h, m, stream) in self.x]
+
+    def out_of(self, host: int, stream: int) -> list[int]:
+        """x_hms of all receivers m from a host h."""
+        return [self.x[h, m, stream] for h, m in self.pairs if h == host and (h, m, stream) in self.x]
 
     @property
     def hosts(self) -> range:
@@ -51,7 +61,8 @@ class Literal:
 
 def solve(scope: Scope, seconds: float) -> Answer:
     """Solve III.8 with IV.9 for a query."""
-    model = Literal(scope)
+    hosts = range(len(scope.network))
+    model = Literal(scope, [(h, m) for h in hosts for m in hosts if h != m])
     add_variables(model)
     add_potentials(model)
     add_demand(model)
@@ -74,15 +85,14 @@ def add_variables(model: Literal) -> None:
     scope, weights, add = model.scope, model.scope.weights, model.programme.column
     for h in model.hosts:
         for s in scope.query.streams:
-            rate = scope.catalog.streams[s].rate
             model.y[h, s] = add()
             if s in scope.wanted:
                 model.d[h, s] = add(-weights.admit)
-            for m in model.hosts:
-                if m != h:
-                    model.x[h, m, s] = add(weights.network * rate)
         for o in scope.query.operators:
             model.z[h, o] = add(weights.cpu * scope.catalog.operators[o].cpu + move_price(scope, h, o))
+    for h, m in model.pairs:
+        for s in scope.query.streams:
+            model.x[h, m, s] = add(weights.network * scope.catalog.streams[s].rate)
     model.busiest = add(weights.balance, lower=float(scope.load.max()), upper=float("inf"), integer=False)
 
 
@@ -117,7 +127,7 @@ def add_availability(model: Literal) -> None:
     """III.5a: a held stream is received, made here, or at home here."""
     catalog = model.scope.catalog
     for (m, s), y in model.y.items():
-        received = [(model.x[h, m, s], -1.0) for h in model.hosts if h != m]
+        received = [(x, -1.0) for x in model.into(m, s)]
         made = [(model.z[m, o], -1.0) for o in catalog.makers[s] if (m, o) in model.z]
         model.programme.at_most([(y, 1.0), *received, *made], 1.0 if s in model.scope.origins[m] else 0.0)
 
@@ -140,25 +150,27 @@ def add_senders_hold(model: Literal) -> None:
 
 def add_link_capacity(model: Literal) -> None:
     """III.6a; pairs without a link have no capacity."""
-    for h in model.hosts:
-        for m in model.hosts:
-            if m != h:
-                links = model.scope.links
-                free = model.scope.network.bandwidth(h, m) if links is None else links.get((h, m), 0.0)
-                model.programme.at_most([(model.x[h, m, s], _rate(model, s)) for s in model.scope.query.streams], free)
+    for h, m in model.pairs:
+        terms = [(model.x[h, m, s], _rate(model, s)) for s in model.scope.query.streams if (h, m, s) in model.x]
+        model.programme.at_most(terms, link_room(model.scope, h, m))
+
+
+def link_room(scope: Scope, source: int, target: int) -> float:
+    """What the fixed part leaves of a link."""
+    return scope.network.bandwidth(source, target) if scope.links is None else scope.links.get((source, target), 0.0)
 
 
 def add_receive_capacity(model: Literal) -> None:
     """III.6b."""
     for m in model.hosts:
-        terms = [(model.x[h, m, s], _rate(model, s)) for s in model.scope.query.streams for h in model.hosts if h != m]
+        terms = [(x, _rate(model, s)) for s in model.scope.query.streams for x in model.into(m, s)]
         model.programme.at_most(terms, float(model.scope.nic_in[m]))
 
 
 def add_send_capacity(model: Literal) -> None:
     """III.6c: to other hosts and to clients."""
     for h in model.hosts:
-        sent = [(model.x[h, m, s], _rate(model, s)) for s in model.scope.query.streams for m in model.hosts if h != m]
+        sent = [(x, _rate(model, s)) for s in model.scope.query.streams for x in model.out_of(h, s)]
         served = [(model.d[h, s], _rate(model, s)) for s in model.scope.wanted]
         model.programme.at_most([*sent, *served], float(model.scope.nic_out[h]))
 
