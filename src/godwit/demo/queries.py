@@ -23,7 +23,7 @@ GROUP BY train, window(ts, '5 seconds')"""
 _CROWDED = """SELECT a.station AS station, a.train AS one, b.train AS other, a.coach AS coach,
        a.boarded + b.boarded AS boarded, greatest(a.ts, b.ts) AS at
 FROM passengers a JOIN passengers b ON a.station = b.station AND a.coach = b.coach
-     AND a.ts BETWEEN b.ts - INTERVAL 8 SECONDS AND b.ts + INTERVAL 8 SECONDS
+     AND a.ts BETWEEN b.ts - INTERVAL 20 SECONDS AND b.ts + INTERVAL 20 SECONDS
 WHERE a.line = 'S41' AND b.line = 'S42' AND a.station = '{station}' AND a.boarded + b.boarded > {least}"""
 
 _SPREAD = """SELECT line, median(boarded) AS typical, count(DISTINCT station) AS stations, max(boarded) AS most,
