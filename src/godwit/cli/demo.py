@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,8 @@ def demo(
     setting = Setting(
         trains=trains, seconds=seconds, calm_s=max(seconds // 4, 4), speedup=1.0 if realtime else 10.0, seed=seed
     )
-    outcomes = show(Options(setting, native, folder, real_data), Console())
+    # Without a terminal rich would squeeze the tables into 80 columns.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    outcomes = show(Options(setting, native, folder, real_data), console)
     if outcomes[0].equal < len(outcomes[0].verdicts):
         raise typer.Exit(1)

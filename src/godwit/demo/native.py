@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -34,6 +35,8 @@ def play(
     say: Callable[[str], None] = lambda what: None,
 ) -> Outcome:
     """Warm up, play the trace in real time, read what is left, compare with the batch."""
+    # A query that is stopped in the middle of a call would print a stack trace for it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     watermark = f"{DISORDER_MS + GAP_MS} milliseconds"
     native = NativeRestart(spark, folder, NativeStream(STREAM, SCHEMA, "ts", "train", watermark))
     for query in queries:

@@ -63,9 +63,25 @@ class NativeQuery:
     #: batch number -> (wall seconds of its emission, its rows); a batch that is run again replaces itself
     batches: dict[int, tuple[float, pd.DataFrame]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._busy, self._halting = threading.Lock(), False
+
     def take(self, rows: DataFrame, batch: int) -> None:
-        found = rows.toPandas()
-        self.batches[batch] = (time.time(), found)
+        with self._busy:
+            if self._halting:
+                msg = "halted"
+                raise InterruptedError(msg)  # the batch has not happened; it comes again after the restart
+            found = rows.toPandas()
+            self.batches[batch] = (time.time(), found)
+
+    def halt(self) -> None:
+        """Stop between two batches: one that is cut off would only have to be done again."""
+        if self.running is not None:
+            self._halting = True
+            with self._busy:
+                pass
+            self.running.stop()
+            self._halting = False
 
     def seen(self) -> list[set[str]]:
         """For each of its sources, the files it has taken in, by name; from Spark's own checkpoint."""
@@ -192,8 +208,7 @@ class NativeRestart:
                     del self._open[device]
 
     def _restart(self, query: NativeQuery) -> None:
-        if query.running is not None:
-            query.running.stop()
+        query.halt()
         sites = self._wanted(query) | self._unread(query)
         for site in sites:
             (self._folder / "sites" / site).mkdir(parents=True, exist_ok=True)
@@ -240,8 +255,7 @@ class NativeRestart:
             list(pool.map(lambda query: _drain(query, until), self.queries))
 
     def _last(self, query: NativeQuery, sites: frozenset[str]) -> None:
-        if query.running is not None:
-            query.running.stop()
+        query.halt()
         self._run(query, sites)
         assert query.running is not None
         query.running.processAllAvailable()
@@ -280,7 +294,7 @@ def _drain(query: NativeQuery, until: float) -> None:
     query.running.processAllAvailable()
     while time.monotonic() < until and (query.running.status["isTriggerActive"] or _behind(query.running)):
         time.sleep(0.05)
-    query.running.stop()
+    query.halt()
 
 
 def _behind(running: StreamingQuery) -> bool:

@@ -25,10 +25,10 @@ def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[Outcom
 
 def _queries(queries: Sequence[Asked], outcomes: Sequence[Outcome]) -> Table:
     table = Table(title="latency p50 / p95 and the oracle's verdict, by query", title_justify="left")
-    table.add_column("query")
-    table.add_column("shape")
+    table.add_column("query", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
     for outcome in outcomes:
-        table.add_column(outcome.name, justify="right")
+        table.add_column(outcome.name, justify="right", no_wrap=True)
         table.add_column("results", justify="right")
         table.add_column("oracle")
     for query in queries:

@@ -139,7 +139,9 @@ def _colour(site: str, topology: Topology) -> str:
 
 
 def ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f} ms"
+    if value is None:
+        return "-"
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
 
 
 def size(count: float) -> str:
