@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from godwit.errors import DeploymentError
 from godwit.runtime.fleet import Fleet
 from tests.runtime.world import QUERIES, Action, Attach, Crash, Detach, Move, Push, Step, Submit, Withdraw, World
 
@@ -71,7 +72,28 @@ def test_queries_come_and_go_while_rows_flow(open_fleet: Callable[..., Fleet]) -
     world = World(open_fleet, {"filter": QUERIES["filter"]})
     world.play([*QUIET[:6], Step((0, 1, 2)), Submit("more", more), *QUIET[6:12], Step((0, 1, 2))])
     twin = world.fleet.submit(more, "twin")
-    world.play([Withdraw("filter"), *QUIET[12:]])
+    first = world.fleet.query("filter")
+    world.play([Withdraw("filter"), Withdraw("more"), *QUIET[12:]])
     assert len(world.fleet.deployment.shapes()) == 1
     assert [str(v) for v in world.finish() if not v.equal] == []
-    assert twin.results().count() == world.fleet.query("more").results().count() > 0
+    assert twin.verdict().equal
+    assert twin.results().count() > first.results().count() > 0
+    with pytest.raises(DeploymentError, match="there is no query 'more'; running: twin"):
+        world.fleet.query("more")
+
+
+def test_a_query_that_comes_when_a_device_has_said_goodbye_does_not_wait_for_it(
+    open_fleet: Callable[..., Fleet],
+) -> None:
+    world = World(open_fleet, {"filter": QUERIES["filter"]})
+    world.play([*QUIET[:4], Step((0, 1, 2))])
+    world.handles[0].close()
+    world.play([Submit("tumbling", QUERIES["tumbling"]), *[push for push in QUIET[4:] if push.train]])  # type: ignore[union-attr]
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert world.fleet.query("tumbling").results().count() > 0
+
+
+def test_a_device_that_comes_back_before_its_rows_were_read(open_fleet: Callable[..., Fleet]) -> None:
+    """West, east, west again, and nobody has looked in between: all three sessions end in their turn."""
+    script = [Push(0, 0, 3), Attach(0, "east"), Push(0, 4, 3), Attach(0, "west"), *QUIET[4:]]
+    assert verdicts(World(open_fleet, {"tumbling": QUERIES["tumbling"]}), script) == []

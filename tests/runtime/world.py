@@ -135,7 +135,7 @@ class World:
                 handle.attach(SITES[number % 2])
         self.fleet.close_sources()
         self.fleet.process_available()
-        return [self.fleet.query(name).verdict() for name in self.fleet.deployment.queries]
+        return [self.fleet.query(name).verdict() for name in self.fleet.queries]
 
     def _do(self, action: Action) -> None:
         match action:

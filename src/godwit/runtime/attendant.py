@@ -38,9 +38,8 @@ class Attendant:
 
     def deliver(self, query_id: QueryId, sink: Sink) -> Delivery:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
-        original = self._fleet.original(query_id)
-        query = self._fleet.deployment.queries[original]
-        subject = Subject(query_id, original, query.shape.key, query.shape.plan.sink.columns)
+        query = self._fleet.execution(query_id)
+        subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.columns)
         with self._round:
             delivery = Delivery(self._fleet.root, subject, sink)
             self.deliveries[(query_id, sink.name)] = delivery
@@ -82,7 +81,7 @@ class Attendant:
     def must_be_whole(self, query_id: QueryId) -> None:
         """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""
         fleet = self._fleet
-        query = fleet.deployment.queries[fleet.original(query_id)]
+        query = fleet.execution(query_id)
         for runner in fleet.runners_of(query.shape.key):
             begun = runner.begun.get(query.id, {})
             logs = [

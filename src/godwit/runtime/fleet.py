@@ -44,6 +44,7 @@ from godwit.runtime.session import spark_session
 from godwit.runtime.sources.replay import Replay
 from godwit.runtime.sources.spark_source import SparkSource, stream_of_format
 from godwit.runtime.status_files import Status
+from godwit.runtime.twins import Twins
 from godwit.sql import Builder, compile_query
 from godwit.sql.duration import microseconds
 
@@ -82,8 +83,7 @@ class Fleet:
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
-        #: identical queries share one execution: the later one's name -> the one that runs
-        self._same: dict[QueryId, QueryId] = {}
+        self._twins = Twins(root)
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
         self._reopen()
 
@@ -202,52 +202,55 @@ class Fleet:
         text = sql if isinstance(sql, str) else sql.sql()
         with self._lock:
             query = compile_query(text, self.deployment.streams, QueryId(name))
-            if query.id in self.deployment.queries or query.id in self._same:
+            if query.id in self.deployment.queries or query.id in self._twins.names(self.deployment):
                 msg = f"there is a query '{name}' already; stop it first or choose another name"
                 raise DeploymentError(msg)
             columns = self._analyst.output(query)
-            twin = self._twin(query)
+            twin = self._twins.find(query, self.deployment)
             if twin is not None:
-                self._same[query.id] = twin
+                self._twins.join(query.id, twin)
                 return QueryHandle(self, query.id)
             pinned = sink or (self._plane.planner.default_root() if query.target else None)
             self._carry_out(self._plane.submit(query, SiteId(pinned) if pinned else None))
             self._sync(f"submit {name}")
+            self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
             if query.target is not None:
                 self._derive(query, columns)
             return QueryHandle(self, query.id)
 
     def withdraw(self, query: QueryId) -> None:
+        """Stop a query; its results stay readable. An execution that others share goes on for them."""
         with self._lock:
-            if self._same.pop(query, None) is None:
-                self._carry_out(self._plane.withdraw(query))
+            self.query(query)
+            ended = self._twins.leave(query, self.deployment)
+            if ended is not None:
+                self._carry_out(self._plane.withdraw(ended.id))
                 self._sync(f"withdraw {query}")
 
     def query(self, name: str) -> QueryHandle:
-        if name not in self.deployment.queries and name not in self._same:
-            msg = f"there is no query '{name}'; running: {sorted(self.deployment.queries)}"
+        """A running query, by its name."""
+        if name not in self._twins.names(self.deployment):
+            msg = f"there is no query '{name}'; running: {', '.join(self._twins.names(self.deployment)) or 'none'}"
             raise DeploymentError(msg)
         return QueryHandle(self, QueryId(name))
 
-    def original(self, query: QueryId) -> QueryId:
+    @property
+    def queries(self) -> list[QueryId]:
+        """The names of the running queries."""
+        return self._twins.names(self.deployment)
+
+    def execution(self, query: QueryId) -> Query:
         """The query whose execution answers this one: itself, or its identical twin."""
-        return self._same.get(query, query)
+        return self._twins.runs(query, self.deployment)
 
     def results(self, query_id: QueryId) -> DataFrame:
-        """Every committed result of a query."""
-        query = self.deployment.queries[self.original(query_id)]
+        """Every committed result of a query, running or stopped."""
+        query = self.execution(query_id)
         found = segments.read(self.spark, self.crew.results(query.shape.key))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
             return segments.empty(self.spark, self._analyst.output(query))
         return found.where(F.col(QUERY) == query.id).select(*columns)
-
-    def _twin(self, query: Query) -> QueryId | None:
-        """A running query that is the same in all but its name."""
-        wanted = (query.shape, query.parameters, dict(query.subscriptions), None)
-        others = self.deployment.queries.values()
-        same = (o.id for o in others if (o.shape, o.parameters, dict(o.subscriptions), o.target) == wanted)
-        return next(same, None) if query.target is None else None
 
     def _derive(self, query: Query, columns: tuple[Column, ...]) -> None:
         """The results of an INSERT become rows of a stream."""

@@ -160,6 +160,14 @@ class Gateway:
                     end = Mark(source.session, FOREVER, over=True)
                     self.log(region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
 
+    def repeat_ends(self, streams: Iterable[StreamId]) -> None:
+        """A query that begins now reads logs from now on: tell it, too, which devices will send nothing more."""
+        for stream in set(streams):
+            for device, source in self._streams[stream].devices.items():
+                if source.over and source.region is not None:
+                    end = Mark(source.session, FOREVER, over=True)
+                    self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+
     def _by_region(
         self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
     ) -> list[tuple[RegionId, pa.Table]]:

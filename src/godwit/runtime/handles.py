@@ -32,7 +32,7 @@ class QueryHandle:
 
     def explain(self) -> str:
         """The plan, its parameters and shape, and where each instance runs."""
-        return explain(self._fleet.deployment.queries[self.id])
+        return explain(self._fleet.execution(self.id))
 
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""
@@ -42,7 +42,7 @@ class QueryHandle:
     def late(self) -> DataFrame:
         """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost."""
         fleet = self._fleet
-        query = fleet.deployment.queries[fleet.original(self.id)]
+        query = fleet.execution(self.id)
         found = segments.read(fleet.spark, fleet.crew.late(query.shape.key))
         if found is None:
             return fleet.spark.range(0).select()

@@ -6,6 +6,8 @@ read. State that arrives from another region is one more delta: its rows meet th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -15,11 +17,20 @@ from godwit.deployment.clocks import NEVER
 from godwit.model.plan import Join
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION, pairs
+from godwit.runtime.segments import SMALL_ROWS, rows_of
 from godwit.runtime.state import State, union
 from godwit.runtime.work import Arrived
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to be joined, and how many they are at most."""
+
+    frame: DataFrame
+    most: int
 
 
 def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None]) -> DataFrame | None:
@@ -51,7 +62,8 @@ def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame
     if frame is None:
         return None
     time = _time(operator, side)
-    segment = step.write(step.without_parameters(frame), f"state-{index}-{side}", time)
+    few = step.small_input(index)
+    segment = step.write(step.without_parameters(frame), f"state-{index}-{side}", time, small=few)
     lag = operator.right_lag_us if side else operator.left_lag_us
     let_go = {q: c - lag for q, c in step.memory.let_go.get(index, {}).items() if c > NEVER}
     if segment is None or segment.low is None or not let_go or segment.low >= max(let_go.values()):
@@ -60,11 +72,11 @@ def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame
     assert rows is not None
     rows = step.tables.per_query(rows, let_go, "__clock", otherwise=NEVER)
     is_late = F.unix_micros(F.col(time)) < F.col("__clock")
-    late = step.write(rows.where(is_late).drop("__clock"), f"late-{index}-{side}")
+    late = step.write(rows.where(is_late).drop("__clock"), f"late-{index}-{side}", small=few)
     if late is None:
         return segment
     step.outputs.late.append((index, late))
-    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{index}-{side}", time)
+    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{index}-{side}", time, small=few)
 
 
 def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | None]) -> DataFrame | None:
@@ -73,8 +85,8 @@ def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | 
     old_left = _partners(step, index, operator, 0, right, extra=None)
     return union(
         [
-            _pairs(step, operator, _read(step, left), both_new),
-            _pairs(step, operator, old_left, _read(step, right)),
+            _pairs(step, index, operator, _read(step, left), both_new),
+            _pairs(step, index, operator, old_left, _read(step, right)),
         ]
     )
 
@@ -83,15 +95,16 @@ def _pairs_of_arrived(step: Step, index: int, operator: Join, arrived: Arrived) 
     """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like any."""
     made, rewritten = [], {}
     for side, segment in arrived.parts.items():
-        frame = _read(step, segment)
+        frame = State([segment]).read(step.spark)
         assert frame is not None
         here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
-        rewritten[side] = step.write(here, f"arrived-{index}-{side}", _time(operator, side))
+        few = segment.rows <= SMALL_ROWS
+        rewritten[side] = step.write(here, f"arrived-{index}-{side}", _time(operator, side), small=few)
     for side, staged in rewritten.items():
         partners = _partners(step, index, operator, 1 - side, staged, extra=None)
         mine = _read(step, staged)
         left, right = (mine, partners) if side == 0 else (partners, mine)
-        made.append(_pairs(step, operator, left, right))
+        made.append(_pairs(step, index, operator, left, right))
     for side, staged in rewritten.items():
         step.memory.state(index, side).append(staged)
     return union(made)
@@ -99,7 +112,7 @@ def _pairs_of_arrived(step: Step, index: int, operator: Join, arrived: Arrived) 
 
 def _partners(
     step: Step, index: int, operator: Join, side: int, of: Segment | None, extra: Segment | None
-) -> DataFrame | None:
+) -> Rows | None:
     """State rows of a side (and the `extra` segment) whose time lies in the band around the rows `of` the other."""
     if of is None or of.low is None or of.high is None:
         return None
@@ -113,22 +126,30 @@ def _partners(
     if frame is None:
         return None
     time = F.col(_time(operator, side))
-    return frame.where((time >= F.timestamp_micros(F.lit(low))) & (time <= F.timestamp_micros(F.lit(high))))
+    within = (time >= F.timestamp_micros(F.lit(low))) & (time <= F.timestamp_micros(F.lit(high)))
+    return Rows(frame.where(within), chosen.rows)
 
 
-def _pairs(step: Step, operator: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+def _pairs(step: Step, index: int, operator: Join, left: Rows | None, right: Rows | None) -> DataFrame | None:
     if left is None or right is None:
         return None
-    if step.small:
-        left, right = left.coalesce(1), right.coalesce(1)
-    found = pairs(left, right, operator)
+    few = max(left.most, right.most) <= SMALL_ROWS
+    step.sized[index] = step.sized[index] and few
+    ours, theirs = (step.tables.of_queries(side.frame) for side in (left, right))
+    if few:
+        ours, theirs = ours.coalesce(1), theirs.coalesce(1)
+    found = pairs(ours, theirs, operator, one_query=len(step.tables.queries) == 1)
     if operator.residual is None:
         return found
     return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))
 
 
-def _read(step: Step, segment: Segment | None) -> DataFrame | None:
-    return None if segment is None else State([segment]).read(step.spark)
+def _read(step: Step, segment: Segment | None) -> Rows | None:
+    if segment is None:
+        return None
+    frame = State([segment]).read(step.spark)
+    assert frame is not None
+    return Rows(frame, segment.rows)
 
 
 def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None:
@@ -137,5 +158,7 @@ def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None
     if clock > NEVER:
         step.outputs.dead += state.drop_dead(clock - _lasts(operator, side) - 1)
     if crowd := state.crowded():
-        state.compact(step.spark, crowd, lambda f: step.write(f, f"compact-{index}-{side}", _time(operator, side)))
+        few = rows_of(crowd) <= SMALL_ROWS
+        rewrite = partial(step.write, what=f"compact-{index}-{side}", prune_by=_time(operator, side), small=few)
+        state.compact(step.spark, crowd, rewrite)
         step.outputs.dead += crowd

@@ -52,7 +52,7 @@ class Verdict:
 
 def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
     """Compare what a query has answered so far with what it should have."""
-    query = fleet.deployment.queries[query_id]
+    query = fleet.execution(query_id)
     want = expected(fleet, query)
     have = fleet.results(query_id)
     return compare(query_id, want.toPandas(), have.toPandas())

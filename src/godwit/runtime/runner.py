@@ -22,11 +22,11 @@ from pyspark.sql import SparkSession
 
 from godwit.deployment.clocks import FOREVER, NEVER, ClockBook, Mark
 from godwit.deployment.handover import MoveBook, moves_between
+from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import STATEFUL, Shape
 from godwit.runtime.log import Log, Record
-from godwit.runtime.progress import Progress, released
 from godwit.runtime.state import State
 from godwit.runtime.step import Memory, Outputs, Step
 from godwit.runtime.tables import Tables
@@ -112,6 +112,7 @@ class Runner:
         self.commits.append(record)
         self.positions = self._committed = work.positions
         self._told_markers = markers
+        self.memory.own_marks = {k: m for k, m in self.memory.own_marks.items() if not m.over or m.clock >= FOREVER}
         self._at("committed")
         self._after(self, self.commits.last, record)
         self._clean(outputs)
@@ -197,7 +198,7 @@ class Runner:
         for operator, source, mark in work.marks:
             self.memory.book.hear(operator, source, mark)
         for operator, source, mark in work.own_marks:
-            self.memory.own_marks[(operator, source)] = mark
+            self.memory.own_marks[(operator, source, mark.session)] = mark
         for region, markers in work.markers:
             self.memory.moves.hear(region, markers)
 
@@ -209,7 +210,7 @@ class Runner:
             if stream is None or stream.idle_seconds is None:
                 continue
             heard = {source for i, source, _ in work.own_marks if i == index}
-            for (i, source), mark in self.memory.own_marks.items():
+            for (i, source, _), mark in self.memory.own_marks.items():
                 if i != index:
                     continue
                 if source in heard:
@@ -244,7 +245,7 @@ class Runner:
                 "moves": memory.moves.to_json(),
                 "states": {name: state.to_json() for name, state in memory.states.items()},
                 "let_go": {str(k): v for k, v in memory.let_go.items()},
-                "own_marks": [[k, source, mark.to_json()] for (k, source), mark in memory.own_marks.items()],
+                "own_marks": [[k, source, mark.to_json()] for (k, source, _), mark in memory.own_marks.items()],
             },
             "entered": work.entered,
             "newest_us": work.newest_us,
@@ -254,13 +255,13 @@ class Runner:
     def _told(self) -> dict[str, dict[str, list[Any]]]:
         """What other regions hear from here at first hand: sources that are attached here, stateful operators here."""
         told: dict[str, dict[str, list[Any]]] = {}
-        for (scan, source), mark in self.memory.own_marks.items():
-            told.setdefault(str(scan), {})[source] = mark.to_json()
+        for (scan, source, _), mark in sorted(self.memory.own_marks.items()):
+            told.setdefault(str(scan), {}).setdefault(source, []).append(mark.to_json())
         for operator, let_go in self.memory.let_go.items():
             for query, clock in let_go.items():
                 known = self.tables.queries.get(query)
                 if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
-                    told.setdefault(str(operator), {})[released(query)] = Mark(1, clock).to_json()
+                    told.setdefault(str(operator), {})[released(query)] = [Mark(1, clock).to_json()]
         return told
 
     def derived_clocks(self) -> dict[QueryId, int]:
@@ -307,7 +308,7 @@ class Runner:
             MoveBook.from_json(self.region, self.shape.plan, memory["moves"]),
             {name: State.from_json(segments) for name, segments in memory["states"].items()},
             {int(k): v for k, v in memory["let_go"].items()},
-            {(k, source): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
+            {(k, source, mark[0]): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
         )
         self.positions = self._committed = record["positions"]
         self.begun = record["begun"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from godwit.deployment.clocks import FOREVER, NEVER, ClockBook
+from godwit.deployment.progress import Progress
 from godwit.errors import ConfigError
 from godwit.ids import QueryId, RegionId
 from godwit.model.codec import decode
@@ -20,7 +21,6 @@ from godwit.runtime import kept
 from godwit.runtime.control import Control
 from godwit.runtime.links import traffic
 from godwit.runtime.log import Log, Record
-from godwit.runtime.progress import Progress
 from godwit.runtime.totals import Totals
 from godwit.runtime.work import commit_log, source_log
 

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import MoveBook
+from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import DEVICE, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
-from godwit.runtime.progress import Progress, released
 from godwit.runtime.state import State, union
 from godwit.runtime.tables import Tables
 from godwit.runtime.work import Arrived, Work
@@ -40,8 +40,8 @@ class Memory:
     states: dict[str, State] = field(default_factory=dict)
     #: operator -> query -> how far the operator has let the query's clock go
     let_go: dict[int, dict[QueryId, int]] = field(default_factory=dict)
-    #: scan -> source -> the newest mark told here at first hand
-    own_marks: dict[tuple[int, str], Mark] = field(default_factory=dict)
+    #: (scan, source, session) -> the newest mark that came in here; one that is over goes once it has been told
+    own_marks: dict[tuple[int, str, int], Mark] = field(default_factory=dict)
 
     def state(self, operator: int, side: int = 0) -> State:
         return self.states.setdefault(f"{operator}:{side}", State())
@@ -78,6 +78,8 @@ class Step:
         self.tables, self.progress, self.memory, self.work = tables, progress, memory, work
         self.outputs = Outputs()
         self.small = work.rows <= segments.SMALL_ROWS
+        #: operator -> whether it makes few rows; the stateful ones say so themselves: it depends on what they read
+        self.sized: dict[int, bool] = {}
         self.markers = markers
         self._count = 0
 
@@ -88,6 +90,7 @@ class Step:
         local: dict[int, DataFrame | None] = {}
         for index, operator in enumerate(self.shape.plan.operators):
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
+            self.sized[index] = self.small_input(index)
             match operator:
                 case Scan():
                     made = self._scan(index, operator)
@@ -142,7 +145,7 @@ class Step:
 
     def _sink(self, index: int, operator: Sink, frame: DataFrame | None) -> None:
         if frame is not None:
-            segment = self.write(frame.select(QUERY, *operator.columns), "results")
+            segment = self.write(frame.select(QUERY, *operator.columns), "results", small=self.sized[index])
             if segment is not None:
                 self.outputs.results.append(segment)
 
@@ -178,7 +181,8 @@ class Step:
         for region, part in parts.items():
             if region == self.region:
                 continue
-            segment = self.write(self.without_parameters(part), f"to-{region}-{consumer}-{side}")
+            what = f"to-{region}-{consumer}-{side}"
+            segment = self.write(self.without_parameters(part), what, small=self.sized[index])
             if segment is not None:
                 parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
                 self.outputs.channels.append(parcel)
@@ -198,10 +202,20 @@ class Step:
 
     # --- for the stateful operators
 
-    def write(self, frame: DataFrame, what: str, prune_by: str | None = None) -> Segment | None:
-        """Stage a DataFrame as a segment of this micro-batch."""
+    def small_input(self, index: int) -> bool:
+        """Whether few rows come to an operator: from those below it, and from other regions."""
+        inputs = self.shape.plan.operators[index].inputs
+        sent = [segment for (k, _), parts in self.work.channels.items() if k == index for segment, _ in parts]
+        here = all(self.sized[child] for child in inputs) if inputs else self.small
+        return here and segments.rows_of(sent) <= segments.SMALL_ROWS
+
+    def write(
+        self, frame: DataFrame, what: str, prune_by: str | None = None, small: bool | None = None
+    ) -> Segment | None:
+        """Stage a DataFrame as a segment of this micro-batch. `small`: it has few rows (default: as the input has)."""
         self._count += 1
-        return segments.write(frame, self.folder / f"{self._count:02d}-{what}", small=self.small, prune_by=prune_by)
+        small = self.small if small is None else small
+        return segments.write(frame, self.folder / f"{self._count:02d}-{what}", small=small, prune_by=prune_by)
 
     def clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
         """(how far the operator had let each query's clock go, how far it does now); tells the operators above."""
@@ -235,7 +249,8 @@ class Step:
                 frame = state.read(self.spark)
                 if frame is not None:
                     mine = frame.where((F.col(QUERY) == move.query) & (F.col(GENERATION) < int(move.epoch)))
-                    segment = self.write(only(mine), f"handover-{index}-{side}")
+                    few = state.rows <= segments.SMALL_ROWS
+                    segment = self.write(only(mine), f"handover-{index}-{side}", small=few)
                     if segment is not None:
                         parts[str(side)] = segment.to_json()
                 state.leave_out(move.query, int(move.epoch))

@@ -79,6 +79,13 @@ class Tables:
             return frame.select("*", *self._literals(query))
         return frame.join(F.broadcast(self.parameters()), QUERY)
 
+    def of_queries(self, frame: DataFrame) -> DataFrame:
+        """State rows of queries that run. Where it is one, its name becomes a literal: no grouping by strings."""
+        if len(self.queries) != 1:
+            return frame
+        (query,) = self.queries
+        return frame.where(F.col(QUERY) == query).withColumn(QUERY, F.lit(query))
+
     def parameters(self) -> DataFrame:
         """One row a query: its name and its parameters."""
         if self._parameters is None:

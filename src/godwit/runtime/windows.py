@@ -7,6 +7,7 @@ neighbours are seen, so a batch in which a session may close rewrites the open o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -18,6 +19,7 @@ from godwit.model.plan import QUERY, WINDOW_END, Aggregate
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.aggregate import merge, merge_sessions, results
 from godwit.runtime.operators.join import GENERATION
+from godwit.runtime.segments import SMALL_ROWS, rows_of
 from godwit.runtime.state import State, union
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame | None) -> DataFrame | None:
     """Take in partials, hand over what moved away, and return the results of the windows that close."""
     state = step.memory.state(index)
-    fresh = None if partials is None else step.write(partials, f"state-{index}", WINDOW_END)
+    few = step.small_input(index) or _few_expected(state)
+    fresh = None if partials is None else step.write(partials, f"state-{index}", WINDOW_END, small=few)
     let_go = step.memory.let_go.get(index, {})
     state.append(_without_late(step, index, operator, fresh, {q: _bound(c, operator) for q, c in let_go.items()}))
     for arrived in step.arrivals(index):
@@ -35,7 +38,8 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
             frame = State([segment]).read(step.spark)
             assert frame is not None
             here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
-            state.append(step.write(here, f"arrived-{index}", WINDOW_END))
+            few = segment.rows <= SMALL_ROWS
+            state.append(step.write(here, f"arrived-{index}", WINDOW_END, small=few))
     step.hand_over(index, sides=1)
     before, now = step.clocks(index)
     closed = {q: _bound(clock, operator) for q, clock in before.items()}
@@ -45,21 +49,37 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     if not session:
         step.outputs.dead += state.drop_dead(min(closing.values(), default=NEVER))
         if crowd := state.crowded():
-            state.compact(step.spark, crowd, lambda f: step.write(_merged(f, operator), f"compact-{index}", WINDOW_END))
+            few = rows_of(crowd) <= SMALL_ROWS
+            rewrite = partial(_compact, step, index, operator, few)
+            state.compact(step.spark, crowd, rewrite)
             step.outputs.dead += crowd
     return made
 
 
+def _few_expected(state: State) -> bool:
+    """However many rows come in, their partials are few where they were few before: a matter of the keys."""
+    newest = state.live[-2:]
+    return bool(newest) and max(segment.rows for segment in newest) <= SMALL_ROWS // 4
+
+
 def _bound(clock: int, operator: Aggregate) -> int:
-    """Windows that end up to here are complete. A row exactly at a session's end would still be part of it."""
+    """Windows that end up to here are complete. A row exactly at a session's end would still be part of it.
+
+    Other windows end only every slide: the bound is the last such end, so that queries whose clocks differ a little
+    have the same, and nothing is looked for between two ends.
+    """
     if clock == NEVER:
         return clock
-    return clock - operator.lag_us - (1 if operator.window.kind == "session" else 0)
+    window, bound = operator.window, clock - operator.lag_us
+    if window.kind == "session":
+        return bound - 1
+    return (bound - window.size_us) // window.slide_us * window.slide_us + window.size_us
 
 
-def _merged(frame: DataFrame, operator: Aggregate) -> DataFrame:
-    """Compaction: partials of one generation become one."""
-    return merge(frame, operator, by=(GENERATION,))
+def _compact(step: Step, index: int, operator: Aggregate, few: bool, frame: DataFrame) -> Segment | None:
+    """Partials of one generation become one."""
+    frame = frame.coalesce(1) if few else frame
+    return step.write(merge(frame, operator, by=(GENERATION,)), f"compact-{index}", WINDOW_END, small=few)
 
 
 def _close(
@@ -74,10 +94,11 @@ def _close(
     if frame is None:
         return None
     ends = F.unix_micros(F.col(WINDOW_END))
-    frame = step.tables.per_query(frame, closed, "__closed", otherwise=2**62)
+    frame = step.tables.per_query(step.tables.of_queries(frame), closed, "__closed", otherwise=2**62)
     frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
     due = frame.where((ends > F.col("__closed")) & (ends <= F.col("__closing"))).drop("__closed", "__closing")
-    if step.small and sum(s.rows for s in chosen) <= 150_000:
+    step.sized[index] = rows_of(chosen) <= SMALL_ROWS
+    if step.sized[index]:
         due = due.coalesce(1)
     return results(merge(due, operator), operator)
 
@@ -90,6 +111,7 @@ def _close_sessions(
         return None
     frame = state.read(step.spark)
     assert frame is not None
+    few = step.sized[index] = state.rows <= SMALL_ROWS
     # What is waiting to be handed over belongs to the next owner: it stays as it is.
     leaving = {(m.query, int(m.epoch)) for m in step.memory.moves.outgoing if m.operator == index}
     kept = []
@@ -103,7 +125,7 @@ def _close_sessions(
     old = list(state.live)
     whole = union([still_open, *kept])
     assert whole is not None
-    replacement = step.write(whole, f"sessions-{index}", WINDOW_END)
+    replacement = step.write(whole, f"sessions-{index}", WINDOW_END, small=few)
     step.outputs.dead += old
     state.live = [] if replacement is None else [replacement]
     return results(sessions.where(done).drop("__closing"), operator)
@@ -131,8 +153,9 @@ def _without_late(
     assert frame is not None
     frame = step.tables.per_query(frame, closed, "__closed", otherwise=NEVER)
     is_late = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closed")
-    late = step.write(frame.where(is_late).drop("__closed"), f"late-{index}")
+    few = fresh.rows <= SMALL_ROWS
+    late = step.write(frame.where(is_late).drop("__closed"), f"late-{index}", small=few)
     if late is None:
         return fresh
     step.outputs.late.append((index, late))
-    return step.write(frame.where(~is_late).drop("__closed"), f"in-time-{index}", WINDOW_END)
+    return step.write(frame.where(~is_late).drop("__closed"), f"in-time-{index}", WINDOW_END, small=few)

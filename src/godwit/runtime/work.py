@@ -165,10 +165,10 @@ class Reader:
         return self._logs[key]
 
 
-def _marks(told: dict[str, dict[str, list[int]]]) -> Iterator[tuple[int, str, Mark]]:
+def _marks(told: dict[str, dict[str, list[list[int]]]]) -> Iterator[tuple[int, str, Mark]]:
     for operator, sources in told.items():
-        for source, mark in sources.items():
-            yield int(operator), source, Mark.from_json(mark)
+        for source, marks in sources.items():
+            yield from ((int(operator), source, Mark.from_json(mark)) for mark in marks)
 
 
 def source_record(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark, source_id
 from godwit.deployment.handover import Move, MoveBook, moves_between
+from godwit.deployment.progress import Progress, released
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, STATEFUL, Query, Scan, Shape
-from godwit.runtime.progress import Progress, released
 from godwit.sim.operators import Row
 from godwit.sim.step import Outputs, run_operators
 

@@ -16,8 +16,11 @@ from godwit.runtime.operators.aggregates import final_columns, merge_columns
 
 def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = ()) -> DataFrame:
     """Partials of equal (query, key, bounds, and whatever `by` adds) become one."""
-    columns = [QUERY, *by, *operator.keys, WINDOW_START, WINDOW_END]
-    return partials.groupBy(*columns).agg(*merge_columns(operator.aggregates))
+    columns = [QUERY, *by, *operator.keys, WINDOW_START]
+    merged = partials.groupBy(*columns).agg(*merge_columns(operator.aggregates))
+    # A window's length is known: grouping by its start alone is cheaper.
+    ends = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))
+    return merged.select(*columns, ends.alias(WINDOW_END), *merged.columns[len(columns) :])
 
 
 def results(merged: DataFrame, operator: Aggregate) -> DataFrame:

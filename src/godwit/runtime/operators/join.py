@@ -13,11 +13,17 @@ from godwit.model.plan import DEVICE, QUERY, Join
 GENERATION = "__gen"
 
 
-def pairs(left: DataFrame, right: DataFrame, operator: Join) -> DataFrame:
-    """All pairs of a left and a right row that belong together, of the same query and generation."""
+def pairs(left: DataFrame, right: DataFrame, operator: Join, *, one_query: bool = False) -> DataFrame:
+    """All pairs of a left and a right row that belong together, of the same query and generation.
+
+    `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
+    all rows have the same, and a join by one number is much faster than one by several columns.
+    """
     left = left.drop(DEVICE)
     other = right.drop(DEVICE).withColumnRenamed(QUERY, "__q").withColumnRenamed(GENERATION, "__g")
-    conditions = [F.col(QUERY) == F.col("__q"), F.col(GENERATION) == F.col("__g")]
+    conditions = [F.col(GENERATION) - F.col("__g") == 0]
+    if not one_query:
+        conditions.append(F.col(QUERY) == F.col("__q"))
     keys = []
     for number, (left_sql, right_sql) in enumerate(operator.keys):
         left = left.withColumn(f"__k{number}", F.expr(left_sql))
