@@ -1,7 +1,7 @@
 """auto: pick and chain searches by instance and time budget, and say how good the answer is.
 
 Small spaces are counted through (optimum proven). In latency mode GREEDY, HEURISTIC and the proof follow each other.
-In the weighted mode: HEURISTIC from the root with half of the time, then the evolutionary search and samples around
+In the weighted mode: HEURISTIC from the root with 70 % of the time, then the evolutionary search and samples around
 the best plan in turns, each from the best plan so far, until time is up, nothing gets better or the bound is reached.
 Without a time limit a default is set for the weighted mode.
 """
@@ -48,7 +48,7 @@ def _latency(problem: Problem, options: Options, clock: Clock) -> Answer:
 def _weighted(problem: Problem, options: Options, clock: Clock) -> Answer:
     assert options.seconds is not None
     search_until = Clock(options.seconds * (1 - FOR_BOUND))
-    best = heuristic.search(problem, replace(options, seconds=options.seconds / 2))
+    best = heuristic.search(problem, replace(options, seconds=0.7 * options.seconds))
     examined, front, settled, turn, idle = best.examined, best.front, best.complete, 0, 0
     proof = bounds.weighted_bound(problem, best.cost, Clock(max(0.25 * (search_until.left() or 0.0), 1e-3)), steps=50)
     while not proof.optimal and not search_until.over() and not (settled and idle >= PATIENCE):

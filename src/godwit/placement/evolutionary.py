@@ -83,6 +83,7 @@ def _seeds(problem: Problem, options: Options, clock: Clock) -> Iterator[Plans]:
     if options.start:
         yield np.array(options.start, dtype=np.int64)[None]
     yield greedy.climb(problem, root, clock)[0][None]
+    yield heuristic.gathered(problem)
     front = heuristic.starting_front(problem, [problem.root])
     heuristic.Grower(problem, front, clock, None).grow(rounds=ROUNDS)
     yield front.plans[front.members()[:POPULATION]]

@@ -6,6 +6,7 @@ What is ours:
 - in latency mode the set also starts from GREEDY's plan and from the plans that a relaxation suggests for some
   migration caps (`caps.py`), and when it has converged, from those for every cap that may still hold something cheaper:
   this gets it out of local optima that need two moves at once;
+- in the weighted mode it also starts from GREEDY's plan and from the best plans that gather everything on one site;
 - on small spaces the front is completed by counting through all plans, so that none is missing.
 """
 
@@ -23,7 +24,7 @@ from godwit.placement import greedy
 from godwit.placement.base import Answer, Clock, Options, finish
 from godwit.placement.caps import Caps
 from godwit.placement.front import Front, whole_front
-from godwit.placement.kernels import BROKEN, Index, Matrix, Vector, evaluate
+from godwit.placement.kernels import BROKEN, Index, Matrix, Vector, evaluate, evaluate_many
 from godwit.placement.problem import PlanVector, Problem
 from godwit.placement.scan import good_moves
 
@@ -95,6 +96,18 @@ def offer(problem: Problem, front: Front, plan: NDArray[np.int64]) -> None:
     front.add(plan, vector if cost < BROKEN else np.full(4, math.inf), cost)
 
 
+def gathered(problem: Problem) -> Index:
+    """The best few plans that put all they can on one site, cheapest first: moves one by one seldom lead there."""
+    sites, root = problem.arrays.distance.shape[0], np.array(problem.root, dtype=np.int64)
+    plans = np.tile(root, (sites, 1))
+    for o, choices in enumerate(problem.choices):
+        slow_first = choices[np.argsort(-problem.latency[o, choices], kind="stable")]
+        plans[problem.arrays.site[slow_first], o] = slow_first
+    vectors, costs = np.empty((sites, 4)), np.empty(sites)
+    evaluate_many(problem.arrays, plans, vectors, costs)
+    return np.asarray(plans[np.argsort(costs, kind="stable")[:ROUND]])
+
+
 def suggest(problem: Problem, front: Front, caps: Caps, chosen: Iterable[float]) -> None:
     """Let the relaxation's plans for these migration caps join the front."""
     best = front.least()
@@ -134,6 +147,10 @@ def search(problem: Problem, options: Options) -> Answer:
     """See `base.Search`."""
     clock = Clock(options.seconds)
     front = starting_front(problem, [problem.root, *([options.start] if options.start else [])])
+    if not problem.objective.is_latency:
+        offer(problem, front, greedy.climb(problem, np.array(problem.root, dtype=np.int64), clock)[0])
+        for together in gathered(problem):
+            offer(problem, front, together)
     with ThreadPoolExecutor(options.threads) as pool:
         grower = Grower(problem, front, clock, pool if options.threads > 1 else None)
         complete = converge(problem, grower, clock) if problem.objective.is_latency else grower.grow()
