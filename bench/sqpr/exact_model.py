@@ -29,15 +29,16 @@ class Case:
     arities: tuple[int, ...]
     seeds: int
     each: int
+    #: wall seconds: generous, because the times reported are CPU seconds and the machine may be shared
     limit: float
     target: float
 
 
 CASES = (
-    Case("50 hosts", 50, (2, 3, 4), 5, 6, 30.0, 1.0),
-    Case("100 hosts", 100, (2, 3, 4), 3, 4, 30.0, 2.0),
-    Case("500 hosts", 500, (2, 3, 4), 1, 3, 60.0, 10.0),
-    Case("50 hosts, 5-way", 50, (5,), 2, 3, 60.0, 10.0),
+    Case("50 hosts", 50, (2, 3, 4), 5, 6, 120.0, 1.0),
+    Case("100 hosts", 100, (2, 3, 4), 3, 4, 120.0, 2.0),
+    Case("500 hosts", 500, (2, 3, 4), 1, 3, 120.0, 10.0),
+    Case("50 hosts, 5-way", 50, (5,), 2, 3, 120.0, 10.0),
 )
 
 
