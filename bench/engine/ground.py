@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from bench.engine.data import DISORDER, SCHEMA
-from godwit.ids import DeviceId, RegionId, SiteId
+from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.housekeeping import Retention
 from godwit.runtime.runner import Limits, Runner
 from godwit.runtime.session import spark_session
+from godwit.sql import compile_query
 
 REGION = RegionId("here")
 
@@ -41,8 +42,17 @@ def fleet(
     for name in names:
         made.stream(name, SCHEMA, device="device", disorder=DISORDER)
     for k in range(devices):
-        made.device(f"d{k}", streams=names)
+        made.plane.feed(DeviceId(f"d{k}"), [StreamId(name) for name in names])
+    # One epoch for all of them: `fleet.device` makes one each, and thousands of them are not what is measured here.
+    made._sync("devices feed their streams")
     return made
+
+
+def submit_all(made: Fleet, queries: Mapping[str, str]) -> None:
+    """Many queries in one epoch. What a submission costs is measured on its own, in start_latency.py."""
+    for name, sql in queries.items():
+        made.plane.submit(compile_query(sql, made.deployment.streams, QueryId(name)))
+    made._sync(f"{len(queries)} queries")
 
 
 def runner_of(made: Fleet, query: str) -> Runner:

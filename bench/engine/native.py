@@ -30,6 +30,8 @@ class Native:
 
     seconds: float
     batches: int
+    #: seconds of its last micro-batches (Spark remembers twenty)
+    took: tuple[float, ...]
     output: Path
     provider: str | None
 
@@ -59,4 +61,5 @@ def run(
     query.awaitTermination()
     seconds = time.perf_counter() - started
     assert query.lastProgress is not None
-    return Native(seconds, query.lastProgress.batchId + 1, work / "output", provider)
+    took = tuple(round(p.durationMs["triggerExecution"] / 1000, 2) for p in query.recentProgress)
+    return Native(seconds, query.lastProgress.batchId + 1, took, work / "output", provider)

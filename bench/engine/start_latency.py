@@ -61,7 +61,10 @@ def measure(spark: SparkSession, work: Path, old: int = 20, new: int = 20, quiet
 def _result(
     batches: list[int], new: int, before: list[float], during: list[float], submits: list[float]
 ) -> dict[str, Any]:
-    p95 = {"before_ms": round(float(np.percentile(before, 95)), 1), "during_ms": round(float(np.percentile(during, 95)))}
+    p95 = {
+        "before_ms": round(float(np.percentile(before, 95)), 1),
+        "during_ms": round(float(np.percentile(during, 95))),
+    }
     say(f"  answers after {batches} micro-batches; p95 of the others {p95['before_ms']} -> {p95['during_ms']} ms")
     return {
         "micro_batches_to_answer": batches,

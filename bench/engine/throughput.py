@@ -37,12 +37,14 @@ class Workload:
     target: float
     #: the native state stores to measure, the one that was the better in the full run first
     providers: tuple[str | None, ...] = ("hdfs", "rocksdb")
+    #: how often each engine runs, in turns
+    rounds: int = 1
     #: plain Spark gets at most so many rows a stream: beyond, its rate no longer changes and the bench would take hours
     native_rows: int | None = None
 
     def quicker(self) -> Workload:
         less = None if self.native_rows is None else self.streams[0].rows_a_batch
-        return replace(self, providers=self.providers[:1], native_rows=less)
+        return replace(self, providers=self.providers[:1], rounds=1, native_rows=less)
 
     @property
     def rows_a_batch(self) -> int:
@@ -60,10 +62,18 @@ WORKLOADS = (
         (data.Stream("readings", keys=1_000),),
         target=0.8,
         providers=(None,),
+        rounds=2,
     ),
-    Workload("few_keys", AGGREGATE, (data.Stream("readings", keys=1_000),), target=0.9),
+    Workload("few_keys", AGGREGATE, (data.Stream("readings", keys=1_000),), target=0.9, rounds=2),
     Workload("many_keys", AGGREGATE, (data.Stream("readings", keys=500_000),), target=1.5),
-    Workload("join", JOIN, (_side("asked"), _side("answered")), target=5.0, providers=("rocksdb", "hdfs"), native_rows=1_200_000),
+    Workload(
+        "join",
+        JOIN,
+        (_side("asked"), _side("answered")),
+        target=5.0,
+        providers=("rocksdb", "hdfs"),
+        native_rows=1_200_000,
+    ),
 )
 
 
@@ -76,6 +86,8 @@ class Run:
     seconds: float
     cpu_s: float
     batches: int
+    #: seconds of its last micro-batches
+    took: tuple[float, ...]
     check: tuple[int, int]
 
     @property
@@ -94,22 +106,20 @@ def measure(
         if not names or workload.name in names:
             chosen = workload.quicker() if quick else workload
             with peak_memory() as peak:
-                yield _compare(spark, chosen, work, rows, 1 if quick else 2, peak)
+                yield _compare(spark, chosen, work, rows, peak)
 
 
-def _compare(
-    spark: SparkSession, workload: Workload, work: Path, rows: int, rounds: int, peak: Peak
-) -> dict[str, Any]:
+def _compare(spark: SparkSession, workload: Workload, work: Path, rows: int, peak: Peak) -> dict[str, Any]:
     each = rows // len(workload.streams)
     theirs_each = min(each, workload.native_rows or each)
     whole = _files(workload, work / "whole", each)
     short = whole if theirs_each == each else _files(workload, work / "short", theirs_each)
     _warm_up(spark, workload, work)
     runs = []
-    for turn in range(rounds):  # in turns, so that a busy minute of the machine does not hit one engine alone
+    for turn in range(workload.rounds):  # in turns, so that a busy minute of the machine does not hit one engine alone
         runs.append(_ours(spark, workload, whole, work / f"ours-{turn}"))
-        for provider in workload.providers:
-            runs.append(_theirs(spark, workload, short, work / f"native-{turn}", provider))
+        theirs = work / f"native-{turn}"
+        runs.extend(_theirs(spark, workload, short, theirs, provider) for provider in workload.providers)
         if short is not whole:
             runs.append(_ours(spark, workload, short, work / f"ours-short-{turn}"))
     checks = {}
@@ -138,7 +148,7 @@ def _result(workload: Workload, runs: list[Run], equal: bool, peak: Peak) -> dic
     say(f"{workload.name}: {ours.rate:,.0f} rows/s, native {theirs.rate:,.0f} ({theirs.engine}), {figure['ratio']}x")
     details = [
         {"engine": r.engine, "rows": r.rows, "seconds": round(r.seconds, 2), "rows_per_s": round(r.rate)}
-        | {"cpu_s": round(r.cpu_s, 1), "batches": r.batches, "results": r.check[0]}
+        | {"cpu_s": round(r.cpu_s, 1), "batches": r.batches, "results": r.check[0], "last_batches_s": r.took}
         for r in runs
     ]
     return {"headline": figure, "runs": details, "rows_a_batch": workload.rows_a_batch, "memory": peak.to_json()}
@@ -169,7 +179,8 @@ def _ours(spark: SparkSession, workload: Workload, inputs: Inputs, root: Path) -
         started, cpu = time.perf_counter(), cpu_seconds()
         rows = _replay(fleet, inputs)
         seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
-        run = Run("ours", rows, seconds, cpu, ground.runner_of(fleet, "q").commits.last, _check(query.results()))
+        took = [round(ms / 1000, 2) for ms in ground.times(ground.runner_of(fleet, "q"))]
+        run = Run("ours", rows, seconds, cpu, len(took), tuple(took[-20:]), _check(query.results()))
     shutil.rmtree(root)
     return _told(workload, run)
 
@@ -200,7 +211,8 @@ def _theirs(spark: SparkSession, workload: Workload, inputs: Inputs, work: Path,
     cpu = cpu_seconds() - cpu
     check = _check(spark.read.parquet(str(done.output)))
     shutil.rmtree(work)
-    return _told(workload, Run(f"native {provider or 'stateless'}", rows, done.seconds, cpu, done.batches, check))
+    name = f"native {provider or 'stateless'}"
+    return _told(workload, Run(name, rows, done.seconds, cpu, done.batches, done.took, check))
 
 
 def _declared(name: str) -> Any:
