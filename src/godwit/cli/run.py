@@ -21,9 +21,7 @@ def run(
     folder: Annotated[
         Path | None, typer.Option(help="Keep logs, state and results here; a fleet that is there goes on.")
     ] = None,
-    speed: Annotated[
-        float | None, typer.Option(help="So many times faster; overrides the file.")
-    ] = None,
+    speed: Annotated[float | None, typer.Option(help="So many times faster; overrides the file.")] = None,
     as_fast: Annotated[bool, typer.Option("--as-fast-as-possible", help="Do not wait for the trace's time.")] = False,
     verdicts: Annotated[bool, typer.Option(help="Compare with the same SQL as a batch at the end.")] = True,
     output: Output = "auto",
