@@ -4,7 +4,7 @@ Measured on the way here: making 10^7 positions in the JVM and handing them to P
 looked at, and a join of positions and towers by cell with Spark's own operators took 3.4 times as long as this
 (10^6 of each; docs/results/mobility.md). So only segments travel. They are grouped by device and sorted in the JVM; a
 worker reads the positions off them, finds the towers and follows each device, a whole batch at a time, and only
-changes come back. Each worker builds the tree itself: 40 MB of places are sent for 5 million towers, not 185 MB of tree.
+changes come back. Each worker builds the tree itself: 5 million towers are sent as 40 MB, their tree would be 185 MB.
 """
 
 from __future__ import annotations
