@@ -4,8 +4,8 @@ Space is cut into cells of 0.013 degrees (about 1.5 km). Spark finds the cells w
 through; how far the nearest tower of a passed cell can be follows from the cells alone; Spark then keeps the towers in
 the cells within that reach, empty country included. What is kept is exact, as tests against all towers show.
 
-For trips that pass everywhere it would keep nearly everything and cost more than it saves (5 million towers: finding
-their cells 4 s, an index of them all 3 s), so it is done only if they pass through few cells.
+For trips that pass everywhere it would keep nearly everything and cost more than it saves, so it is done only if they
+pass through few cells. The two limits below are estimates, not measured break-even points.
 """
 
 from __future__ import annotations
