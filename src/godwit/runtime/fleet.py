@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from godwit.deployment.control_plane import ControlPlane
 from godwit.deployment.events import Instruction, Park, Publish, Resume, Revert
 from godwit.deployment.events import Record as StoryRecord
-from godwit.errors import DeploymentError, SourceError, SqlError
+from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.deployment import Delta, between, split_instance
@@ -47,6 +47,7 @@ from godwit.runtime.status_files import Status
 from godwit.runtime.twins import Twins
 from godwit.sql import Builder, compile_query
 from godwit.sql.duration import microseconds
+from godwit.sql.fault import Fault
 
 
 class Fleet:
@@ -117,8 +118,8 @@ class Fleet:
                     f"stream '{name}' has no column '{column}' (its {what} column); it has {[c.name for c in columns]}"
                 )
                 raise SourceError(msg)
-        disorder_us = microseconds(disorder) if disorder else 0
-        idle_seconds = microseconds(idle) / 1e6 if idle else None
+        disorder_us = _length(name, "disorder", disorder) if disorder else 0
+        idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
         stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds)
         with self._lock:
             self._declare(stream)
@@ -417,6 +418,14 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _length(stream: str, option: str, text: str) -> int:
+    try:
+        return microseconds(text)
+    except Fault as fault:
+        msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
+        raise ConfigError(msg) from fault
 
 
 def _columns(schema: str) -> Iterable[Column]:
