@@ -124,8 +124,8 @@ def _many_queries(result: dict[str, Any], out: Path) -> list[str]:
 def _start_latency(r: dict[str, Any], out: Path) -> list[str]:
     return [
         f"{len(r['micro_batches_to_answer'])} queries of a known shape, submitted while 20 others run: an answer after "
-        f"{r['micro_batches_to_answer']} micro-batches; target at most 2: {_verdict(r['met_start'])}. A submission "
-        f"takes {r['submit_ms_median']} ms (median).",
+        f"{r['micro_batches_to_answer']} micro-batches (that began after it); target at most 2: "
+        f"{_verdict(r['met_start'])}. A submission takes {r['submit_ms_median']} ms (median).",
         "",
         *table(
             ["latency of the others", "before ms", "while they come ms"],
@@ -142,7 +142,10 @@ def _start_latency(r: dict[str, Any], out: Path) -> list[str]:
 
 def _state_growth(result: dict[str, Any], out: Path) -> list[str]:
     figure, axes = plt.subplots(figsize=(7, 4))
-    lines = ["Micro-batches of 50,000 rows on top of a state of the size said; nothing closes or dies meanwhile.", ""]
+    lines = [
+        "Micro-batches (aggregate: 50,000 rows, join: 2,000) on a state of the size said; nothing closes or dies.",
+        "",
+    ]
     for name, what in (("aggregate", "keys"), ("join", "rows")):
         levels = result[name]["levels"]
         axes.loglog([n[what] for n in levels], [n["median_ms"] for n in levels], "o-", label=f"{name}, {what} in state")

@@ -1,8 +1,9 @@
 """How soon a new query of a known shape answers, and what its coming does to the others.
 
 The fleet runs; devices push rows twice a second; queries of the shape are there already. Then queries are submitted,
-one every few micro-batches. For each: the number of micro-batches from its submission to the first that holds an
-answer of it. For the others: the p95 of the time from a row's entry to its commit, before and while queries come.
+one every few micro-batches. For each: the number of micro-batches that began after its submission, up to the first
+that holds an answer of it (`with_running`: and the one that was under way). For the others: the p95 of the time from
+a row's entry to its commit, before and while queries come.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from godwit.runtime.runner import Runner
 
 SQL = "SELECT device, value + {plus} AS more, ts FROM readings WHERE value >= {least}"
 STREAM = data.Stream("readings", keys=1_000, rate=20_000)
-ROWS, EVERY_S = 5_000, 0.5
+ROWS, EVERY_S, WARM_S = 5_000, 0.5, 20.0
 #: no new query may make the others' p95 worse than by so much: what a quiet run varies by itself
 TOLERANCE = 1.25
 
@@ -41,7 +43,7 @@ def measure(spark: SparkSession, work: Path, old: int = 20, new: int = 20, quiet
         done = threading.Event()
         pusher = threading.Thread(target=_push, args=(fleet, done), daemon=True)
         pusher.start()
-        time.sleep(quiet_s / 2)  # plans compile, the first segments come
+        time.sleep(WARM_S)  # plans compile, the first segments come
         begin = runner.commits.last
         time.sleep(quiet_s)
         quiet_end = runner.commits.last
@@ -49,13 +51,25 @@ def measure(spark: SparkSession, work: Path, old: int = 20, new: int = 20, quiet
         end = runner.commits.last
         done.set()
         pusher.join()
+        fleet.process_available()
         answers = _first_answers(runner, quiet_end)
-        latencies = {number: record["metrics"]["latency_ms"] for number, record in runner.commits.after(begin)}
+        metrics = {number: record["metrics"] for number, record in runner.commits.after(begin)}
     shutil.rmtree(work)
-    before = [ms for n, ms in latencies.items() if n <= quiet_end and ms is not None]
-    during = [ms for n, ms in latencies.items() if quiet_end < n <= end and ms is not None]
-    batches = [answers[name] - at for name, at in waits.items() if name in answers]
-    return _result(batches, new, before, during, submits) | {"memory": peak.to_json()}
+    before = [ms for n, ms in _latencies(metrics) if n <= quiet_end]
+    during = [ms for n, ms in _latencies(metrics) if quiet_end < n <= end]
+    answered = {name: wait for name, wait in waits.items() if name in answers}
+    batches = [_begun_since(metrics, at, answers[name]) for name, (at, _) in answered.items()]
+    running = {"with_running": [answers[name] - last for name, (_, last) in answered.items()]}
+    return _result(batches, new, before, during, submits) | running | {"memory": peak.to_json()}
+
+
+def _latencies(metrics: Mapping[int, dict[str, Any]]) -> list[tuple[int, float]]:
+    return [(n, m["latency_ms"]) for n, m in metrics.items() if m["latency_ms"] is not None]
+
+
+def _begun_since(metrics: Mapping[int, dict[str, Any]], at: float, answer: int) -> int:
+    """Micro-batches that began after a moment, up to the one that answered."""
+    return sum(n <= answer and m["wall"] - m["took_ms"] / 1000 > at for n, m in metrics.items())
 
 
 def _result(
@@ -87,14 +101,16 @@ def _push(fleet: Fleet, done: threading.Event) -> None:
         fleet.push("readings", table)
 
 
-def _newcomers(fleet: Fleet, runner: Runner, new: int, seconds: float) -> tuple[dict[str, int], list[float]]:
-    """Submit them; name -> the last commit when the submission was through, and how long each submission took."""
+def _newcomers(
+    fleet: Fleet, runner: Runner, new: int, seconds: float
+) -> tuple[dict[str, tuple[float, int]], list[float]]:
+    """Submit them; name -> (when the submission was through, the last commit then), and how long each took."""
     waits, submits = {}, []
     for number in range(new):
         name, began = f"new{number}", time.perf_counter()
         fleet.submit(SQL.format(plus=1_000 + number, least=900), name)
         submits.append(1000 * (time.perf_counter() - began))
-        waits[name] = runner.commits.last
+        waits[name] = (time.time(), runner.commits.last)
         time.sleep(seconds / new)
     time.sleep(4 * EVERY_S)
     return waits, submits

@@ -29,7 +29,10 @@ JOIN = """SELECT a.key, a.value, b.value AS answer, a.ts, b.ts AS met FROM asked
           ON a.key = b.key AND b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR"""
 KEYS = (10_000, 100_000, 1_000_000, 10_000_000)
 JOIN_ROWS = (10_000, 100_000, 1_000_000, 5_000_000)
-FILL, PROBE, PROBES = 500_000, 50_000, 6
+#: rows of a micro-batch that fills, and of one that is measured (few for the join: they become part of its state)
+FILL, PROBE, JOIN_PROBE, PROBES = 500_000, 50_000, 2_000, 6
+#: micro-batches before everything: plans compile
+WARM = 5
 #: of event time over which the state is spread: half an hour, from an exact hour on
 SPAN_US = 1_800_000_000
 
@@ -69,9 +72,11 @@ def measure(
 
 
 def _aggregate(spark: SparkSession, root: Path, levels: Sequence[int]) -> dict[str, Any]:
-    source = Source(levels[-1] + PROBE * PROBES * len(levels))
+    source = Source(levels[-1] + PROBE * (WARM + PROBES * len(levels)))
     with ground.fleet(spark, root, ["readings"], max_rows=10 * FILL) as fleet:
         query = fleet.submit(AGGREGATE, "q")
+        for _ in range(WARM):
+            _batch(fleet, source.rows(source.draw(100, PROBE)))
         found, have = [], 0
         for level in levels:
             filled = [_batch(fleet, source.rows(keys)) for keys in _fill(have, level)]
@@ -90,16 +95,19 @@ def _aggregate(spark: SparkSession, root: Path, levels: Sequence[int]) -> dict[s
 
 
 def _join(spark: SparkSession, root: Path, levels: Sequence[int]) -> list[dict[str, Any]]:
-    source = Source(levels[-1] + PROBE * PROBES * len(levels))
+    own = JOIN_PROBE * (WARM + PROBES * len(levels))
+    source = Source(levels[-1] + own)
     with ground.fleet(spark, root, ["asked", "answered"], max_rows=10 * FILL) as fleet:
         fleet.submit(JOIN, "q")
-        found, have = [], 0
+        for _ in range(WARM):
+            _batch(fleet, source.sides(JOIN_PROBE, levels[-1]))
+        found, have = [], WARM * JOIN_PROBE
         for level in levels:
             # Keys are drawn from as many as there are rows at the end: about one partner a row, whatever the level.
             sizes = [len(keys) for keys in _fill(have, level)]
             filled = [_batch(fleet, source.sides(size, levels[-1])) for size in sizes]
-            took = [_batch(fleet, source.sides(PROBE, levels[-1])) for _ in range(PROBES)]
-            have = level + PROBE * PROBES
+            took = [_batch(fleet, source.sides(JOIN_PROBE, levels[-1])) for _ in range(PROBES)]
+            have = max(level, have) + JOIN_PROBE * PROBES
             found.append(_level("rows", level, took, filled))
     shutil.rmtree(root)
     return found
