@@ -97,7 +97,9 @@ def native_ramp(spark: SparkSession, work: Path, at_most: int = NATIVE_AT_MOST) 
 
 def _start_native(spark: SparkSession, work: Path, number: int) -> StreamingQuery:
     session = spark.newSession()
-    ticks = session.readStream.format("rate").option("rowsPerSecond", 1_000).load().withWatermark("timestamp", "2 s")
+    ticks = (
+        session.readStream.format("rate").option("rowsPerSecond", 1_000).load().withWatermark("timestamp", "2 seconds")
+    )
     rows = ticks.selectExpr(
         f"concat('d', value % {DEVICES}) AS device", "int(value % 1000) AS value", "timestamp AS ts"
     )

@@ -134,7 +134,7 @@ def check(spark: SparkSession, story: Story) -> None:
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(max_examples=15, deadline=None, suppress_health_check=SLOW, derandomize=True)
 @given(story=stories())
 def test_results_equal_the_batch_whatever_happens(
     spark: SparkSession, story: tuple[dict[str, str], list[Action]]
