@@ -134,7 +134,8 @@ class Step:
             kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
             return frame.select(*kept, *(F.expr(c.sql).alias(c.name) for c in operator.columns))
         texts = [k.sql for k in operator.keys] + [a.argument or "" for a in operator.aggregates]
-        return partial(self.tables.with_parameters(frame, *texts), operator)
+        frame = self.tables.of_queries(self.tables.with_parameters(frame, *texts))
+        return partial(frame, operator, self.tables.only)
 
     def _union(self, inputs: list[DataFrame | None]) -> DataFrame | None:
         there = [frame for frame in inputs if frame is not None]

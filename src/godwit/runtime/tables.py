@@ -79,12 +79,15 @@ class Tables:
             return frame.select("*", *self._literals(query))
         return frame.join(F.broadcast(self.parameters()), QUERY)
 
+    @property
+    def only(self) -> QueryId | None:
+        """The one query there is, if it is one."""
+        return next(iter(self.queries)) if len(self.queries) == 1 else None
+
     def of_queries(self, frame: DataFrame) -> DataFrame:
-        """State rows of queries that run. Where it is one, its name becomes a literal: no grouping by strings."""
-        if len(self.queries) != 1:
-            return frame
-        (query,) = self.queries
-        return frame.where(F.col(QUERY) == query).withColumn(QUERY, F.lit(query))
+        """Where one query runs, its rows alone (state may hold others' that have stopped), so that none is told apart
+        by name any more."""
+        return frame if self.only is None else frame.where(F.col(QUERY) == self.only)
 
     def parameters(self) -> DataFrame:
         """One row a query: its name and its parameters."""
@@ -142,7 +145,8 @@ class Tables:
         home = self.deployment.home(query, consumer, device)
         if device is not None:
             (scan, *_) = self.shape.plan.scans_below(consumer)
-            beside = home == self.deployment.home(query, scan, device)
+            attached = self.deployment.home(query, scan, device)
+            beside = attached is None or home == attached  # of one that is away, only what came in before is here
             home = self.region if beside else self.deployment.home(query, self.shape.plan.next_holistic(consumer))
         # An instance without a home (its query is parked) runs where its rows are.
         return home or self.region

@@ -100,7 +100,7 @@ def _close(
     step.sized[index] = rows_of(chosen) <= SMALL_ROWS
     if step.sized[index]:
         due = due.coalesce(1)
-    return results(merge(due, operator), operator)
+    return results(merge(due, operator, only=step.tables.only), operator)
 
 
 def _close_sessions(

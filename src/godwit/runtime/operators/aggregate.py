@@ -14,13 +14,15 @@ from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate
 from godwit.runtime.operators.aggregates import final_columns, merge_columns
 
 
-def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = ()) -> DataFrame:
-    """Partials of equal (query, key, bounds, and whatever `by` adds) become one."""
-    columns = [QUERY, *by, *operator.keys, WINDOW_START]
-    merged = partials.groupBy(*columns).agg(*merge_columns(operator.aggregates))
+def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = (), only: str | None = None) -> DataFrame:
+    """Partials of equal (query, key, bounds, and whatever `by` adds) become one. `only`: all are of this query."""
+    query = [] if only is not None else [QUERY]
+    columns = [*by, *operator.keys, WINDOW_START]
+    merged = partials.groupBy(*query, *columns).agg(*merge_columns(operator.aggregates))
     # A window's length is known: grouping by its start alone is cheaper.
     ends = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))
-    return merged.select(*columns, ends.alias(WINDOW_END), *merged.columns[len(columns) :])
+    name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
+    return merged.select(name, *columns, ends.alias(WINDOW_END), *merged.columns[len(query) + len(columns) :])
 
 
 def results(merged: DataFrame, operator: Aggregate) -> DataFrame:

@@ -9,24 +9,29 @@ from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Partial, Window
 from godwit.runtime.operators.aggregates import partial_columns
 
 
-def partial(frame: DataFrame, operator: Partial) -> DataFrame:
-    """Rows in; (query, keys, window bounds, partial columns) out."""
+def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> DataFrame:
+    """Rows in; (query, keys, window bounds, partial columns) out.
+
+    `only`: all rows are of this query. Spark would hash its name for every row: it is left out of the grouping.
+    """
+    query = [] if only is not None else [QUERY]
     keys = [F.expr(key.sql).alias(key.name) for key in operator.keys]
-    names = [QUERY, *(key.name for key in operator.keys)]
+    names = [key.name for key in operator.keys]
     columns = partial_columns(operator.aggregates)
     window = operator.window
     if window.kind == "tumbling":
         # Grouping by a number is cheaper than by Spark's window struct; the bounds are made from it afterwards.
-        grouped = frame.groupBy(QUERY, *keys, _tumbling_start(window).alias("__start")).agg(*columns)
+        grouped = frame.groupBy(*query, *keys, _tumbling_start(window).alias("__start")).agg(*columns)
         bounds = [
             F.timestamp_micros(F.col("__start")).alias(WINDOW_START),
             F.timestamp_micros(F.col("__start") + F.lit(window.size_us)).alias(WINDOW_END),
         ]
     else:
-        grouped = frame.groupBy(QUERY, *keys, _window(window).alias("__w")).agg(*columns)
+        grouped = frame.groupBy(*query, *keys, _window(window).alias("__w")).agg(*columns)
         bounds = [F.col("__w.start").alias(WINDOW_START), F.col("__w.end").alias(WINDOW_END)]
-    partials = [name for name in grouped.columns if name not in (*names, "__start", "__w")]
-    return grouped.select(*names, *bounds, *partials)
+    partials = [column for column in grouped.columns if column not in (QUERY, *names, "__start", "__w")]
+    name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
+    return grouped.select(name, *names, *bounds, *partials)
 
 
 def _tumbling_start(window: Window) -> Column:
