@@ -142,14 +142,10 @@ class Crew:
 
 
 def _regions(deployment: Deployment, shape: Shape) -> set[RegionId]:
-    needed: set[RegionId] = set()
-    for query in deployment.of_shape(shape.key):
-        for _, scan in shape.plan.scans:
-            for device in deployment.feeds.get(scan.stream, ()):
-                site = deployment.devices.get(device)
-                if site is not None and site in deployment.sites:
-                    needed.add(deployment.sites[site])
-        for index in range(len(shape.plan.operators)):
-            if not shape.plan.is_local(index) and (home := deployment.home(query, index)) is not None:
-                needed.add(home)
-    return needed
+    """Where devices that feed the shape are attached, and where its holistic operators live."""
+    feeding = {device for _, scan in shape.plan.scans for device in deployment.feeds.get(scan.stream, ())}
+    sites = {deployment.devices.get(device) for device in feeding}
+    needed = {deployment.sites[site] for site in sites if site is not None and site in deployment.sites}
+    holistic = [i for i in range(len(shape.plan.operators)) if not shape.plan.is_local(i)]
+    homes = {deployment.home(query, i) for query in deployment.of_shape(shape.key) for i in holistic}
+    return needed | {home for home in homes if home is not None}

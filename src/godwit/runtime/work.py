@@ -90,8 +90,11 @@ class Reader:
         for region in self.peers():
             self._take_peer(work, region)
         self._take_control(work, deployment)
-        for index, scan in self.shape.plan.scans if sources else ():
-            self._take_source(work, index, scan)
+        scans = self.shape.plan.scans if sources else ()
+        share = max(self.max_rows - work.rows, 0) / max(len(scans), 1)
+        for index, scan in scans:
+            # Each scan its share: a backlog on one side of a join must not starve the other.
+            self._take_source(work, index, scan, work.rows + share)
         return work
 
     def peers(self) -> list[RegionId]:
@@ -137,11 +140,11 @@ class Reader:
             work.positions["control"] = number
             work.deployments.append(after)
 
-    def _take_source(self, work: Work, index: int, scan: Scan) -> None:
+    def _take_source(self, work: Work, index: int, scan: Scan, until: float) -> None:
         name = f"source:{index}:{scan.stream}"
         log = self._log(source_log(self.root, self.region, scan.stream))
         for number, record in log.after(work.positions.get(name, log.first - 1)):
-            if work.rows >= self.max_rows:
+            if work.rows >= until:
                 return
             work.positions[name] = number
             for device, mark in record["marks"].items():
