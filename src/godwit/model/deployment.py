@@ -130,10 +130,12 @@ class Deployment:
         Rows cross regions at most once on their way to the next holistic operator. A device may have moved on while its
         rows were still being read: they do not follow it, they go on from where they are.
         """
-        home = self.home(query, operator, device)
-        if home is None or isinstance(query.shape.plan.operators[operator], (*STATEFUL, Sink)):
+        plan, home = query.shape.plan, self.home(query, operator, device)
+        if home is None or isinstance(plan.operators[operator], (*STATEFUL, Sink)):
             return home or here
-        return home if home == self.home(query, query.shape.plan.next_holistic(operator)) else here
+        if device is not None and self.home(query, plan.scans_below(operator)[0], device) is None:
+            return here  # of a device that is away, only what came in before is here
+        return home if home == self.home(query, plan.next_holistic(operator)) else here
 
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""

@@ -136,20 +136,10 @@ class Tables:
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
         for query in self.queries.values():
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
-                found.setdefault(self._next(query, consumer, device), set()).add((query.id, device))
+                found.setdefault(self.deployment.route(query, consumer, device, self.region), set()).add(
+                    (query.id, device)
+                )
         return Routes({region: frozenset(pairs) for region, pairs in found.items()})
-
-    def _next(self, query: Query, consumer: int, device: DeviceId | None) -> RegionId:
-        """Where the rows that are here go on. What runs beside its device runs wherever the device's rows came in:
-        the last rows of a device that has moved on are not sent after it."""
-        home = self.deployment.home(query, consumer, device)
-        if device is not None:
-            (scan, *_) = self.shape.plan.scans_below(consumer)
-            attached = self.deployment.home(query, scan, device)
-            beside = attached is None or home == attached  # of one that is away, only what came in before is here
-            home = self.region if beside else self.deployment.home(query, self.shape.plan.next_holistic(consumer))
-        # An instance without a home (its query is parked) runs where its rows are.
-        return home or self.region
 
     def _devices(self, query: Query, index: int) -> set[DeviceId]:
         scans = self.shape.plan.scans_below(index)
