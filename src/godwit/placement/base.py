@@ -44,9 +44,9 @@ class Clock:
         self.started = time.perf_counter()
         self._end = None if seconds is None else self.started + seconds
 
-    def over(self) -> bool:
-        """True once the limit has passed."""
-        return self._end is not None and time.perf_counter() >= self._end
+    def over(self, early: float = 0.0) -> bool:
+        """True once the limit has passed, or is less than `early` seconds away."""
+        return self._end is not None and time.perf_counter() + early >= self._end
 
     def left(self) -> float | None:
         """Seconds to go, None without a limit."""

@@ -121,17 +121,22 @@ class Front:
 
     def export(self, problem: Problem) -> tuple[FrontPlan, ...]:
         """The members as values, cheapest first; in latency mode those that count on latency and migration alone."""
-        found, best = [], Front(self.plans.shape[1])
-        for i in self.members():
-            vector = self.vectors[i].copy()
-            if problem.objective.is_latency:
-                vector[2] = 0.0
-            if self.costs[i] < kernels.BROKEN:
-                best.add(self.plans[i], vector, float(self.costs[i]))
-        for i in best.members():
-            plan = tuple(best.plans[i].tolist())
-            found.append(FrontPlan(plan, problem.evaluate(plan)))
-        return tuple(found)
+        members = self.members()
+        members = members[self.costs[members] < kernels.BROKEN]
+        if problem.objective.is_latency:
+            members = self._on_latency(members)
+        plans = np.ascontiguousarray(self.plans[members])
+        return tuple(
+            FrontPlan(tuple(plan), seen) for plan, seen in zip(plans.tolist(), problem.evaluate_all(plans), strict=True)
+        )
+
+    def _on_latency(self, members: Index) -> Index:
+        """Those of the members (cheapest first) that none beats when traffic does not count."""
+        best, vectors = Front(1), self.vectors[members]
+        vectors[:, 2] = 0.0
+        for position, vector, cost in zip(members, vectors, self.costs[members], strict=True):
+            best.add(np.array([position]), vector, float(cost))
+        return np.asarray(best.plans[best.members(), 0])
 
     def _make_room(self, more: int) -> None:
         """Drop the dead when the arrays are full; double them if that frees too little."""

@@ -34,6 +34,8 @@ ROUND = 8
 SMALL = 50_000
 #: candidates one expansion may hand over
 ROOM = 4096
+#: seconds that each member costs when the front is handed over at the end: they are kept back from the time limit
+HANDING_OVER = 4e-6
 #: neighbours of a round below which threads cost more than they bring
 WORTH_THREADS = 20_000
 
@@ -59,7 +61,7 @@ class Grower:
 
     def grow(self, rounds: int | None = None) -> bool:
         """Expand until every member is expanded; False if time (or the number of rounds) ran out first."""
-        while not self.clock.over() and rounds != 0:
+        while not self.clock.over(HANDING_OVER * self.front.size) and rounds != 0:
             rounds = None if rounds is None else rounds - 1
             parents = self.front.next_round(ROUND)
             if not len(parents):

@@ -94,14 +94,20 @@ class Problem:
 
     def evaluate(self, plan: PlanVector) -> Evaluation:
         """The four aggregates and the cost of one plan."""
+        return self.evaluate_all(np.array([plan], dtype=np.int64))[0]
+
+    def evaluate_all(self, plans: NDArray[np.int64]) -> list[Evaluation]:
+        """`evaluate` for each row."""
         from godwit.placement import kernels
 
-        vector = np.empty(4)
-        cost = kernels.evaluate(self.arrays, np.asarray(plan, dtype=np.int64), vector)
-        slowest, latency, traffic, migration = vector.tolist()
+        vectors, costs = np.empty((len(plans), 4)), np.empty(len(plans))
+        kernels.evaluate_many(self.arrays, plans, vectors, costs)
         if self.objective.is_latency:
-            slowest, traffic = 0.0, 0.0
-        return Evaluation(float(cost), -slowest, latency, traffic, migration, feasible=bool(cost < kernels.BROKEN))
+            vectors[:, [0, 2]] = 0.0
+        return [
+            Evaluation(cost, -slowest, latency, traffic, migration, feasible=cost < kernels.BROKEN)
+            for cost, (slowest, latency, traffic, migration) in zip(costs.tolist(), vectors.tolist(), strict=True)
+        ]
 
     def describe(self, plan: PlanVector) -> dict[str, tuple[str, str]]:
         """Operator name -> (site name, platform)."""
