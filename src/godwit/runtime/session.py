@@ -30,6 +30,8 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.log.level": "ERROR",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
+    # Remembering the line of Python behind each Column costs half of what building a plan does.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
