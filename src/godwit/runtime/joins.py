@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from godwit.deployment.clocks import NEVER
 from godwit.model.plan import Join
 from godwit.runtime.log import Segment
-from godwit.runtime.operators.join import GENERATION, pairs
+from godwit.runtime.operators.join import pairs
 from godwit.runtime.segments import SMALL_ROWS, rows_of
 from godwit.runtime.state import State, union
 from godwit.runtime.work import Arrived
@@ -40,7 +40,7 @@ def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None])
     for side, segment in enumerate(fresh):
         step.memory.state(index, side).append(segment)
     made += [_pairs_of_arrived(step, index, operator, arrived) for arrived in step.arrivals(index)]
-    step.hand_over(index, sides=2)
+    step.hand_over(index, [operator.left_time, operator.right_time])
     _, now = step.clocks(index)
     clock = min(now.values(), default=NEVER)
     for side in (0, 1):
@@ -80,8 +80,8 @@ def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame
 
 
 def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | None]) -> DataFrame | None:
-    left, right = fresh
-    both_new = _partners(step, index, operator, 1, left, extra=right)
+    left, right = (State([] if segment is None else [segment]) for segment in fresh)
+    both_new = _partners(step, index, operator, 1, left, extra=fresh[1])
     old_left = _partners(step, index, operator, 0, right, extra=None)
     return union(
         [
@@ -93,28 +93,20 @@ def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | 
 
 def _pairs_of_arrived(step: Step, index: int, operator: Join, arrived: Arrived) -> DataFrame | None:
     """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like any."""
-    made, rewritten = [], {}
-    for side, segment in arrived.parts.items():
-        frame = State([segment]).read(step.spark)
-        assert frame is not None
-        here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
-        few = segment.rows <= SMALL_ROWS
-        rewritten[side] = step.write(here, f"arrived-{index}-{side}", _time(operator, side), small=few)
-    for side, staged in rewritten.items():
-        partners = _partners(step, index, operator, 1 - side, staged, extra=None)
-        mine = _read(step, staged)
-        left, right = (mine, partners) if side == 0 else (partners, mine)
+    made = []
+    for side, part in arrived.parts.items():
+        mine = State(part)
+        partners = _partners(step, index, operator, 1 - side, mine, extra=None)
+        left, right = (_read(step, mine), partners) if side == 0 else (partners, _read(step, mine))
         made.append(_pairs(step, index, operator, left, right))
-    for side, staged in rewritten.items():
-        step.memory.state(index, side).append(staged)
+    for side, part in arrived.parts.items():
+        step.memory.state(index, side).live += part
     return union(made)
 
 
-def _partners(
-    step: Step, index: int, operator: Join, side: int, of: Segment | None, extra: Segment | None
-) -> Rows | None:
+def _partners(step: Step, index: int, operator: Join, side: int, of: State, extra: Segment | None) -> Rows | None:
     """State rows of a side (and the `extra` segment) whose time lies in the band around the rows `of` the other."""
-    if of is None or of.low is None or of.high is None:
+    if of.low is None or of.high is None:
         return None
     if side == 1:
         low, high = of.low + operator.lower_us, of.high + operator.upper_us
@@ -144,12 +136,9 @@ def _pairs(step: Step, index: int, operator: Join, left: Rows | None, right: Row
     return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))
 
 
-def _read(step: Step, segment: Segment | None) -> Rows | None:
-    if segment is None:
-        return None
-    frame = State([segment]).read(step.spark)
-    assert frame is not None
-    return Rows(frame, segment.rows)
+def _read(step: Step, state: State) -> Rows | None:
+    frame = state.read(step.spark)
+    return None if frame is None else Rows(frame, state.rows)
 
 
 def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None:

@@ -282,7 +282,7 @@ class Runner:
             "rows_out": sum(s.rows for s in outputs.results),
             "rows_late": sum(s.rows for _, s in outputs.late),
             "sent": [[p["to"], p["segment"]["rows"], p["segment"]["bytes"]] for p in outputs.channels],
-            "handed_over": sum(s["bytes"] for h in outputs.handovers for s in h["parts"].values()),
+            "handed_over": sum(s["bytes"] for h in outputs.handovers for part in h["parts"].values() for s in part),
             "latency_ms": None if work.entered is None else round((now - work.entered) * 1000, 1),
             "event_latency_ms": None if work.newest_us is None else round(now * 1000 - work.newest_us / 1000, 1),
             "state_rows": {name: state.rows for name, state in self.memory.states.items()},

@@ -7,7 +7,9 @@ Spark's tasks and never pass through the driver.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +61,17 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
     for frame in frames[1:]:
         whole = whole.unionByName(frame, allowMissingColumns=True)
     return whole
+
+
+def linked(segment: Segment, folder: Path, name: str) -> Segment:
+    """The same rows under another path, without a copy: the files are linked, so that each path may go on its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, file in enumerate(segment.files):
+        target = folder / f"{name}-{number}.parquet"
+        os.link(file, target)
+        files.append(str(target))
+    return replace(segment, files=tuple(files))
 
 
 def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:

@@ -1,7 +1,12 @@
 """An operator's state: a list of segments of mergeable rows. Appended to, pruned by time, compacted now and then.
 
-Rows are never deleted one by one. They die by the clock, and a segment goes when all its rows are dead. Rows that were
-handed over, or whose query is gone, are left out on reading (`without`) until the next compaction drops them.
+Rows are never deleted one by one. They die by the clock, and a segment goes when all its rows are dead. What a segment
+means may change without its files being written again: a list of *edits* beside it is applied on reading, in order.
+
+    ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
+    ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
+
+The next compaction writes down what the edits mean.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION
 
+#: the tag under which a segment's edits are kept
+EDITS = "edits"
 #: so many segments of about one size are worth one rewriting
 FAN_IN = 8
 
@@ -34,9 +41,7 @@ class State:
 
     def leave_out(self, query: str, older_than: int) -> None:
         """The query's rows of generations before `older_than` are no longer part of this state."""
-        self.live = [
-            replace(s, tags={**s.tags, "without": [*s.tags.get("without", []), [query, older_than]]}) for s in self.live
-        ]
+        self.live = [edited(s, "without", query, older_than) for s in self.live]
 
     def drop_dead(self, clock: int) -> list[Segment]:
         """Forget segments that end at or before the clock; returns them, so that their files can go."""
@@ -49,18 +54,11 @@ class State:
         return [s for s in self.live if s.low is None or s.high is None or (s.low <= high and s.high >= low)]
 
     def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> DataFrame | None:
-        """The rows of the chosen segments (default: all) as one DataFrame, without those that were left out."""
+        """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
         groups: dict[str, list[Segment]] = {}
         for segment in self.live if chosen is None else chosen:
-            groups.setdefault(repr(segment.tags.get("without", [])), []).append(segment)
-        frames = []
-        for group in groups.values():
-            frame = segments.read(spark, group)
-            assert frame is not None
-            for query, older_than in group[0].tags.get("without", []):
-                frame = frame.where((F.col(QUERY) != F.lit(query)) | (F.col(GENERATION) >= F.lit(older_than)))
-            frames.append(frame)
-        return union(frames)
+            groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
+        return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
 
     def crowded(self) -> list[Segment]:
         """Segments of about one size, if there are enough of them to be worth rewriting as one."""
@@ -80,6 +78,17 @@ class State:
         self.append(rewrite(frame))
 
     @property
+    def low(self) -> int | None:
+        """No row is before it; None: not known."""
+        lows = [s.low for s in self.live]
+        return None if None in lows else min(lows, default=None)  # type: ignore[type-var]
+
+    @property
+    def high(self) -> int | None:
+        highs = [s.high for s in self.live]
+        return None if None in highs else max(highs, default=None)  # type: ignore[type-var]
+
+    @property
     def rows(self) -> int:
         return sum(s.rows for s in self.live)
 
@@ -93,6 +102,22 @@ class State:
     @staticmethod
     def from_json(records: Iterable[dict[str, Any]]) -> State:
         return State([Segment.from_json(r) for r in records])
+
+
+def edited(segment: Segment, *edit: Any) -> Segment:
+    """The segment with one more edit."""
+    return replace(segment, tags={**segment.tags, EDITS: [*segment.tags.get(EDITS, []), list(edit)]})
+
+
+def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
+    assert frame is not None
+    for what, *values in segment.tags.get(EDITS, []):
+        if what == "without":
+            query, older_than = values
+            frame = frame.where((F.col(QUERY) != F.lit(query)) | (F.col(GENERATION) >= F.lit(older_than)))
+        else:
+            frame = frame.withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
+    return frame
 
 
 def union(frames: Iterable[DataFrame | None]) -> DataFrame | None:

@@ -8,8 +8,8 @@ Everything written here is staged: it counts only once the runner's commit names
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
-from godwit.deployment.handover import MoveBook
+from godwit.deployment.handover import Move, MoveBook
 from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import DEVICE, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
@@ -25,7 +25,7 @@ from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
-from godwit.runtime.state import State, union
+from godwit.runtime.state import State, edited, union
 from godwit.runtime.tables import Tables
 from godwit.runtime.work import Arrived, Work
 
@@ -214,9 +214,12 @@ class Step:
         self, frame: DataFrame, what: str, prune_by: str | None = None, small: bool | None = None
     ) -> Segment | None:
         """Stage a DataFrame as a segment of this micro-batch. `small`: it has few rows (default: as the input has)."""
-        self._count += 1
         small = self.small if small is None else small
-        return segments.write(frame, self.folder / f"{self._count:02d}-{what}", small=small, prune_by=prune_by)
+        return segments.write(frame, self.folder / self._name(what), small=small, prune_by=prune_by)
+
+    def _name(self, what: str) -> str:
+        self._count += 1
+        return f"{self._count:02d}-{what}"
 
     def clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
         """(how far the operator had let each query's clock go, how far it does now); tells the operators above."""
@@ -231,30 +234,49 @@ class Step:
         return before, now
 
     def arrivals(self, index: int) -> list[Arrived]:
-        """State that came for an operator: its query's clock goes at least as far as it had gone at the sender's."""
+        """State that came for an operator, as ours; its query's clock goes at least as far as at the sender's."""
         there = [a for a in self.work.arrived if a.move.operator == index]
         for arrived in there:
             let_go = self.memory.let_go.setdefault(index, {})
             let_go[arrived.move.query] = max(let_go.get(arrived.move.query, NEVER), arrived.clock)
             self.memory.moves.arrived(arrived.move)
-        return there
+        return [self._taken_over(arrived) for arrived in there]
 
-    def hand_over(self, index: int, sides: int, only: Callable[[DataFrame], DataFrame] = lambda f: f) -> None:
-        """Stage the state of instances that moved away, and leave it out of ours."""
+    def _taken_over(self, arrived: Arrived) -> Arrived:
+        """Under paths of our own, and with the generation of the new owner."""
+        parts = {}
+        for side, found in arrived.parts.items():
+            mine = (
+                segments.linked(s, self.folder, self._name(f"arrived-{arrived.move.operator}-{side}")) for s in found
+            )
+            parts[side] = [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
+        return replace(arrived, parts=parts)
+
+    def hand_over(self, index: int, times: Sequence[str]) -> None:
+        """Stage the state of instances that moved away, and leave it out of ours. `times`: each side's column."""
         for move in self.memory.moves.ready(self.markers):
-            if move.operator != index:
-                continue
-            parts = {}
-            for side in range(sides):
-                state = self.memory.state(index, side)
-                frame = state.read(self.spark)
-                if frame is not None:
-                    mine = frame.where((F.col(QUERY) == move.query) & (F.col(GENERATION) < int(move.epoch)))
-                    few = state.rows <= segments.SMALL_ROWS
-                    segment = self.write(only(mine), f"handover-{index}-{side}", small=few)
-                    if segment is not None:
-                        parts[str(side)] = segment.to_json()
-                state.leave_out(move.query, int(move.epoch))
-            clock = self.memory.let_go.get(index, {}).get(move.query, NEVER)
-            self.outputs.handovers.append({"move": move.to_json(), "parts": parts, "clock": clock})
-            self.memory.moves.sent(move)
+            if move.operator == index:
+                parts = {
+                    str(side): [s.to_json() for s in self._given(move, side, time)] for side, time in enumerate(times)
+                }
+                clock = self.memory.let_go.get(index, {}).get(move.query, NEVER)
+                self.outputs.handovers.append({"move": move.to_json(), "parts": parts, "clock": clock})
+                self.memory.moves.sent(move)
+
+    def _given(self, move: Move, side: int, time: str) -> list[Segment]:
+        """One side of the state that goes. Where it is all there is, its files go as they are."""
+        moves, state = self.memory.moves, self.memory.state(move.operator, side)
+        back_again = moves.owned_since(move.query, move.operator, moves.epoch) >= move.epoch
+        what = f"handover-{move.operator}-{side}"
+        if self.tables.only == move.query and not back_again:
+            given = [segments.linked(segment, self.folder, self._name(what)) for segment in state.live]
+            self.outputs.dead += state.live
+            state.live = []
+            return given
+        frame = state.read(self.spark)
+        state.leave_out(move.query, int(move.epoch))
+        if frame is None:
+            return []
+        mine = frame.where((F.col(QUERY) == move.query) & (F.col(GENERATION) < int(move.epoch)))
+        segment = self.write(mine, what, time, small=segments.rows_of(state.live) <= segments.SMALL_ROWS)
+        return [] if segment is None else [segment]

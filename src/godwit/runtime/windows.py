@@ -34,13 +34,8 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     let_go = step.memory.let_go.get(index, {})
     state.append(_without_late(step, index, operator, fresh, {q: _bound(c, operator) for q, c in let_go.items()}))
     for arrived in step.arrivals(index):
-        for segment in arrived.parts.values():
-            frame = State([segment]).read(step.spark)
-            assert frame is not None
-            here = frame.withColumn(GENERATION, F.lit(int(arrived.move.epoch)).cast("bigint"))
-            few = segment.rows <= SMALL_ROWS
-            state.append(step.write(here, f"arrived-{index}", WINDOW_END, small=few))
-    step.hand_over(index, sides=1)
+        state.live += [segment for part in arrived.parts.values() for segment in part]
+    step.hand_over(index, [WINDOW_END])
     before, now = step.clocks(index)
     closed = {q: _bound(clock, operator) for q, clock in before.items()}
     closing = {q: _bound(clock, operator) for q, clock in now.items()}

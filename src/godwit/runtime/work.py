@@ -29,7 +29,7 @@ class Arrived:
 
     move: Move
     #: input of the operator -> its rows
-    parts: dict[int, Segment]
+    parts: dict[int, list[Segment]]
     #: how far the sender had let the query's clock go
     clock: int
 
@@ -132,7 +132,7 @@ class Reader:
             for parcel in record["handovers"]:
                 move = Move.from_json(parcel["move"])
                 if move.target == self.region:
-                    parts = {int(side): Segment.from_json(s) for side, s in parcel["parts"].items()}
+                    parts = {int(side): [Segment.from_json(s) for s in part] for side, part in parcel["parts"].items()}
                     work.arrived.append(Arrived(move, parts, parcel["clock"]))
 
     def _take_control(self, work: Work, deployment: Deployment) -> None:
