@@ -26,17 +26,6 @@ def test_a_query_answers_what_the_batch_answers(open_fleet: Callable[..., Fleet]
     assert verdicts(World(open_fleet, {name: QUERIES[name]}), script) == []
 
 
-@pytest.mark.parametrize("name", ["tumbling", "session", "join", "nested"])
-def test_state_follows_its_instance_to_another_region(open_fleet: Callable[..., Fleet], name: str) -> None:
-    """The instance moves while windows are open, and moves again before its state has arrived."""
-    script = [
-        *QUIET[:6], Step((0, 1, 2)), Move(name, "west"), *QUIET[6:10], Step((1,)),
-        Move(name, "east"), *QUIET[10:14], Step((2, 0)), Move(name, "west"), *QUIET[14:18], Step((0, 1, 2)),
-        Move(name, "cloud"), *QUIET[18:],
-    ]  # fmt: skip
-    assert verdicts(World(open_fleet, {name: QUERIES[name]}), script) == []
-
-
 @pytest.mark.parametrize("moment", ["polled", "staged", "committed", "cleaned"])
 def test_a_crash_at_any_step_of_a_commit_loses_and_repeats_nothing(
     open_fleet: Callable[..., Fleet], moment: str

@@ -37,9 +37,12 @@ class Move:
     operator: int
     source: RegionId
     target: RegionId
+    #: the sites between which the state travels
+    from_site: str = ""
+    to_site: str = ""
 
     def to_json(self) -> list[Any]:
-        return [self.epoch, self.query, self.operator, self.source, self.target]
+        return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
 
     @staticmethod
     def from_json(record: list[Any]) -> Move:
@@ -59,7 +62,8 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
             instance = instance_id(query.id, operator)
             before, after = _region(old, instance), _region(new, instance)
             if before is not None and after is not None and before != after:
-                found.append(Move(new.epoch, query.id, operator, before, after))
+                sites = str(old.placement[instance]), str(new.placement[instance])
+                found.append(Move(new.epoch, query.id, operator, before, after, *sites))
     return found
 
 

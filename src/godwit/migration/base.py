@@ -57,8 +57,8 @@ class HandOver:
 class Replay:
     """Make the state anew from what the sources still have.
 
-    `share`: which part of the retained rows is sent again, counted from the newest. The best case needs only those of
-    the windows still open, the worst begins at the beginning (the paper's SR-B, SR-A and SR-W).
+    `share`: of how many of the replayed buffers the windows are triggered, for nothing: none ("best"), half ("average")
+    or all ("worst"); SR-B, SR-A and SR-W in ISQD, Section 7.2.4.
     """
 
     instance: OperatorId

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from godwit.ids import RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.runtime.carriage import Carriage
 from godwit.runtime.kept import Entry, entries
 from godwit.runtime.log import Log, Record, Segment
 from godwit.runtime.metronome import Metronome
@@ -33,8 +34,10 @@ class Crew:
         limits: Limits,
         at: Callable[[str], None],
         after: Callable[[Runner, int, Record], None],
+        carriage: Carriage | None = None,
     ) -> None:
         self._spark, self._root, self._limits, self._at, self._after = spark, root, limits, at, after
+        self._carriage = carriage
         self.runners: dict[Key, Runner] = {}
         self._metronomes: dict[Key, Metronome] = {}
         self._running = False
@@ -54,7 +57,8 @@ class Crew:
 
     def _hire(self, region: RegionId, shape: Shape) -> None:
         key = (region, shape.key)
-        self.runners[key] = Runner(self._spark, self._root, region, shape, self._limits, self._at, self._after)
+        parts = (self._limits, self._carriage, self._at, self._after)
+        self.runners[key] = Runner(self._spark, self._root, region, shape, *parts)
         runner = self.runners[key]
         last = runner.commits.read(runner.commits.last)
         if last is not None:
@@ -92,7 +96,12 @@ class Crew:
         return busy
 
     def idle(self) -> bool:
-        return not any(runner.waiting() for runner in list(self.runners.values()))
+        return not self.underway and not any(runner.waiting() for runner in list(self.runners.values()))
+
+    @property
+    def underway(self) -> bool:
+        """Whether state that was announced has not reached its new home yet."""
+        return any(runner.memory.underway for runner in list(self.runners.values()))
 
     def of_shape(self, shape: str) -> list[Runner]:
         return [runner for (_, key), runner in self.runners.items() if key == shape]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from godwit.model.topology import Device, Topology
 from godwit.runtime import segments
 from godwit.runtime.analysis import Analyst
 from godwit.runtime.attendant import Attendant
+from godwit.runtime.carriage import Carriage
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
 from godwit.runtime.derive import PRODUCER, Publisher, producer
@@ -35,6 +37,7 @@ from godwit.runtime.gateway import Gateway
 from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
 from godwit.runtime.history import History
+from godwit.runtime.hops import Links
 from godwit.runtime.housekeeping import Retention
 from godwit.runtime.inbox import Inbox
 from godwit.runtime.ingest import Rows, Schema
@@ -61,6 +64,7 @@ class Fleet:
         rule: str = "bottom-up",
         redeployment: str = "incremental",
         state: str = "delta",
+        links: Links | None = None,
         limits: Limits | None = None,
         retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
@@ -76,8 +80,9 @@ class Fleet:
         self.gateway = Gateway(root)
         self.history = History(root)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
-        self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish)
-        self.attendant = Attendant(self, retention or Retention())
+        self.carriage = Carriage(root, state, links, self._path)
+        self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish, self.carriage)
+        self.attendant = Attendant(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(root, spark)
         self.inbox = Inbox(self)
         self.topology = Ground(self)
@@ -329,6 +334,11 @@ class Fleet:
                 case _:
                     pass
 
+    def _path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
+        """Over which sites state goes from one to another."""
+        topology = self._plane.topology
+        return topology.path(source, target) if topology.has(source) and topology.has(target) else None
+
     def _sync(self, cause: str) -> None:
         """The control log says what the control plane has planned, to the row."""
         delta = between(self.deployment, self._plane.deployment, cause)
@@ -372,7 +382,9 @@ class Fleet:
                     return self.attendant.flush()
                 time.sleep(0.02)
             elif not self.crew.step_all():
-                return self.attendant.flush()
+                if not self.crew.underway:
+                    return self.attendant.flush()
+                time.sleep(0.002)
         msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
         raise DeploymentError(msg)
 

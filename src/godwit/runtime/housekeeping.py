@@ -47,6 +47,8 @@ class Retention:
     keep: bool = False
     #: rows of sources, for the oracle and for looking back
     source_seconds: float = 900.0
+    #: sources keep everything, whatever its age: state may have to be made of it again
+    backup: bool = False
     #: results, for `q.results()`
     result_seconds: float = 86_400.0
     #: ... of a (region, shape); the newest stay
@@ -90,7 +92,7 @@ class Housekeeper:
         for key in newest:
             self._commits(key, newest, swept)
             self._results(key, swept)
-            self._data(key, newest[key], swept)
+            self._data(key, newest, swept)
         for folder in (self._root / "regions").glob("*/sources/*"):
             self._source(folder, running, newest, swept)
         self._epochs(newest, swept)
@@ -135,14 +137,16 @@ class Housekeeper:
         mine = (p for p in positions if p["shape"] == shape and p["query"] in self._queries)
         return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
-    def _data(self, key: Key, newest: Record | None, swept: Swept) -> None:
+    def _data(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> None:
         """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
         log = Log(commit_log(self._root, *key))
         free, self._free[key] = self._free.get(key, 0), log.first
-        if newest is None:
+        record = newest[key]
+        if record is None:
             return
-        states = newest["memory"]["states"].values()
-        live = {Path(f).resolve() for state in states for segment in state for f in segment["files"]}
+        needed = [segment for state in record["memory"]["states"].values() for segment in state]
+        needed += [segment for other in newest.values() if other is not None for segment in _underway(other)]
+        live = {Path(f).resolve() for segment in needed for f in segment["files"]}
         for folder in (log.folder.parent / "data").iterdir():
             if int(folder.name) < free:
                 swept.files += _remove(folder, live)
@@ -166,7 +170,7 @@ class Housekeeper:
     # --- sources and epochs
 
     def _source(self, folder: Path, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept) -> None:
-        if self.retention.keep:
+        if self.retention.keep or self.retention.backup:
             return
         region, stream = RegionId(folder.parts[-3]), StreamId(folder.name)
         read_to = [
@@ -207,6 +211,11 @@ class Housekeeper:
 def _position(record: Record | None, log: str) -> int:
     """How far a reader has come for good; one that has never committed has read nothing."""
     return 0 if record is None else int(record["positions"].get(log, 0))
+
+
+def _underway(record: Record) -> Iterable[Record]:
+    """Segments that a region was promised and has not fetched yet."""
+    return (s for parcel in record["memory"]["underway"] for part in parcel["parts"].values() for s in part)
 
 
 def _addressed(record: Record) -> set[str]:

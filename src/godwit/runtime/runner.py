@@ -21,11 +21,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from godwit.deployment.clocks import FOREVER, NEVER, ClockBook, Mark
-from godwit.deployment.handover import MoveBook, moves_between
+from godwit.deployment.handover import Move, MoveBook, moves_between
 from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import STATEFUL, Shape
+from godwit.runtime.carriage import Carriage
+from godwit.runtime.cuts import cut, outstanding, ranges, seen
 from godwit.runtime.log import Log, Record
 from godwit.runtime.state import State
 from godwit.runtime.step import Memory, Outputs, Step
@@ -54,6 +56,7 @@ class Runner:
         region: RegionId,
         shape: Shape,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        carriage: Carriage | None = None,
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
     ) -> None:
@@ -62,6 +65,7 @@ class Runner:
         self.data = self.commits.folder.parent / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self.reader = Reader(root, region, shape, limits.max_rows)
+        self.carriage = carriage or Carriage(root)
         self._at, self._after = at, after
         self._last_arrival: dict[str, float] = {}
         self.deployment: Deployment
@@ -94,6 +98,7 @@ class Runner:
         started = time.time()
         work = self.reader.poll(self.positions, self.deployment, sources=not self._must_wait())
         self._mark_idle(work)
+        self._receive(work)
         news = self._is_news(work)
         gone = self._adopt(work)
         self._hear(work)
@@ -105,15 +110,20 @@ class Runner:
             return None
         self._at("polled")
         folder = self.data / f"{self.commits.last + 1:010d}"
-        step = Step(self.spark, folder, self.region, self.shape, self.tables, self.progress, self.memory, work, markers)
+        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers, self.carriage)
+        step = Step(self.spark, folder, *parts)
+        step.replays = self._replays(markers)
         outputs = step.run()
         self._at("staged")
         record = self._record(work, outputs, markers, gone, started)
         self.commits.append(record)
         self.positions = self._committed = work.positions
         self._told_markers = markers
+        self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self.memory.own_marks = {k: m for k, m in self.memory.own_marks.items() if not m.over or m.clock >= FOREVER}
         self._at("committed")
+        for arrived in work.arrived:
+            self.carriage.delivered(arrived.move)
         self._after(self, self.commits.last, record)
         self._clean(outputs)
         self._at("cleaned")
@@ -121,7 +131,29 @@ class Runner:
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
-        return self.reader.waiting(self.positions)
+        return self.reader.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+
+    def _receive(self, work: Work) -> None:
+        """State that others announced becomes part of the work when it is here."""
+        underway = [*self.memory.underway, *work.parcels]
+        self.memory.underway = []
+        for parcel in underway:
+            arrived = self.carriage.bring(parcel, self)
+            if arrived is None:
+                self.memory.underway.append(parcel)
+            else:
+                work.arrived.append(arrived)
+
+    def _replays(self, markers: dict[int, Epoch]) -> dict[Move, dict[str, Any]]:
+        """Of the moves that may go now, those whose state need not be sent, with the rows that make it anew."""
+        found = {}
+        everybody = {*self.reader.peers(), self.region}
+        for move in self.memory.moves.ready(markers) if self.carriage.replays else ():
+            known = self.memory.cuts.get(int(move.epoch), {})
+            rows = ranges(self.root, self.reader.control, self.tables.queries[move.query], move, known)
+            if rows is not None and set(known) >= everybody:
+                found[move] = rows
+        return found
 
     def _must_wait(self) -> bool:
         """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
@@ -133,7 +165,7 @@ class Runner:
 
     def _is_news(self, work: Work) -> bool:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
-        if work.sources or work.channels or work.arrived or work.own_marks:
+        if work.sources or work.channels or work.arrived or work.parcels or work.own_marks:
             return True
         if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
@@ -161,7 +193,11 @@ class Runner:
         gone = []
         for after in work.deployments:
             before = self.deployment
-            self.memory.moves.adopt(after.epoch, moves_between(before, after, self.shape.key))
+            moves = moves_between(before, after, self.shape.key)
+            self.memory.moves.adopt(after.epoch, moves)
+            if moves and self.carriage.replays:
+                mine = cut(self.positions, self.begun, self.memory.seen)
+                self.memory.cuts.setdefault(int(after.epoch), {})[self.region] = mine
             for query in before.of_shape(self.shape.key):
                 if query.id not in after.queries:
                     gone.append(query.id)
@@ -176,6 +212,8 @@ class Runner:
 
     def _forget(self, query: QueryId, epoch: Epoch) -> None:
         self.memory.moves.forget(query)
+        for name in [name for name in self.memory.states if name.startswith("waiting:") and f":{query}:" in name]:
+            del self.memory.states[name]
         for let_go in self.memory.let_go.values():
             let_go.pop(query, None)
         for state in self.memory.states.values():
@@ -201,6 +239,10 @@ class Runner:
             self.memory.own_marks[(operator, source, mark.session)] = mark
         for region, markers in work.markers:
             self.memory.moves.hear(region, markers)
+        for region, record in work.told if self.carriage.replays else ():
+            self.memory.seen[region] = seen(record)
+            for epoch, theirs in record["cuts"].items():
+                self.memory.cuts.setdefault(int(epoch), {})[region] = theirs
 
     def _mark_idle(self, work: Work) -> None:
         """A device that is attached here and has been silent for too long no longer holds the clocks back."""
@@ -238,6 +280,7 @@ class Runner:
             "results": [segment.to_json() for segment in outputs.results],
             "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
             "handovers": outputs.handovers,
+            "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
             "begun": self.begun,
             "gone": gone,
             "memory": {
@@ -246,6 +289,9 @@ class Runner:
                 "states": {name: state.to_json() for name, state in memory.states.items()},
                 "let_go": {str(k): v for k, v in memory.let_go.items()},
                 "own_marks": [[k, source, mark.to_json()] for (k, source, _), mark in memory.own_marks.items()],
+                "underway": memory.underway,
+                "seen": memory.seen,
+                "cuts": {str(e): known for e, known in outstanding(memory.cuts, memory.moves.outgoing).items()},
             },
             "entered": work.entered,
             "newest_us": work.newest_us,
@@ -309,6 +355,9 @@ class Runner:
             {name: State.from_json(segments) for name, segments in memory["states"].items()},
             {int(k): v for k, v in memory["let_go"].items()},
             {(k, source, mark[0]): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
+            memory["underway"],
+            memory["seen"],
+            {int(epoch): known for epoch, known in memory["cuts"].items()},
         )
         self.positions = self._committed = record["positions"]
         self.begun = record["begun"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +29,9 @@ from godwit.runtime.state import State, edited, union
 from godwit.runtime.tables import Tables
 from godwit.runtime.work import Arrived, Work
 
+if TYPE_CHECKING:
+    from godwit.runtime.carriage import Carriage
+
 
 @dataclass
 class Memory:
@@ -42,6 +45,11 @@ class Memory:
     let_go: dict[int, dict[QueryId, int]] = field(default_factory=dict)
     #: (scan, source, session) -> the newest mark that came in here; one that is over goes once it has been told
     own_marks: dict[tuple[int, str, int], Mark] = field(default_factory=dict)
+    #: hand-overs that were announced and whose state is not here yet
+    underway: list[dict[str, Any]] = field(default_factory=list)
+    #: where state is made anew (`cuts.py`): region -> how far its commits were read; epoch -> region -> its cut
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cuts: dict[int, dict[RegionId, dict[str, Any]]] = field(default_factory=dict)
 
     def state(self, operator: int, side: int = 0) -> State:
         return self.states.setdefault(f"{operator}:{side}", State())
@@ -73,6 +81,7 @@ class Step:
         memory: Memory,
         work: Work,
         markers: dict[int, Epoch],
+        carriage: Carriage | None = None,
     ) -> None:
         self.spark, self.folder, self.region, self.shape = spark, folder, region, shape
         self.tables, self.progress, self.memory, self.work = tables, progress, memory, work
@@ -81,14 +90,25 @@ class Step:
         #: operator -> whether it makes few rows; the stateful ones say so themselves: it depends on what they read
         self.sized: dict[int, bool] = {}
         self.markers = markers
+        #: how state moves; None: nothing moves here
+        self.carriage = carriage
+        #: operator -> rows that had waited and are let in now
+        self.released: dict[int, int] = {}
+        #: moves away from here whose state is not sent but made anew, and of which rows of the sources
+        self.replays: dict[Move, dict[str, Any]] = {}
         self._count = 0
 
     def run(self) -> Outputs:
+        self.run_through(len(self.shape.plan.operators) - 1)
+        return self.outputs
+
+    def run_through(self, last: int) -> DataFrame | None:
+        """Run the operators up to one; returns what that one makes."""
         from godwit.runtime.joins import join
         from godwit.runtime.windows import aggregate
 
         local: dict[int, DataFrame | None] = {}
-        for index, operator in enumerate(self.shape.plan.operators):
+        for index, operator in enumerate(self.shape.plan.operators[: last + 1]):
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
             self.sized[index] = self.small_input(index)
             match operator:
@@ -100,11 +120,11 @@ class Step:
                     made = join(self, index, operator, inputs)
                 case Sink():
                     self._sink(index, operator, inputs[0])
-                    break
+                    return None
                 case _:
                     made = self._stateless(operator, inputs)
-            local[index] = self._route(index, made)
-        return self.outputs
+            local[index] = made if index == last else self._route(index, made)
+        return local[last]
 
     # --- stateless operators
 
@@ -160,7 +180,26 @@ class Step:
         frames = [(self.memory.moves.epoch, local)] + [(e, segments.read(self.spark, s)) for e, s in by_epoch.items()]
         if not isinstance(self.shape.plan.operators[index], Aggregate | Join):
             return union(frame for _, frame in frames)
-        return union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
+        there = union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
+        return self._admitted(index, side, there)
+
+    def _admitted(self, index: int, side: int, frame: DataFrame | None) -> DataFrame | None:
+        """Rows of an instance that must wait for its state wait as well: in a log of their own, until it has come."""
+        here = {arrived.move for arrived in self.work.arrived}
+        inside = [frame]
+        for move in [m for m in self.memory.moves.incoming if m.operator == index]:
+            room = f"waiting:{index}:{side}:{move.query}:{move.epoch}"
+            if move in here:
+                waited = self.memory.states.pop(room, State())
+                self.released[index] = self.released.get(index, 0) + waited.rows
+                self.outputs.dead += waited.live
+                inside.append(waited.read(self.spark))
+            elif inside[0] is not None and self.carriage is not None and self.carriage.waits(move):
+                mine = (F.col(QUERY) == move.query) & (F.col(GENERATION) == int(move.epoch))
+                kept = self.write(inside[0].where(mine), f"waiting-{index}-{side}")
+                self.memory.states.setdefault(room, State()).append(kept)
+                inside[0] = inside[0].where(~mine)
+        return union(inside)
 
     def _with_generation(self, index: int, epoch: Epoch, frame: DataFrame | None) -> DataFrame | None:
         if frame is None:
@@ -208,7 +247,7 @@ class Step:
         inputs = self.shape.plan.operators[index].inputs
         sent = [segment for (k, _), parts in self.work.channels.items() if k == index for segment, _ in parts]
         here = all(self.sized[child] for child in inputs) if inputs else self.small
-        return here and segments.rows_of(sent) <= segments.SMALL_ROWS
+        return here and segments.rows_of(sent) + self.released.get(index, 0) <= segments.SMALL_ROWS
 
     def write(
         self, frame: DataFrame, what: str, prune_by: str | None = None, small: bool | None = None
@@ -246,9 +285,8 @@ class Step:
         """Under paths of our own, and with the generation of the new owner."""
         parts = {}
         for side, found in arrived.parts.items():
-            mine = (
-                segments.linked(s, self.folder, self._name(f"arrived-{arrived.move.operator}-{side}")) for s in found
-            )
+            what = f"arrived-{arrived.move.operator}-{side}"
+            mine = (segments.linked(s, self.folder, self._name(what)) for s in found)
             parts[side] = [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
         return replace(arrived, parts=parts)
 
@@ -256,12 +294,19 @@ class Step:
         """Stage the state of instances that moved away, and leave it out of ours. `times`: each side's column."""
         for move in self.memory.moves.ready(self.markers):
             if move.operator == index:
-                parts = {
-                    str(side): [s.to_json() for s in self._given(move, side, time)] for side, time in enumerate(times)
-                }
-                clock = self.memory.let_go.get(index, {}).get(move.query, NEVER)
-                self.outputs.handovers.append({"move": move.to_json(), "parts": parts, "clock": clock})
+                self.outputs.handovers.append(self._parcel(move, times))
                 self.memory.moves.sent(move)
+
+    def _parcel(self, move: Move, times: Sequence[str]) -> dict[str, Any]:
+        """What the new owner is told: the state, or the rows of which it can be made anew."""
+        parts = {side: self._given(move, side, time) for side, time in enumerate(times)}
+        replay = self.replays.get(move)
+        if replay is not None:
+            self.outputs.dead += [segment for part in parts.values() for segment in part]
+            parts = {}
+        told = {str(side): [segment.to_json() for segment in part] for side, part in parts.items()}
+        clock = self.memory.let_go.get(move.operator, {}).get(move.query, NEVER)
+        return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay}
 
     def _given(self, move: Move, side: int, time: str) -> list[Segment]:
         """One side of the state that goes. Where it is all there is, its files go as they are."""

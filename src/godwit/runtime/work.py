@@ -22,14 +22,16 @@ from godwit.model.plan import Scan, Shape
 from godwit.runtime.control import Control
 from godwit.runtime.log import Log, Record, Segment
 
+#: input of an operator -> rows of its state
+Parts = dict[int, list[Segment]]
+
 
 @dataclass(frozen=True)
 class Arrived:
     """State that another region hands over."""
 
     move: Move
-    #: input of the operator -> its rows
-    parts: dict[int, list[Segment]]
+    parts: Parts
     #: how far the sender had let the query's clock go
     clock: int
 
@@ -43,11 +45,15 @@ class Work:
     sources: dict[int, list[Segment]] = field(default_factory=dict)
     #: (operator, input) -> rows from other regions, with the epoch they were sent under
     channels: dict[tuple[int, int], list[tuple[Segment, Epoch]]] = field(default_factory=dict)
+    #: hand-overs that others announce, and state that is here
+    parcels: list[Record] = field(default_factory=list)
     arrived: list[Arrived] = field(default_factory=list)
     marks: list[tuple[int, str, Mark]] = field(default_factory=list)
     #: marks of sources that are attached here: told to the others at first hand
     own_marks: list[tuple[int, str, Mark]] = field(default_factory=list)
     markers: list[tuple[RegionId, dict[int, Epoch]]] = field(default_factory=list)
+    #: other regions' commits, whole
+    told: list[tuple[RegionId, Record]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     bytes: int = 0
@@ -130,10 +136,9 @@ class Reader:
                     work.bytes += segment.bytes
                     work.stamp(record["entered"], record["newest_us"])
             for parcel in record["handovers"]:
-                move = Move.from_json(parcel["move"])
-                if move.target == self.region:
-                    parts = {int(side): [Segment.from_json(s) for s in part] for side, part in parcel["parts"].items()}
-                    work.arrived.append(Arrived(move, parts, parcel["clock"]))
+                if Move.from_json(parcel["move"]).target == self.region:
+                    work.parcels.append(parcel)
+            work.told.append((region, record))
 
     def _take_control(self, work: Work, deployment: Deployment) -> None:
         for number, after, _ in self.control.after(work.positions["control"], deployment):
