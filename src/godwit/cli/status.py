@@ -50,9 +50,9 @@ def _queries(found: Status) -> Table:
     table = Table("query", "shape", "results", "late", "clock lag", "", title="queries")
     for q in found.queries:
         lag = "-" if q.clock_lag_s is None else f"{q.clock_lag_s:g} s"
-        table.add_row(
-            q.name, q.shape, f"{q.rows_out:,}", f"{q.rows_late:,}", lag, f"parked: {q.parked}" if q.parked else ""
-        )
+        shared = f"shared by {', '.join(q.shared_by)}" if q.shared_by else ""
+        note = f"parked: {q.parked}" if q.parked else shared
+        table.add_row(q.name, q.shape, f"{q.rows_out:,}", f"{q.rows_late:,}", lag, note)
     return table
 
 

@@ -20,6 +20,7 @@ from godwit.deployment.events import (
     Event,
     HandoverDone,
     Instruction,
+    PlacesWished,
     Publish,
     QuerySubmitted,
     QueryWithdrawn,
@@ -36,6 +37,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
+from godwit.placement.rules.base import Wish
 
 #: so many deltas are kept before they are merged into the deployment unasked
 KEEP_UNREAD = 1000
@@ -99,8 +101,14 @@ class ControlPlane:
             _ = self.deployment
         return told
 
-    def submit(self, query: Query, sink_site: SiteId | None = None) -> list[Instruction]:
-        return self.handle(QuerySubmitted(query, sink_site))
+    def submit(
+        self, query: Query, sink_site: SiteId | None = None, wishes: Mapping[Wish, SiteId] | None = None
+    ) -> list[Instruction]:
+        return self.handle(QuerySubmitted(query, sink_site, wishes or {}))
+
+    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> list[Instruction]:
+        """Operators are wanted at these sites; those that can be there move."""
+        return self.handle(PlacesWished(wishes, cause))
 
     def withdraw(self, query: QueryId) -> list[Instruction]:
         return self.handle(QueryWithdrawn(query))

@@ -27,6 +27,7 @@ from godwit.deployment.events import (
     HandoverDone,
     Instruction,
     Park,
+    PlacesWished,
     Publish,
     QuerySubmitted,
     QueryWithdrawn,
@@ -297,12 +298,13 @@ class Coordinator:
         return []
 
 
+_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished)
 #: (phase, event) -> what to do; a pair that is not here is a bug
 _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] = {
-    **{(IDLE, e): Coordinator._queue_and_begin for e in (ChangesArrived, QuerySubmitted, QueryWithdrawn, DeviceFeeds)},
+    **{(IDLE, e): Coordinator._queue_and_begin for e in (ChangesArrived, *_REQUESTS)},
     **{(PUBLISHING, e): Coordinator._queue_and_check for e in (ChangesArrived,)},
-    **{(PUBLISHING, e): Coordinator._queue for e in (QuerySubmitted, QueryWithdrawn, DeviceFeeds)},
-    **{(REVERTING, e): Coordinator._queue for e in (ChangesArrived, QuerySubmitted, QueryWithdrawn, DeviceFeeds)},
+    **{(PUBLISHING, e): Coordinator._queue for e in _REQUESTS},
+    **{(REVERTING, e): Coordinator._queue for e in (ChangesArrived, *_REQUESTS)},
     **{(phase, RegionAcked): Coordinator._acked_by for phase in (IDLE, PUBLISHING, REVERTING)},
     **{(phase, HandoverDone): Coordinator._handed_over for phase in (IDLE, PUBLISHING, REVERTING)},
     **{(phase, RegionLost): Coordinator._region_lost for phase in (IDLE, PUBLISHING, REVERTING)},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from godwit.deployment.contexts import DeploymentContext
 from godwit.deployment.markers import Marker
@@ -13,6 +14,7 @@ from godwit.migration.base import Step
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
 from godwit.model.plan import Query
+from godwit.placement.rules.base import Wish
 
 # -- events
 
@@ -27,6 +29,16 @@ class QuerySubmitted:
     query: Query
     #: where its results leave; None: the site with the most capacity in the cloud
     sink: SiteId | None = None
+    #: where admission wants its instances
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlacesWished:
+    """Somebody wants operators elsewhere than they are: they move there if they can."""
+
+    wishes: Mapping[Wish, SiteId]
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,7 @@ Event = (
     ChangesArrived
     | QuerySubmitted
     | QueryWithdrawn
+    | PlacesWished
     | DeviceFeeds
     | RegionAcked
     | HandoverDone
@@ -87,7 +100,7 @@ Event = (
     | TimedOut
 )
 #: what waits for the next batch, beside changes of the topology
-Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds
+Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds | PlacesWished
 
 # -- instructions
 

@@ -19,6 +19,7 @@ from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import known
 from godwit.model.changes import Change
+from godwit.model.deployment import split_instance
 from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
@@ -27,7 +28,7 @@ from godwit.model.subplan import Subplans
 from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
-from godwit.placement.rules.base import Ground, Infeasible, rule
+from godwit.placement.rules.base import Ground, Infeasible, Wish, rule
 
 CLOUD = RegionId("cloud")
 
@@ -160,7 +161,9 @@ class Planner:
 
     # -- queries
 
-    def add_query(self, query: Query, sink: SiteId | None) -> Infeasible | None:
+    def add_query(
+        self, query: Query, sink: SiteId | None, wishes: Mapping[Wish, SiteId] | None = None
+    ) -> Infeasible | None:
         """Take a query in and place it; without a place it is parked."""
         if query.id in self.rows.queries:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
@@ -168,12 +171,29 @@ class Planner:
         covered = {i: self.covered(query, i) for i, _ in query.shape.plan.scans}
         self.journal.put(self.rows.queries, query.id, query)
         self.journal.put(self._sink, query.id, sink)
+        for wish, site in (wishes or {}).items():
+            self.journal.put(self.ground.wishes, wish, NodeId(site))
         self._pending.take(self.plan.add_query(query, covered, sink), self)
         self._set_root(query.id, NodeId(sink) if sink is not None else self.default_root())
         self._pending.names.update(self.plan.uses(query.id))
         return self.try_place(query.id)
 
+    def wish(self, wishes: Mapping[Wish, SiteId]) -> None:
+        """Somebody wants operators of running queries elsewhere; those that are not there are placed anew."""
+        for wish, site in wishes.items():
+            self.journal.put(self.ground.wishes, wish, NodeId(site))
+        wanted = {(query, operator) for query, operator, _ in wishes}
+        for query in sorted({query for query, _ in wanted if query in self.rows.queries}):
+            for name, instance in self.plan.uses(query).items():
+                if split_instance(name)[:2] in wanted and self.ground.wish(instance) not in (
+                    None,
+                    self.ground.placement.get(instance),
+                ):
+                    self._pending.asked.append(instance)
+
     def remove_query(self, query: QueryId) -> None:
+        for wish in [wish for wish in self.ground.wishes if wish[0] == query]:
+            self.journal.drop(self.ground.wishes, wish)
         self._pending.names.update(self.plan.uses(query))
         self._pending.take(self.plan.remove_query(query), self)
         self.journal.out_of(self._rooted, self._root[query], query)
@@ -227,7 +247,7 @@ class Planner:
         self._resite(old, found.sites)
         broken = {edge for edge in broken if edge[1] in self.plan.consumers.get(edge[0], ())}
         self._pending.broken |= broken
-        homeless += [i for i in self._pending.added if i in self.plan.instances]
+        homeless += [i for i in (*self._pending.added, *self._pending.asked) if i in self.plan.instances]
         homeless += self._reroot()
         live = [i for i in homeless if i in self.plan.instances and i not in self.left]
         return must_move(self.ground, broken, live), broken
@@ -454,6 +474,8 @@ class Pending:
 
     def __init__(self) -> None:
         self.added: list[OperatorId] = []
+        #: instances that somebody wants elsewhere
+        self.asked: list[OperatorId] = []
         self.cut: list[Edge] = []
         self.joined: list[Edge] = []
         #: depth of instances that left the plan

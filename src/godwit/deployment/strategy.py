@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from godwit.deployment.events import DeviceFeeds, QuerySubmitted, QueryWithdrawn, Request
+from godwit.deployment.events import DeviceFeeds, PlacesWished, QuerySubmitted, QueryWithdrawn, Request
 from godwit.deployment.planner import Planner
 from godwit.deployment.stage import Stage
 from godwit.errors import ConfigError
@@ -59,6 +59,8 @@ def ground_first(planner: Planner, batch: Batch) -> tuple[list[OperatorId], set[
             planner.remove_query(request.query)
         elif isinstance(request, DeviceFeeds):
             planner.feed(request.device, request.streams)
+        elif isinstance(request, PlacesWished):
+            planner.wish(request.wishes)
     return planner.take_changes(batch.topology, batch.changes)
 
 
@@ -67,7 +69,7 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     planner.resume_parked()
     for request in requests:
         if isinstance(request, QuerySubmitted):
-            planner.add_query(request.query, request.sink)
+            planner.add_query(request.query, request.sink, request.wishes)
 
 
 def _said(change: Change) -> str:
@@ -83,3 +85,5 @@ def _asked(request: Request) -> str:
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
             return f"device '{device}' feeds {', '.join(streams)}"
+        case PlacesWished(_, cause):
+            return cause

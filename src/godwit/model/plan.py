@@ -22,6 +22,9 @@ from godwit.ids import QueryId, StreamId
 
 #: columns the engine adds to rows; user names may not begin like this
 QUERY, DEVICE, PARAMETER = "__query", "__device", "__p"
+#: in a scan's columns: the epoch under which a row was taken in, so that queries which share a join can tell what came
+#: before them
+EPOCH = "__epoch"
 #: a window's bounds in the output of Partial and Aggregate (timestamps)
 WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 
@@ -47,6 +50,8 @@ class Stream:
     disorder_us: int = 0
     #: an attached device that is silent for this long no longer holds the clocks back; None: it does for ever
     idle_seconds: float | None = None
+    #: what one device sends (Mbit/s), for admission; None: a guess until it is measured
+    mbps: float | None = None
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,18 @@ class Query:
     oracle_sql: str = ""
     #: the result's column names, as the user gave them
     output: tuple[str, ...] = ()
+    #: the shared parts it stands on, directly or through others: queries without a user, executed once for all readers
+    parts: tuple[QueryId, ...] = ()
+    #: a shared part itself
+    internal: bool = False
+    #: of a query that was split into parts: what it was before (see `identity`)
+    whole: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Equal for queries that are the same in all but their name."""
+        text = repr((self.shape.key, self.parameters, sorted(self.subscriptions.items()), self.target))
+        return self.whole or hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def describe(operator: Operator) -> str:

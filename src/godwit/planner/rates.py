@@ -46,6 +46,8 @@ class Unary:
     kind: str = "filter"
     #: seconds of input it keeps
     window: float = 0.0
+    #: CPU whatever the rate, in place of `cost`
+    cpu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Join:
     selectivity: float = 0.003
     cost: float = 1.0
     window: float = 10.0
+    #: CPU whatever the rates, in place of `cost`
+    cpu: float | None = None
 
 
 Node = Base | Unary | Join
@@ -158,7 +162,8 @@ def _enter_unary(
     rate_in = catalog.streams[below].rate
     output = catalog.add_stream(node.signature, costs.rate(node.signature, node.selectivity * rate_in))
     streams[output] = None
-    operators[catalog.add_operator((below,), output, node.cost * rate_in, node.kind, node.window * rate_in)] = None
+    cpu = node.cost * rate_in if node.cpu is None else node.cpu
+    operators[catalog.add_operator((below,), output, cpu, node.kind, node.window * rate_in)] = None
     return output
 
 
@@ -189,7 +194,8 @@ def _enter_join(
             for left, right in splits:
                 inputs = (made[left], made[right])
                 rate_in = sum(catalog.streams[number].rate for number in inputs)
-                operator = catalog.add_operator(inputs, output, node.cost * rate_in, "join", node.window * rate_in)
+                cpu = node.cost * rate_in if node.cpu is None else node.cpu
+                operator = catalog.add_operator(inputs, output, cpu, "join", node.window * rate_in)
                 operators[operator] = None
     whole = frozenset(range(len(leaves)))
     if whole not in made:

@@ -11,6 +11,7 @@ from godwit.runtime.delivery import Delivery, Subject
 from godwit.runtime.housekeeping import Housekeeper, Retention, Swept
 from godwit.runtime.kept import kept_log
 from godwit.runtime.log import Log
+from godwit.runtime.oracle import scans
 from godwit.runtime.sinks.base import Sink
 from godwit.runtime.work import source_log
 
@@ -82,20 +83,20 @@ class Attendant:
         """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""
         fleet = self._fleet
         query = fleet.execution(query_id)
-        for runner in fleet.runners_of(query.shape.key):
-            begun = runner.begun.get(query.id, {})
-            logs = [
-                (Log(source_log(fleet.root, runner.region, scan.stream)), begun.get(f"source:{i}:{scan.stream}", 0))
-                for i, scan in query.shape.plan.scans
-            ]
-            logs.append((Log(kept_log(fleet.root, runner.region, query.shape.key)), 0))
-            for log_, needed_after in logs:
-                if log_.first - 1 > needed_after:
-                    msg = (
-                        f"query '{query_id}' cannot be compared: {log_.folder} no longer keeps what it began with; "
-                        "open the fleet with retention=Retention(keep=True)"
-                    )
-                    raise StateError(msg)
+        logs = [
+            (Log(source_log(fleet.root, runner.region, scanned.stream)), scanned.begun(runner, query.id))
+            for scanned in scans(fleet, query)
+            for runner in fleet.runners_of(scanned.query.shape.key)
+        ]
+        runners = fleet.runners_of(query.shape.key)
+        logs += [(Log(kept_log(fleet.root, runner.region, query.shape.key)), 0) for runner in runners]
+        for log_, needed_after in logs:
+            if log_.first - 1 > needed_after:
+                msg = (
+                    f"query '{query_id}' cannot be compared: {log_.folder} no longer keeps what it began with; "
+                    "open the fleet with retention=Retention(keep=True)"
+                )
+                raise StateError(msg)
 
     def failures(self) -> dict[str, BaseException]:
         found: dict[str, BaseException] = {

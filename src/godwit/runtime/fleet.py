@@ -26,6 +26,8 @@ from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.deployment import Delta, between, split_instance
 from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Device, Topology
+from godwit.placement.rules.base import Wish
+from godwit.planner.share import begins
 from godwit.runtime import segments
 from godwit.runtime.analysis import Analyst
 from godwit.runtime.attendant import Attendant
@@ -33,6 +35,7 @@ from godwit.runtime.carriage import Carriage
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
 from godwit.runtime.derive import PRODUCER, Publisher, producer
+from godwit.runtime.doorkeeper import Doorkeeper
 from godwit.runtime.gateway import Gateway
 from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
@@ -65,6 +68,7 @@ class Fleet:
         redeployment: str = "incremental",
         state: str = "delta",
         links: Links | None = None,
+        admission: bool | None = None,
         limits: Limits | None = None,
         retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
@@ -90,6 +94,7 @@ class Fleet:
         self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
         self._twins = Twins(root)
+        self._door = Doorkeeper(self, admission)
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
         self._reopen()
 
@@ -110,11 +115,13 @@ class Fleet:
         disorder: str | None = None,
         idle: str | None = None,
         site: str | None = None,
+        mbps: float | None = None,
     ) -> Stream:
         """Declare a stream. `device`: the column that names the sender; without one, the stream itself is a device.
 
         `disorder`: how far a device's rows may lie behind its newest; `idle`: after how long a silent device that is
-        attached no longer holds the clocks back; `site`: where a stream without a device column is attached.
+        attached no longer holds the clocks back; `site`: where a stream without a device column is attached; `mbps`:
+        what one device sends, for admission.
         """
         columns = tuple(_columns(schema))
         for what, column in (("time", time), ("device", device)):
@@ -125,7 +132,7 @@ class Fleet:
                 raise SourceError(msg)
         disorder_us = _length(name, "disorder", disorder) if disorder else 0
         idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
-        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds)
+        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
         with self._lock:
             self._declare(stream)
             if device is None:
@@ -216,13 +223,35 @@ class Fleet:
             if twin is not None:
                 self._twins.join(query.id, twin)
                 return QueryHandle(self, query.id)
+            admitted = self._door.admit(query)
+            for part, stream in admitted.starting:
+                self.deploy(part, stream.columns, admitted.sinks[part.id], admitted.wishes)
             pinned = sink or (self._plane.planner.default_root() if query.target else None)
-            self._carry_out(self._plane.submit(query, SiteId(pinned) if pinned else None))
-            self._sync(f"submit {name}")
-            self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
-            if query.target is not None:
-                self._derive(query, columns)
+            self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted.wishes)
+            self._door.settle(admitted)
             return QueryHandle(self, query.id)
+
+    def deploy(
+        self, query: Query, columns: tuple[Column, ...], sink: str | None, wishes: Mapping[Wish, SiteId] | None = None
+    ) -> None:
+        """Place a query that was let in, and start it."""
+        mine = {wish: site for wish, site in (wishes or {}).items() if wish[0] == query.id}
+        self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None, mine))
+        self._sync(f"submit {query.id}")
+        self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
+        if query.target is not None:
+            self._derive(query, columns)
+
+    def undeploy(self, query: QueryId) -> None:
+        """Take a query off its sites."""
+        self._carry_out(self._plane.withdraw(query))
+        self._sync(f"withdraw {query}")
+
+    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
+        """Move operators of running queries to these sites, where they can be."""
+        with self._lock:
+            self._carry_out(self._plane.wish(wishes, cause))
+            self._sync(cause)
 
     def withdraw(self, query: QueryId) -> None:
         """Stop a query; its results stay readable. An execution that others share goes on for them."""
@@ -230,8 +259,8 @@ class Fleet:
             self.query(query)
             ended = self._twins.leave(query, self.deployment)
             if ended is not None:
-                self._carry_out(self._plane.withdraw(ended.id))
-                self._sync(f"withdraw {query}")
+                self.undeploy(ended.id)
+                self._door.leave(ended)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
@@ -417,7 +446,7 @@ class Fleet:
             schema = self._analyst.declare(stream)
             self.gateway.declare(schema, set(old.sites.values()))
         for query in old.queries.values():
-            for instruction in self._plane.submit(query):
+            for instruction in self._plane.submit(query, *self._door.places(query, old)):
                 if isinstance(instruction, Park):
                     self.parked[instruction.query] = instruction.reason
         self.crew.arrange(self.deployment)

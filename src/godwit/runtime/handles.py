@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.explain import explain
-from godwit.model.plan import QUERY
+from godwit.model.plan import QUERY, Query
 from godwit.runtime import segments
 from godwit.runtime.delivery import Delivery
 from godwit.runtime.ingest import Rows
@@ -31,8 +31,16 @@ class QueryHandle:
         return self._fleet.results(self.id)
 
     def explain(self) -> str:
-        """The plan, its parameters and shape, and where each instance runs."""
-        return explain(self._fleet.execution(self.id))
+        """The plan, its parameters and shape; below it the parts that it shares with other queries."""
+        query = self._fleet.execution(self.id)
+        parts = [self._fleet.execution(part) for part in query.parts]
+        told = [explain(query), *(f"-- shared: {self._shared(part)}\n\n{explain(part)}" for part in parts)]
+        return "\n".join(told)
+
+    def _shared(self, part: Query) -> str:
+        queries = self._fleet.deployment.queries.values()
+        readers = sorted(q.id for q in queries if part.id in q.parts and not q.internal)
+        return f"{part.id} runs once for {', '.join(readers)}"
 
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""

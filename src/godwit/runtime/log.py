@@ -101,6 +101,13 @@ class Log:
         """Whether there is a record of that number or, where it is no longer kept, a later one."""
         return number <= self.last or self._path(number).exists() or self._floor() > number
 
+    def end(self) -> int:
+        """The number of the newest record, as it is on disk now."""
+        self.last = max(self.last, self._floor() - 1)
+        while self._path(self.last + 1).exists():
+            self.last += 1
+        return self.last
+
     def truncate(self, below: int) -> list[Record]:
         """Forget the records below a number that every reader has passed; returns them, so that their files can go."""
         gone: list[Record] = []

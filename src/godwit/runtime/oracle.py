@@ -22,6 +22,7 @@ from godwit.runtime.work import source_log
 
 if TYPE_CHECKING:
     from godwit.runtime.fleet import Fleet
+    from godwit.runtime.runner import Runner
 
 #: relative difference that another order of summation may make
 TOLERANCE = 1e-9
@@ -61,24 +62,45 @@ def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
 def expected(fleet: Fleet, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
-    for index, scan in query.shape.plan.scans:
-        rows = _everything(fleet, query, index, scan.stream)
+    for name, stream in sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)}):
+        rows = _everything(fleet, query, QueryId(name), stream)
         # A view belongs to the session it was made in, so the rows must be read there.
-        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(scan.stream)
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(stream)
     return session.sql(query.oracle_sql)
 
 
-def _everything(fleet: Fleet, query: Query, scan: int, stream: StreamId) -> DataFrame:
+@dataclass(frozen=True)
+class Scanned:
+    """A scan that a query's rows come from: its own, or that of a shared part it stands on."""
+
+    query: Query
+    index: int
+    stream: StreamId
+
+    def begun(self, runner: Runner, reader: QueryId) -> int:
+        """The last entry of the source log from before the reader."""
+        return runner.begun.get(reader, {}).get(f"source:{self.index}:{self.stream}", 0)
+
+
+def scans(fleet: Fleet, query: Query) -> list[Scanned]:
+    """The scans of everything but shared parts' streams, the query's own and those of its parts."""
+    parts = [fleet.execution(part) for part in query.parts]
+    inside = {part.target for part in parts}
+    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans]
+    return [scanned for scanned in found if scanned.stream not in inside]
+
+
+def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
         made = union(expected(fleet, producer) for producer in producers)
         assert made is not None
         return made
     found: list[Segment] = []
-    for runner in fleet.runners_of(query.shape.key):
+    last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
+    for runner in fleet.runners_of(last.query.shape.key):
         log = Log(source_log(fleet.root, runner.region, stream))
-        begun = runner.begun.get(query.id, {}).get(f"source:{scan}:{stream}", 0)
-        for _, record in log.after(max(begun, log.first - 1)):
+        for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
             if record["segment"] is not None:
                 found.append(Segment.from_json(record["segment"]))
     frame = segments.read(fleet.spark, found)

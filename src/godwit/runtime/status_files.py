@@ -80,6 +80,8 @@ class QueryStatus:
     clock_lag_s: float | None
     #: why it has no place now, if it has none
     parked: str | None = None
+    #: of a shared part, which is executed once: the queries that read it
+    shared_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ class Ledger:
             sum(tail.totals.late.get(query.id, 0) for tail in mine),
             _lag(query, deployment, mine),
             deployment.parked.get(query.id),
+            tuple(sorted(q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal)),
         )
 
     def _sinks(self, tails: dict[Key, _Tail]) -> Iterable[SinkStatus]:

@@ -20,7 +20,7 @@ from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import Move, MoveBook
 from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.plan import DEVICE, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
+from godwit.model.plan import DEVICE, EPOCH, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION
@@ -134,7 +134,11 @@ class Step:
             return None
         if self.small:
             frame = frame.coalesce(1)
-        columns = [F.col(name).alias(f"{scan.alias}__{name}") for name in scan.columns]
+        taken_in = F.lit(int(self.tables.deployment.epoch)).cast("bigint")
+        columns = [
+            (taken_in if name == EPOCH and name not in frame.columns else F.col(name)).alias(f"{scan.alias}__{name}")
+            for name in scan.columns
+        ]
         stream = self.tables.deployment.streams[scan.stream]
         if self._needs_device(index):
             device = F.lit(str(scan.stream)) if stream.device is None else F.col(stream.device)

@@ -35,10 +35,8 @@ class Twins:
         """A running query that is the same in all but its name."""
         if query.target is not None:
             return None
-        wanted = (query.shape, query.parameters, dict(query.subscriptions), None)
-        others = deployment.queries.values()
-        same = (o.id for o in others if (o.shape, o.parameters, dict(o.subscriptions), o.target) == wanted)
-        return next(same, None)
+        others = (other for other in deployment.queries.values() if not other.internal)
+        return next((other.id for other in others if other.identity == query.identity), None)
 
     def join(self, query: QueryId, runs: QueryId) -> None:
         self._stands_for[query] = runs
@@ -58,7 +56,8 @@ class Twins:
 
     def names(self, deployment: Deployment) -> list[QueryId]:
         """Every query that users know of as running."""
-        return sorted([*(set(deployment.queries) - self._unseen), *self._stands_for])
+        running = {name for name, query in deployment.queries.items() if not query.internal}
+        return sorted([*(running - self._unseen), *self._stands_for])
 
     def runs(self, query: QueryId, deployment: Deployment) -> Query:
         """The execution that answers a query: running, or ended."""

@@ -9,6 +9,7 @@ that was made under an epoch this region has not heard of.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from godwit.deployment.clocks import Mark, source_id
 from godwit.deployment.handover import Move
 from godwit.ids import Epoch, RegionId, StreamId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Scan, Shape
+from godwit.model.plan import EPOCH, Scan, Shape
 from godwit.runtime.control import Control
 from godwit.runtime.log import Log, Record, Segment
 
@@ -95,13 +96,20 @@ class Reader:
         work = Work(positions=dict(positions))
         for region in self.peers():
             self._take_peer(work, region)
+        ends = self._ends_of_parts()
         self._take_control(work, deployment)
         scans = self.shape.plan.scans if sources else ()
         share = max(self.max_rows - work.rows, 0) / max(len(scans), 1)
         for index, scan in scans:
             # Each scan its share: a backlog on one side of a join must not starve the other.
-            self._take_source(work, index, scan, work.rows + share)
+            self._take_source(work, index, scan, work.rows + share, ends.get(index, math.inf))
         return work
+
+    def _ends_of_parts(self) -> dict[int, int]:
+        """How far shared parts may be read: not past what was there before the control log was looked at, or a reader
+        that has just begun could miss what was made for it."""
+        scans = [(i, scan) for i, scan in self.shape.plan.scans if EPOCH in scan.columns]
+        return {i: self._log(source_log(self.root, self.region, scan.stream)).end() for i, scan in scans}
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
@@ -145,11 +153,11 @@ class Reader:
             work.positions["control"] = number
             work.deployments.append(after)
 
-    def _take_source(self, work: Work, index: int, scan: Scan, until: float) -> None:
+    def _take_source(self, work: Work, index: int, scan: Scan, until: float, end: float) -> None:
         name = f"source:{index}:{scan.stream}"
         log = self._log(source_log(self.root, self.region, scan.stream))
         for number, record in log.after(work.positions.get(name, log.first - 1)):
-            if work.rows >= until:
+            if work.rows >= until or number > end:
                 return
             work.positions[name] = number
             for device, mark in record["marks"].items():

@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, NodeId, OperatorId, RegionId, SiteId
+from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId
+from godwit.model.deployment import split_instance
 from godwit.model.global_plan import GlobalPlan, Instance
 from godwit.model.journal import Journal
 from godwit.model.routes import Routes, Way
@@ -50,6 +51,10 @@ def rule(name: str) -> Rule:
     return cast(Rule, import_module(f"godwit.placement.rules.{RULES[name]}").place)
 
 
+#: an operator of a query; of those that run once for each device, those whose devices are attached to one site
+Wish = tuple[QueryId, int, SiteId | None]
+
+
 @dataclass
 class Ground:
     """Where instances are, what is free, and which way leads where. Writes go through the journal."""
@@ -62,6 +67,8 @@ class Ground:
     hosted: dict[NodeId, dict[OperatorId, None]] = field(default_factory=dict)
     #: the site an instance's rows travel to
     root: dict[OperatorId, NodeId] = field(default_factory=dict)
+    #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
+    wishes: dict[Wish, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
     lost_regions: dict[RegionId, None] = field(default_factory=dict)
 
@@ -112,6 +119,19 @@ class Ground:
             return ways
         root = self.root[instance]
         return meet(ways) if ways else (root,)
+
+    def wish(self, instance: OperatorId) -> NodeId | None:
+        """Where somebody wants the instance, if it can be there."""
+        wanted = self.plan.instances[instance]
+        device = None if wanted.device is None else self.topology.devices.get(wanted.device)
+        for name in sorted(self.plan.names.get(instance, ())):
+            query, operator, _ = split_instance(name)
+            # (a shared part's producer is a device, too, but nobody's: its readers run once)
+            for site in (device.site if device is not None else None, None):
+                node = self.wishes.get((query, operator, site))
+                if node is not None and self.topology.has(node) and self.hosts(node, wanted):
+                    return node
+        return None
 
     # -- doing
 
@@ -186,8 +206,12 @@ def meet(ways: Sequence[Way]) -> Way:
 def each(
     ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]
 ) -> Infeasible | None:
-    """Place pinned instances where they belong and the others by `one`; stop at the first that finds no place."""
+    """Place pinned instances where they belong, others where they are wished or by `one`; stop at the first fault."""
     for instance in todo:
+        wish = None if is_pinned(ground.plan.instances[instance]) else ground.wish(instance)
+        if wish is not None:
+            ground.put(instance, wish)
+            continue
         pinned = is_pinned(ground.plan.instances[instance])
         fault = ground.put_pinned(instance) if pinned else one(instance)
         if fault is not None:

@@ -1,0 +1,148 @@
+"""Admission in the running fleet: who does not fit is refused, and what queries share is executed once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+import pytest
+
+from godwit.errors import AdmissionError
+from godwit.model.plan import Join
+from godwit.model.topology import Link, Site, Topology
+from godwit.runtime.fleet import Fleet
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+BAND = "ON {a}.coach = {b}.coach AND {a}.ts BETWEEN {b}.ts - INTERVAL 1 SECOND AND {b}.ts + INTERVAL 2 SECONDS"
+PAIRS = f"SELECT a.train, b.gate, a.ts FROM trains a JOIN gates b {BAND.format(a='a', b='b')} WHERE a.load > 20"
+COUNTS = f"""SELECT x.coach, count(*) AS n, max(y.people) AS most, window.end AS until
+             FROM trains x JOIN gates y {BAND.format(a="x", b="y")} WHERE x.load > 20
+             GROUP BY x.coach, window(x.ts, '5 seconds')"""
+OTHER = PAIRS.replace("> 20", "> 60")
+
+
+def ground(cpu: float, nic: float = 100.0) -> Topology:
+    """west - cloud - east, a region each"""
+    sites = [
+        Site(name, region, cpu=cpu * more, nic_in_mbps=nic, nic_out_mbps=nic, kind=kind)  # type: ignore[arg-type]
+        for name, region, more, kind in (
+            ("west", "edge-west", 1, "edge"), ("east", "edge-east", 1, "edge"), ("cloud", "cloud", 2, "cloud"))
+    ]  # fmt: skip
+    return Topology.of(sites, [Link("west", "cloud", ms=5), Link("east", "cloud", ms=5)])  # type: ignore[arg-type]
+
+
+class Station:
+    """Trains that pass from site to site, and gates that stay."""
+
+    def __init__(self, fleet: Fleet, cpu: float) -> None:
+        self.fleet, self.rng = fleet, random.Random(7)
+        fleet.topology.add(ground(cpu))
+        fleet.stream("trains", "train string, coach int, load double, ts timestamp", device="train")
+        fleet.stream("gates", "gate string, coach int, people int, ts timestamp", device="gate")
+        self.trains = {n: fleet.device(n, site=s, streams=["trains"]) for n, s in (("t0", "west"), ("t1", "east"))}
+        self.gates = {n: fleet.device(n, site=s, streams=["gates"]) for n, s in (("g0", "west"), ("g1", "cloud"))}
+
+    def send(self, second: float, rows: int = 12) -> None:
+        """3.6 seconds of rows from everybody."""
+        times = [START + dt.timedelta(seconds=second + step * 0.3) for step in range(rows)]
+        for name, train in self.trains.items():
+            train.push([{"train": name, **self._coach(), "load": self.rng.random() * 100, "ts": ts} for ts in times])
+        for name, gate in self.gates.items():
+            gate.push([{"gate": name, **self._coach(), "people": self.rng.randrange(9), "ts": ts} for ts in times])
+
+    def _coach(self) -> dict[str, int]:
+        return {"coach": self.rng.randrange(3)}
+
+    def end(self) -> None:
+        self.fleet.close_sources()
+        self.fleet.process_available()
+
+
+def joining(fleet: Fleet) -> set[str]:
+    """The shapes that execute a join."""
+    return {
+        r.shape.key for r in fleet.crew.runners.values() if any(isinstance(o, Join) for o in r.shape.plan.operators)
+    }
+
+
+def read(fleet: Fleet, stream: str) -> set[str]:
+    """The shapes that have taken in rows of a stream."""
+    status = fleet.metrics._ledger
+    status.status()
+    return {
+        key[1] for key, tail in status._tails.items() if any(s.startswith(stream) for s in tail.totals.rows_by_source)
+    }
+
+
+@pytest.fixture
+def station(open_fleet) -> Station:
+    return Station(open_fleet(), cpu=40.0)
+
+
+def test_two_queries_that_share_a_join_run_it_once(station):
+    """The oracle agrees for both, also for the one that came later, after a device hopped and after one has stopped."""
+    fleet = station.fleet
+    pairs = fleet.submit(PAIRS, "pairs")
+    station.send(0)
+    fleet.process_available()
+    counts = fleet.submit(COUNTS, "counts")
+    station.send(4)
+    fleet.process_available()
+    assert fleet.queries == ["counts", "pairs"]
+    (part,) = [q for q in fleet.deployment.queries.values() if q.internal]
+    assert joining(fleet) == {part.shape.key}
+    assert read(fleet, "trains") == read(fleet, "gates") == {part.shape.key}
+    assert f"{part.id} runs once for counts, pairs" in counts.explain()
+    assert [q.shared_by for q in fleet.status().queries if q.name == part.id] == [("counts", "pairs")]
+    station.trains["t0"].attach("east")
+    station.send(8)
+    fleet.process_available()
+    assert pairs.verdict().equal
+    before = pairs.results().count()
+    assert before > 0
+    pairs.stop()
+    station.send(12)
+    station.end()
+    verdict = counts.verdict()
+    assert verdict.equal, str(verdict)
+    assert verdict.got > 0
+    assert pairs.results().count() == before
+    assert part.id in fleet.deployment.queries
+    counts.stop()
+    assert not fleet.deployment.queries
+
+
+def test_a_join_with_other_literals_is_another_one(station):
+    fleet = station.fleet
+    for name, sql in (("pairs", PAIRS), ("other", OTHER)):
+        fleet.submit(sql, name)
+    station.send(0)
+    station.end()
+    assert len([q for q in fleet.deployment.queries.values() if q.internal]) == 2
+    assert all(fleet.query(name).verdict().equal for name in ("pairs", "other"))
+
+
+def test_who_does_not_fit_is_refused_and_nothing_else_is_disturbed(open_fleet):
+    """Twelve units of CPU in all: a join with what it needs and its reader fit, another join does not."""
+    station = Station(open_fleet(), cpu=3.0)
+    fleet = station.fleet
+    fleet.submit(PAIRS, "pairs")
+    station.send(0)
+    fleet.process_available()
+    epoch, history = fleet.deployment.epoch, fleet.history.read()
+    with pytest.raises(AdmissionError, match=r"query 'third' does not fit: not enough CPU: .* more CPU at '\w+'"):
+        fleet.submit(OTHER, "third")
+    assert (fleet.deployment.epoch, fleet.history.read()) == (epoch, history)
+    assert fleet.queries == ["pairs"]
+    fleet.stop()
+    station.fleet = fleet = open_fleet()  # and the process may end in between
+    for devices in (station.trains, station.gates):
+        devices.update({name: fleet.device(name) for name in devices})
+    with pytest.raises(AdmissionError, match="query 'third' does not fit"):
+        fleet.submit(OTHER, "third")
+    station.send(4)
+    station.end()
+    verdict = fleet.query("pairs").verdict()
+    assert verdict.equal, str(verdict)
+    fleet.query("pairs").stop()
+    fleet.submit(OTHER, "third")  # what the first had is free again
