@@ -8,6 +8,7 @@ import random
 import pytest
 
 from godwit.errors import AdmissionError
+from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.model.topology import Link, Site, Topology
 from godwit.runtime.fleet import Fleet
@@ -92,6 +93,9 @@ def test_two_queries_that_share_a_join_run_it_once(station):
     (part,) = [q for q in fleet.deployment.queries.values() if q.internal]
     assert joining(fleet) == {part.shape.key}
     assert read(fleet, "trains") == read(fleet, "gates") == {part.shape.key}
+    planned = fleet._door.plan_of(QueryId("counts"))
+    (join,) = [p.host for p in planned.operators if p.kind == "join" and p.cpu]
+    assert fleet.deployment.placement[f"{part.id}/3"] == join
     assert f"{part.id} runs once for counts, pairs" in counts.explain()
     assert [q.shared_by for q in fleet.status().queries if q.name == part.id] == [("counts", "pairs")]
     station.trains["t0"].attach("east")

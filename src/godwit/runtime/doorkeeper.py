@@ -99,13 +99,16 @@ class Doorkeeper:
 
     @staticmethod
     def places(query: Query, deployment: Deployment) -> tuple[SiteId | None, Mapping[Wish, SiteId]]:
-        """Where a query was in an earlier process: the sink of a derived stream stays, and what admission had placed."""
+        """Where a query was in an earlier process: a derived stream's sink stays, and so does what admission placed."""
         sink = len(query.shape.plan.operators) - 1
         known = {i: deployment.placement.get(instance_id(query.id, i)) for i in range(sink + 1)}
         pinned = known[sink] if query.target else None
         admitted = query.internal or query.parts
-        wishes = {(query.id, i, None): SiteId(node) for i, node in known.items() if node is not None and admitted}
-        return SiteId(pinned) if pinned else None, wishes
+        here: dict[Wish, SiteId] = {}
+        for i, node in known.items():
+            if node is not None and admitted:
+                here[query.id, i, None] = SiteId(node)
+        return SiteId(pinned) if pinned else None, here
 
     def plan_of(self, query: QueryId) -> Plan | None:
         """Admission's plan, as far as it is known in this process."""
