@@ -202,10 +202,10 @@ class Runner:
                 if query.id not in after.queries:
                     gone.append(query.id)
                     self._forget(query.id, after.epoch)
-            mine = {query.id for query in after.of_shape(self.shape.key)}
+            here = {query.id for query in after.of_shape(self.shape.key)}
             for query in after.queries.values():
                 # (for a shared part's readers, too: what they are to see of it begins here)
-                if query.id not in before.queries and not mine.isdisjoint((query.id, *query.parts)):
+                if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
                     self.begun[query.id] = dict(self.positions)
             self.deployment = after
         if work.deployments:
