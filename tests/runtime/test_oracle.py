@@ -86,3 +86,24 @@ def test_a_device_that_comes_back_before_its_rows_were_read(open_fleet: Callable
     """West, east, west again, and nobody has looked in between: all three sessions end in their turn."""
     script = [Push(0, 0, 3), Attach(0, "east"), Push(0, 4, 3), Attach(0, "west"), *QUIET[4:]]
     assert verdicts(World(open_fleet, {"tumbling": QUERIES["tumbling"]}), script) == []
+
+
+@pytest.mark.parametrize("name", ["spread", "join", "session"])
+def test_large_batches_answer_the_same(
+    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Batches that are not small are written by Spark's tasks, and rows that hardly group are kept as they come."""
+    monkeypatch.setattr("godwit.runtime.segments.SMALL_ROWS", 3)
+    spread = """SELECT load, count(*) AS n, count(coach) AS c, sum(boarded) AS s, avg(boarded) AS m, max(train) AS t,
+                       bool_or(boarded > 3) AS any, count_if(alighted > 3) AS some, sum(load) AS l, window.end AS until
+                FROM passengers GROUP BY load, window(ts, '10 seconds')"""
+    queries = {**QUERIES, "spread": spread}
+    world = World(open_fleet, {name: queries[name]})
+    steps = Step((0, 1, 2, 0, 1, 2))
+    script = [Attach(1, "west"), Attach(3, "west"), Move(name, "west"), *QUIET[:4], steps, *QUIET[4:8], steps]
+    script += [*QUIET[8:10], steps]
+    world.play(script)
+    deferred = "select" in str([r.memory.states for r in world.fleet.crew.runners.values()])
+    world.play([Move(name, "east"), *QUIET[10:14], steps, Crash("staged"), Attach(2, "east"), *QUIET[14:]])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert deferred == (name == "spread")

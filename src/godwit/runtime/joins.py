@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
 from godwit.model.plan import Join
+from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import pairs
-from godwit.runtime.segments import SMALL_ROWS, rows_of
+from godwit.runtime.segments import rows_of
 from godwit.runtime.state import State, union
 from godwit.runtime.work import Arrived
 
@@ -125,7 +126,7 @@ def _partners(step: Step, index: int, operator: Join, side: int, of: State, extr
 def _pairs(step: Step, index: int, operator: Join, left: Rows | None, right: Rows | None) -> DataFrame | None:
     if left is None or right is None:
         return None
-    few = max(left.most, right.most) <= SMALL_ROWS
+    few = max(left.most, right.most) <= segments.SMALL_ROWS
     step.sized[index] = step.sized[index] and few
     ours, theirs = (step.tables.of_queries(side.frame) for side in (left, right))
     if few:
@@ -147,7 +148,7 @@ def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None
     if clock > NEVER:
         step.outputs.dead += state.drop_dead(clock - _lasts(operator, side) - 1)
     if crowd := state.crowded():
-        few = rows_of(crowd) <= SMALL_ROWS
+        few = rows_of(crowd) <= segments.SMALL_ROWS
         rewrite = partial(step.write, what=f"compact-{index}-{side}", prune_by=_time(operator, side), small=few)
         state.compact(step.spark, crowd, rewrite)
         step.outputs.dead += crowd

@@ -5,6 +5,7 @@ means may change without its files being written again: a list of *edits* beside
 
     ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
     ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
+    ["select", column, ...]      its rows are made by this SELECT list from what lies in the files
 
 The next compaction writes down what the edits mean.
 """
@@ -115,6 +116,8 @@ def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
         if what == "without":
             query, older_than = values
             frame = frame.where((F.col(QUERY) != F.lit(query)) | (F.col(GENERATION) >= F.lit(older_than)))
+        elif what == "select":
+            frame = frame.selectExpr(*values)
         else:
             frame = frame.withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
     return frame

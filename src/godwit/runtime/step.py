@@ -23,6 +23,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import DEVICE, EPOCH, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
+from godwit.runtime.operators.deferred import defer
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
 from godwit.runtime.state import State, edited, union
@@ -50,6 +51,8 @@ class Memory:
     #: where state is made anew (`cuts.py`): region -> how far its commits were read; epoch -> region -> its cut
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     cuts: dict[int, dict[RegionId, dict[str, Any]]] = field(default_factory=dict)
+    #: aggregate -> for how many micro-batches grouping is not worth its while; guesswork, forgotten by a restart
+    deferring: dict[int, int] = field(default_factory=dict)
 
     def state(self, operator: int, side: int = 0) -> State:
         return self.states.setdefault(f"{operator}:{side}", State())
@@ -89,6 +92,8 @@ class Step:
         self.small = work.rows <= segments.SMALL_ROWS
         #: operator -> whether it makes few rows; the stateful ones say so themselves: it depends on what they read
         self.sized: dict[int, bool] = {}
+        #: aggregate -> how the rows it is given become partials, where they are not yet
+        self.deferred: dict[int, list[str]] = {}
         self.markers = markers
         #: how state moves; None: nothing moves here
         self.carriage = carriage
@@ -121,6 +126,8 @@ class Step:
                 case Sink():
                     self._sink(index, operator, inputs[0])
                     return None
+                case Partial():
+                    made = self._partial(index, operator, inputs[0])
                 case _:
                     made = self._stateless(operator, inputs)
             local[index] = made if index == last else self._route(index, made)
@@ -145,21 +152,33 @@ class Step:
             columns.append(device.cast("string").alias(DEVICE))
         return self.tables.with_queries(frame.select(*columns), index, scan)
 
-    def _stateless(
-        self, operator: Filter | Project | Union | Partial, inputs: list[DataFrame | None]
-    ) -> DataFrame | None:
+    def _stateless(self, operator: Filter | Project | Union, inputs: list[DataFrame | None]) -> DataFrame | None:
         frame = self._union(inputs) if isinstance(operator, Union) else inputs[0]
         if frame is None or isinstance(operator, Union):
             return frame
         if isinstance(operator, Filter):
             return self.tables.with_parameters(frame, operator.predicate).where(operator.predicate)
-        if isinstance(operator, Project):
-            frame = self.tables.with_parameters(frame, *(c.sql for c in operator.columns))
-            kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
-            return frame.select(*kept, *(F.expr(c.sql).alias(c.name) for c in operator.columns))
+        frame = self.tables.with_parameters(frame, *(c.sql for c in operator.columns))
+        kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
+        return frame.select(*kept, *(F.expr(c.sql).alias(c.name) for c in operator.columns))
+
+    def _partial(self, index: int, operator: Partial, frame: DataFrame | None) -> DataFrame | None:
+        if frame is None:
+            return None
         texts = [k.sql for k in operator.keys] + [a.argument or "" for a in operator.aggregates]
         frame = self.tables.of_queries(self.tables.with_parameters(frame, *texts))
+        consumer, _ = self.shape.plan.consumer(index)
+        if self._may_defer(index, consumer) and (deferred := defer(frame, operator, self.tables.only)):
+            rows, self.deferred[consumer] = deferred
+            return rows
         return partial(frame, operator, self.tables.only)
+
+    def _may_defer(self, index: int, consumer: int) -> bool:
+        """Only where grouping did not pay lately, and all rows stay here and meet no partials from elsewhere."""
+        alone = (consumer, 0) not in self.work.channels
+        alone = alone and not any(move.operator == consumer for move in self.memory.moves.incoming)
+        stays = self.tables.routes(index).only() == self.region
+        return self.memory.deferring.get(consumer, 0) > 0 and alone and stays and not self.small
 
     def _union(self, inputs: list[DataFrame | None]) -> DataFrame | None:
         there = [frame for frame in inputs if frame is not None]

@@ -16,14 +16,19 @@ from pyspark.sql import functions as F
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
 from godwit.model.plan import QUERY, WINDOW_END, Aggregate
+from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.aggregate import merge, merge_sessions, results
+from godwit.runtime.operators.deferred import can_defer
 from godwit.runtime.operators.join import GENERATION
-from godwit.runtime.segments import SMALL_ROWS, rows_of
-from godwit.runtime.state import State, union
+from godwit.runtime.segments import rows_of
+from godwit.runtime.state import State, edited, union
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
+
+#: so many micro-batches later it is tried again whether grouping makes few of many rows
+TRY_AGAIN = 32
 
 
 def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame | None) -> DataFrame | None:
@@ -31,6 +36,9 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     state = step.memory.state(index)
     few = step.small_input(index) or _few_expected(state)
     fresh = None if partials is None else step.write(partials, f"state-{index}", WINDOW_END, small=few)
+    if fresh is not None and index in step.deferred:
+        fresh = edited(fresh, "select", *step.deferred[index], GENERATION)
+    _learn(step, index, operator, fresh)
     let_go = step.memory.let_go.get(index, {})
     state.append(_without_late(step, index, operator, fresh, {q: _bound(c, operator) for q, c in let_go.items()}))
     for arrived in step.arrivals(index):
@@ -44,17 +52,26 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     if not session:
         step.outputs.dead += state.drop_dead(min(closing.values(), default=NEVER))
         if crowd := state.crowded():
-            few = rows_of(crowd) <= SMALL_ROWS
+            few = rows_of(crowd) <= segments.SMALL_ROWS
             rewrite = partial(_compact, step, index, operator, few)
             state.compact(step.spark, crowd, rewrite)
             step.outputs.dead += crowd
     return made
 
 
+def _learn(step: Step, index: int, operator: Aggregate, fresh: Segment | None) -> None:
+    """Where a large batch's partials are nearly as many as its rows, the next batches are not grouped as they come."""
+    deferring = step.memory.deferring
+    if index in step.deferred:
+        deferring[index] -= 1
+    elif fresh is not None and not step.small and can_defer(operator):
+        deferring[index] = TRY_AGAIN if fresh.rows > step.work.rows // 2 else 0
+
+
 def _few_expected(state: State) -> bool:
     """However many rows come in, their partials are few where they were few before: a matter of the keys."""
     newest = state.live[-2:]
-    return bool(newest) and max(segment.rows for segment in newest) <= SMALL_ROWS // 4
+    return bool(newest) and max(segment.rows for segment in newest) <= segments.SMALL_ROWS // 4
 
 
 def _bound(clock: int, operator: Aggregate) -> int:
@@ -92,7 +109,7 @@ def _close(
     frame = step.tables.per_query(step.tables.of_queries(frame), closed, "__closed", otherwise=2**62)
     frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
     due = frame.where((ends > F.col("__closed")) & (ends <= F.col("__closing"))).drop("__closed", "__closing")
-    step.sized[index] = rows_of(chosen) <= SMALL_ROWS
+    step.sized[index] = rows_of(chosen) <= segments.SMALL_ROWS
     if step.sized[index]:
         due = due.coalesce(1)
     return results(merge(due, operator, only=step.tables.only), operator)
@@ -106,7 +123,7 @@ def _close_sessions(
         return None
     frame = state.read(step.spark)
     assert frame is not None
-    few = step.sized[index] = state.rows <= SMALL_ROWS
+    few = step.sized[index] = state.rows <= segments.SMALL_ROWS
     # What is waiting to be handed over belongs to the next owner: it stays as it is.
     leaving = {(m.query, int(m.epoch)) for m in step.memory.moves.outgoing if m.operator == index}
     kept = []
@@ -148,7 +165,7 @@ def _without_late(
     assert frame is not None
     frame = step.tables.per_query(frame, closed, "__closed", otherwise=NEVER)
     is_late = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closed")
-    few = fresh.rows <= SMALL_ROWS
+    few = fresh.rows <= segments.SMALL_ROWS
     late = step.write(frame.where(is_late).drop("__closed"), f"late-{index}", small=few)
     if late is None:
         return fresh

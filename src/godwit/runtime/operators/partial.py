@@ -21,7 +21,7 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
     window = operator.window
     if window.kind == "tumbling":
         # Grouping by a number is cheaper than by Spark's window struct; the bounds are made from it afterwards.
-        grouped = frame.groupBy(*query, *keys, _tumbling_start(window).alias("__start")).agg(*columns)
+        grouped = frame.groupBy(*query, *keys, tumbling_start(window).alias("__start")).agg(*columns)
         bounds = [
             F.timestamp_micros(F.col("__start")).alias(WINDOW_START),
             F.timestamp_micros(F.col("__start") + F.lit(window.size_us)).alias(WINDOW_END),
@@ -34,7 +34,7 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
     return grouped.select(name, *names, *bounds, *partials)
 
 
-def _tumbling_start(window: Window) -> Column:
+def tumbling_start(window: Window) -> Column:
     micros = F.unix_micros(F.col(window.time))
     return micros - F.pmod(micros, F.lit(window.size_us))
 
