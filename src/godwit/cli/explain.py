@@ -34,7 +34,7 @@ def explain(
         list[str] | None, typer.Option(help="A change ('device t1 -> east') or a file of them; may be repeated.")
     ] = None,
     sink: Annotated[str | None, typer.Option(help="The site at which results leave.")] = None,
-    rule: Annotated[str, typer.Option(help="bottom-up, top-down or nearest-common-ancestor.")] = "bottom-up",
+    rule: Annotated[str, typer.Option(help="bottom-up, top-down, nearest-common-ancestor or search.")] = "bottom-up",
     redeployment: Annotated[str, typer.Option(help="incremental, holistic-serial, ...")] = "incremental",
     state: Annotated[str, typer.Option(help="delta, adhoc-query, transfer or recreate.")] = "delta",
     output: Output = "table",

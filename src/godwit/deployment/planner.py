@@ -369,7 +369,8 @@ class Planner:
 
     def place(self, part: list[OperatorId], edges: Iterable[Edge]) -> Infeasible | None:
         """Place these instances by the rule, and find routes for them and for `edges`; all or nothing."""
-        mark = self.journal.mark()
+        mark, now = self.journal.mark(), self.ground.placement
+        self.ground.before = {i: now[i] for i in part if i in now}
         for instance in part:
             self.ground.clear(instance)
             self.leave(instance, None)

@@ -25,6 +25,7 @@ RULES: dict[str, str] = {
     "bottom-up": "bottom_up",
     "top-down": "top_down",
     "nearest-common-ancestor": "nearest_common_ancestor",
+    "search": "search",
 }
 
 
@@ -69,6 +70,8 @@ class Ground:
     root: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
     wishes: dict[Wish, NodeId] = field(default_factory=dict)
+    #: where the instances that are being placed anew were until now
+    before: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
     lost_regions: dict[RegionId, None] = field(default_factory=dict)
 
