@@ -43,11 +43,12 @@ def step(plane: ControlPlane, number: int, drawn: tuple[int, int, int, int]) -> 
     return plane.change([change]) if change is not None else []
 
 
-@pytest.mark.parametrize(
-    ("rule", "strategy"),
-    [(rule, strategy) for rule in sorted(RULES) for strategy in ("incremental", "holistic-serial", "holistic-concurrent")
-     if rule != "search" or strategy == "incremental"],  # a search takes its time
-)  # fmt: skip
+STRATEGIES = ("incremental", "holistic-serial", "holistic-concurrent")
+#: (a search takes its time: under one strategy is enough)
+COMBINED = [(r, s) for r in sorted(RULES) for s in STRATEGIES if r != "search" or s == "incremental"]
+
+
+@pytest.mark.parametrize(("rule", "strategy"), COMBINED)
 @PROPERTY
 @given(STEPS, CPU)
 def test_every_placement_is_valid(rule: str, strategy: str, steps: list[Any], cpu: float) -> None:
