@@ -46,7 +46,8 @@ KEEP_UNREAD = 1000
 class ControlPlane:
     """Planner and coordinator behind one door.
 
-    `automatic`: regions need not acknowledge; every stage counts as in force when it is published. For one process.
+    `automatic`: regions need not acknowledge; every stage counts as in force when it is published. For one process,
+    which may still let a stage wait for the one before it (`change(.., stepwise=True)`, then `go_on` until it is done).
     """
 
     def __init__(
@@ -91,11 +92,31 @@ class ControlPlane:
 
     # -- events
 
-    def handle(self, event: Event) -> list[Instruction]:
+    def handle(self, event: Event, stepwise: bool = False) -> list[Instruction]:
         told = self.coordinator.handle(event)
-        while self._automatic and self.coordinator.phase != "idle":
-            for region in sorted(self.planner.regions):
-                told += self.coordinator.handle(RegionAcked(region, self.epoch))
+        while self._automatic and self.coordinator.phase != "idle" and not (stepwise and self.unfinished):
+            told += self._acknowledge_all()
+        return self._noted(told)
+
+    def go_on(self) -> list[Instruction]:
+        """The stage published last is in force: the next one."""
+        told = self._acknowledge_all()
+        while self.coordinator.phase != "idle" and not self.unfinished:
+            told += self._acknowledge_all()
+        return self._noted(told)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether stages of the running reconfiguration are still to be published."""
+        return self.coordinator.unfinished
+
+    def _acknowledge_all(self) -> list[Instruction]:
+        epoch, told = self.epoch, list[Instruction]()
+        for region in sorted(self.planner.regions):
+            told += self.coordinator.handle(RegionAcked(region, epoch))
+        return told
+
+    def _noted(self, told: list[Instruction]) -> list[Instruction]:
         self._unread += [one.delta for one in told if isinstance(one, Publish | Revert)]
         if len(self._unread) > KEEP_UNREAD:
             _ = self.deployment
@@ -113,9 +134,9 @@ class ControlPlane:
     def withdraw(self, query: QueryId) -> list[Instruction]:
         return self.handle(QueryWithdrawn(query))
 
-    def change(self, changes: Iterable[Change]) -> list[Instruction]:
+    def change(self, changes: Iterable[Change], stepwise: bool = False) -> list[Instruction]:
         """Topology changes, in order; TopologyError names the first that does not fit, and then none is taken."""
-        return self.handle(ChangesArrived(tuple(changes)))
+        return self.handle(ChangesArrived(tuple(changes)), stepwise)
 
     def acknowledge(self, region: RegionId, epoch: Epoch) -> list[Instruction]:
         return self.handle(RegionAcked(region, epoch))

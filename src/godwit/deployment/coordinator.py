@@ -202,6 +202,11 @@ class Coordinator:
         return [*told, *self._begin()] if self._waiting else told
 
     @property
+    def unfinished(self) -> bool:
+        """Whether stages of the running reconfiguration are still to be published."""
+        return bool(self._todo)
+
+    @property
     def _waiting(self) -> bool:
         """Whether there is something to plan."""
         return bool(self.monitor) or bool(self._requests) or self._hope

@@ -99,11 +99,14 @@ def write_nebula(trace: Trace, topology: Topology, folder: Path) -> None:
     (folder / UPDATES).write_text(json.dumps(updates(trace, number)), encoding="utf-8")
 
 
-def read_nebula(folder: Path) -> NebulaFiles:
-    """Read a folder in NebulaStream's formats, the updates plain or gzipped; errors name file, field and remedy."""
+def read_nebula(folder: Path, *, lead_ms: int = 0, pace: float = 1.0) -> NebulaFiles:
+    """Read a folder in NebulaStream's formats, the updates plain or gzipped; errors name file, field and remedy.
+
+    `lead_ms` of calm come before the first update, and updates lie `pace` times as far apart as the file says.
+    """
     names = {k: str(v) for k, v in _load(folder, NAMES).items()} if _find(folder, NAMES) else {}
     sites = _sites(folder, names)
-    events, duration = _events(folder, names)
+    events, duration = _events(folder, names, lead_ms, pace)
     trace = check(Trace(duration, ordered(events), source=str(folder)), sites.sites, str(_path(folder, UPDATES)))
     start = trace.initial()
     devices = [Device(DeviceId(name), _site_id(start.get(name))) for name in trace.devices]
@@ -156,7 +159,7 @@ def _fixed(where: Path, content: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     return {name(k): v for k, v in nodes.items()}, below, {name(k): v for k, v in slots.items()}
 
 
-def _events(folder: Path, names: Mapping[str, str]) -> tuple[list[TraceEvent], int]:
+def _events(folder: Path, names: Mapping[str, str], lead_ms: int, pace: float) -> tuple[list[TraceEvent], int]:
     """Their link changes as our events; a remove and an add of one child at one moment become one hand-over."""
     where, content = _path(folder, UPDATES), _load(folder, UPDATES)
     at: dict[str, str] = {}
@@ -168,9 +171,10 @@ def _events(folder: Path, names: Mapping[str, str]) -> tuple[list[TraceEvent], i
     first = dict(at)
     found: list[TraceEvent] = []
     batches = _list(where, content, "topology_updates")
-    now = 0
+    t = now = 0
     for i, batch in enumerate(batches):
-        now = _time(where, i, batch, now)
+        t = _time(where, i, batch, t)
+        now = lead_ms + round(t * pace)
         moves = _moves(where, i, batch, at)
         # What moves at moment 0 has not been anywhere: it is attached where it ends up.
         if now == 0:

@@ -6,6 +6,7 @@ placed there. Runners stay: an idle one costs nothing but a glance at its logs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from godwit.runtime.runner import Limits, Runner
 from godwit.runtime.work import commit_log
 
 Key = tuple[RegionId, str]
+
+#: how often somebody who waits for an epoch looks (seconds)
+LOOK_EVERY = 0.002
 
 
 class Crew:
@@ -83,6 +87,19 @@ class Crew:
     @property
     def running(self) -> bool:
         return self._running
+
+    @property
+    def adopted(self) -> int:
+        """The newest epoch that all runners work under."""
+        return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)
+
+    def await_epoch(self, epoch: int) -> bool:
+        """Wait until all runners work under an epoch; False if the fleet is stopped, or a runner has failed, before."""
+        while self._running and not self.failures():
+            if self.adopted >= epoch:
+                return True
+            time.sleep(LOOK_EVERY)
+        return False
 
     def failures(self) -> dict[str, BaseException]:
         return {m.name: m.failure for m in self._metronomes.values() if m.failure is not None}

@@ -78,6 +78,8 @@ class Fleet:
         root.mkdir(parents=True, exist_ok=True)
         #: whoever decides, or appends to a source log, holds it
         self.lock = self._lock = threading.RLock()
+        #: one decision after the other; taken before the lock, and held while stages wait for each other
+        self._deciding = threading.RLock()
         self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
         self._control = Control(root)
         self._analyst = Analyst(spark)
@@ -133,7 +135,7 @@ class Fleet:
         disorder_us = _length(name, "disorder", disorder) if disorder else 0
         idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
         stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
-        with self._lock:
+        with self._deciding, self._lock:
             self._declare(stream)
             if device is None:
                 self.device(name, site=site, streams=[name])
@@ -142,12 +144,12 @@ class Fleet:
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
         """A device and the streams it feeds; made known to the topology if it is new."""
         device = DeviceId(name)
-        with self._lock:
+        with self._deciding, self._lock:
             known = self._plane.topology.devices.get(device)
             if known is None:
-                self.change([DeviceAdded(Device(device, SiteId(site) if site else None))])
+                self._change([DeviceAdded(Device(device, SiteId(site) if site else None))])
             elif site is not None and known.site != site:
-                self.change([DeviceMoved(device, SiteId(site))])
+                self._change([DeviceMoved(device, SiteId(site))])
             new = [StreamId(s) for s in streams if device not in self.deployment.feeds.get(StreamId(s), ())]
             if new:
                 self._carry_out(self._plane.feed(device, new))
@@ -213,7 +215,7 @@ class Fleet:
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
         text = sql if isinstance(sql, str) else sql.sql()
-        with self._lock:
+        with self._deciding, self._lock:
             query = compile_query(text, self.deployment.streams, QueryId(name))
             if query.id in self.deployment.queries or query.id in self._twins.names(self.deployment):
                 msg = f"there is a query '{name}' already; stop it first or choose another name"
@@ -249,13 +251,13 @@ class Fleet:
 
     def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
         """Move operators of running queries to these sites, where they can be."""
-        with self._lock:
+        with self._deciding, self._lock:
             self._carry_out(self._plane.wish(wishes, cause))
             self._sync(cause)
 
     def withdraw(self, query: QueryId) -> None:
         """Stop a query; its results stay readable. An execution that others share goes on for them."""
-        with self._lock:
+        with self._deciding, self._lock:
             self.query(query)
             ended = self._twins.leave(query, self.deployment)
             if ended is not None:
@@ -314,12 +316,26 @@ class Fleet:
     # --- the ground moves
 
     def change(self, changes: Iterable[Change]) -> None:
-        """Topology changes happened: re-place what must move, and deploy it."""
+        """Topology changes happened: re-place what must move, and deploy it.
+
+        Where a strategy redeploys in several stages, each waits until all regions work under the one before.
+        """
+        with self._deciding:
+            planned = self._change(changes, stepwise=self.crew.running)
+            while self._plane.unfinished:
+                self.crew.await_epoch(self.deployment.epoch)  # without the lock: rows come in meanwhile
+                with self._lock:
+                    self._carry_out(self._plane.go_on(), planned)
+                    self._sync("next stage")
+
+    def _change(self, changes: Iterable[Change], stepwise: bool = False) -> float:
+        """Plan for the changes and publish the (first) stage; the seconds that planning took."""
         changes = list(changes)
         with self._lock:
             began = time.perf_counter()
-            told = self._plane.change(changes)
-            self._carry_out(told, time.perf_counter() - began)
+            told = self._plane.change(changes, stepwise)
+            planned = time.perf_counter() - began
+            self._carry_out(told, planned)
             self._sync(", ".join(type(c).__name__ for c in changes))
             for change in changes:
                 if isinstance(change, DeviceMoved):
@@ -327,10 +343,11 @@ class Fleet:
                 elif isinstance(change, DeviceRemoved):
                     self.gateway.close(change.device, self.deployment)
             self.topology.save(self._plane.topology)
+        return planned
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site), past the planner: for tests and experiments."""
-        with self._lock:
+        with self._deciding, self._lock:
             for instance in placement:
                 query, operator, _ = split_instance(OperatorId(instance))
                 known = self.deployment.queries.get(query)

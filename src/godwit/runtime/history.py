@@ -15,8 +15,11 @@ class History:
 
     def __init__(self, root: Path) -> None:
         self._path = root / "history.jsonl"
+        #: the newest one of this process
+        self.last: Story | None = None
 
     def add(self, story: Story) -> None:
+        self.last = story
         with self._path.open("a") as file:
             file.write(json.dumps({"at": time.time(), **story.to_json()}) + "\n")
 
