@@ -62,8 +62,11 @@ def data() -> Path:
     return Path(os.environ.get("GODWIT_DATA", beside)) / "isqd"
 
 
-def stage(folder: Path, cut: Cut, work: Path, one_region: bool = False) -> Stage:
-    """Read a published folder; where it lacks updates, or has too few for the cut, they are made first."""
+def stage(folder: Path, cut: Cut, work: Path, ring: bool = False) -> Stage:
+    """Read a published folder; where it lacks updates, or has too few for the cut, they are made first.
+
+    `ring`: its sites are joined in a ring, the first at the root (the paper's circular topology is not published).
+    """
     needed = round(cut.changes / cut.every)
     whole = _complete(folder, needed, work)
     files = read_nebula(whole, lead_ms=round(cut.calm * 1000), pace=cut.every * 1000 / STEP_MS)
@@ -73,7 +76,7 @@ def stage(folder: Path, cut: Cut, work: Path, one_region: bool = False) -> Stage
     groups: dict[str, list[str]] = {}
     for device in sorted(files.groups, key=int):
         groups.setdefault(files.groups[device][0], []).append(device)
-    ground = grounded(files.topology, trace.initial(), one_region)
+    ground = grounded(ringed(files.topology) if ring else files.topology, trace.initial())
     batches = len({e.t for e in events if e.t > 0})
     return Stage(folder.name, trace, ground, tuple(map(tuple, groups.values())), batches, whole == folder)
 
@@ -133,14 +136,20 @@ def _batches(
         yield {"timestamp": batch * STEP_MS, "events": events}
 
 
-def grounded(topology: Topology, initial: dict[str, str], one_region: bool = False) -> Topology:
-    """With the coordinator as root, and the sites shared out among regions, a branch to each in turn of halves."""
+def ringed(topology: Topology) -> Topology:
+    order = sorted(topology.sites, key=int)
+    links = [Link(b, a, 1000.0, 1.0) for a, b in zip(order, [*order[1:], order[0]], strict=True)]
+    return Topology.of(list(topology.sites.values()), links)
+
+
+def grounded(topology: Topology, initial: dict[str, str]) -> Topology:
+    """With the coordinator as root, in a region of its own; the sites are shared out among the edge's regions."""
     below = {link.a for link in topology.links.values()}
     order = sorted(topology.sites, key=int)
     tops = [site for site in order if site not in below] or order[:1]
     regions = _regions(topology, order, tops)
-    sites = [replace(s, region=RegionId("main") if one_region else regions[s.id]) for s in topology.sites.values()]
-    root = Site(ROOT, RegionId("main") if one_region else CLOUD, 65_535.0, kind="cloud")
+    sites = [replace(s, region=regions[s.id]) for s in topology.sites.values()]
+    root = Site(ROOT, CLOUD, 65_535.0, kind="cloud")
     links = [*topology.links.values(), *(Link(site, ROOT, 1000.0, 1.0) for site in tops)]
     devices = [Device(DeviceId(name), SiteId(site)) for name, site in sorted(initial.items(), key=lambda p: int(p[0]))]
     return Topology.of([root, *sites], links, devices)

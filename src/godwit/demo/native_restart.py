@@ -101,6 +101,15 @@ def _files(log: Path) -> set[str]:
     return found
 
 
+@dataclass
+class Followed:
+    """Hand-overs that came together: when (wall seconds), and when all queries read where the devices are."""
+
+    arrived: float
+    devices: frozenset[str]
+    in_force: float | None = None
+
+
 class NativeRestart:
     """Plays the part of a fleet for a `Driver`: the same moves and rows, handled by restarts."""
 
@@ -117,6 +126,9 @@ class NativeRestart:
         #: hand-overs not yet in force: (number, device, site), and how many are
         self._open: dict[str, tuple[int, str]] = {}
         self.handled = 0
+        self.batches: list[Followed] = []
+        #: the rounds of restarts: seconds that each took
+        self.rounds: list[float] = []
         self._sent: list[pa.Table] = []
         #: results of this time and later stem from rows that were sent once more
         self._cut: pd.Timestamp | None = None
@@ -129,6 +141,9 @@ class NativeRestart:
 
     def move(self, moves: Sequence[Cue]) -> None:
         with self._lock:
+            there = frozenset(cue.device for cue in moves if cue.site is not None)
+            if there:
+                self.batches.append(Followed(time.time(), there))
             for cue in moves:
                 if cue.site is None:
                     self.attached.pop(cue.device, None)
@@ -185,9 +200,11 @@ class NativeRestart:
         with ThreadPoolExecutor(self._at_a_time) as pool:
             while not self._stopping.is_set():
                 try:
+                    began = time.time()
                     stale = [query for query in self.queries if not self._wanted(query) <= query.sites]
                     list(pool.map(self._restart, stale))
                     self._settle()
+                    self.rounds += [time.time() - began] if stale else []
                 except BaseException as error:
                     self.failure = error
                     return
@@ -206,6 +223,9 @@ class NativeRestart:
                 if all(site in query.sites for query in readers):
                     self.handled += count
                     del self._open[device]
+            for batch in self.batches:
+                if batch.in_force is None and not batch.devices & self._open.keys():
+                    batch.in_force = time.time()
 
     def _restart(self, query: NativeQuery) -> None:
         query.halt()

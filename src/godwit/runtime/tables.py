@@ -18,7 +18,7 @@ from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
 
-#: up to so many different values, a CASE is cheaper than a join
+#: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
 FEW = 16
 
 _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
@@ -51,9 +51,11 @@ class Tables:
         self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
         self._parameters: DataFrame | None = None
         self._subscriptions: dict[int, DataFrame] = {}
+        self._choices: dict[int, str | None] = {}
         if previous is not None and previous.queries == self.queries:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
+            self._choices = previous._choices
         self._routes: dict[int, Routes] = {}
 
     # --- queries and parameters
@@ -61,8 +63,12 @@ class Tables:
     def with_queries(self, frame: DataFrame, scan_index: int, scan: Scan) -> DataFrame:
         """Each row once for every query that wants it, with the query's name and parameters."""
         if scan.subscribe is not None:
-            table = F.broadcast(self._subscription(scan_index))
             column = f"{scan.alias}__{scan.subscribe}"
+            chosen = self._chosen(scan_index, column)
+            if chosen is not None:
+                # Written as SQL: a CASE made of Column objects costs a round trip to Java for each of its parts.
+                return self.with_parameters(frame.selectExpr("*", chosen).where(f"{QUERY} IS NOT NULL"), *self._names)
+            table = F.broadcast(self._subscription(scan_index))
             return frame.join(table, F.col(column) == F.col("__wanted")).drop("__wanted")
         if len(self.queries) == 1:
             (query,) = self.queries.values()
@@ -77,7 +83,37 @@ class Tables:
         if len(self.queries) == 1:
             (query,) = self.queries.values()
             return frame.select("*", *self._literals(query))
+        if len(self.queries) <= FEW:
+            mine = frame.where(f"{QUERY} IN ({', '.join(_text(q) for q in self.queries)})")
+            return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
         return frame.join(F.broadcast(self.parameters()), QUERY)
+
+    @property
+    def _names(self) -> list[str]:
+        return [p.name for p in self.shape.parameters]
+
+    def _case(self, parameter: int) -> str:
+        """A parameter's value for each query, as one expression."""
+        known = self.shape.parameters[parameter]
+        by_value: dict[str, list[str]] = {}
+        for query in self.queries.values():
+            by_value.setdefault(query.parameters[parameter], []).append(_text(query.id))
+        if len(by_value) == 1:
+            return f"CAST({next(iter(by_value))} AS {known.type}) AS {known.name}"
+        cases = " ".join(f"WHEN {QUERY} IN ({', '.join(ids)}) THEN {value}" for value, ids in by_value.items())
+        return f"CAST(CASE {cases} END AS {known.type}) AS {known.name}"
+
+    def _chosen(self, scan_index: int, column: str) -> str | None:
+        """The query that wants a row, as one expression; None where several may, or where there are many."""
+        if scan_index not in self._choices:
+            wanted = {q.id: set(q.subscriptions.get(scan_index, ())) for q in self.queries.values()}
+            values = [value for those in wanted.values() for value in those]
+            # Texts tell strings apart, not numbers (1 and 1.0).
+            apart = len(values) == len(set(values)) and all(value.startswith("'") for value in values)
+            cases = (f"WHEN {column} IN ({', '.join(sorted(v))}) THEN {_text(q)}" for q, v in wanted.items() if v)
+            few = apart and 0 < len(wanted) <= FEW and values
+            self._choices[scan_index] = f"CASE {' '.join(cases)} END AS {QUERY}" if few else None
+        return self._choices[scan_index]
 
     @property
     def only(self) -> QueryId | None:
@@ -147,6 +183,9 @@ class Tables:
 
     def split(self, frame: DataFrame, routes: Routes) -> dict[RegionId, DataFrame]:
         """Cut a frame by the region its rows go to."""
+        if len(self.queries) <= FEW:
+            marked = frame.selectExpr("*", self._way(routes))
+            return {r: marked.where(f"__to = {_text(r)}").drop("__to") for r in {*routes.by_region, self.region}}
         with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
         names, values = [QUERY, "__to"], []
         if with_device:
@@ -161,6 +200,20 @@ class Tables:
         # A row of a device that nobody declared stays here: it must not get lost.
         to = F.coalesce(F.col("__to"), F.lit(self.region))
         return {region: marked.where(to == region).drop("__to") for region in {*routes.by_region, self.region}}
+
+    def _way(self, routes: Routes) -> str:
+        """The region a row goes to, as one expression. What nobody declared stays here: it must not get lost."""
+        ways: dict[tuple[RegionId, QueryId], list[str]] = {}
+        for region, pairs in routes.by_region.items():
+            for query, device in pairs:
+                ways.setdefault((region, query), []).extend([] if device is None else [_text(device)])
+        cases = [
+            f"WHEN {QUERY} = {_text(query)}"
+            + (f" AND {DEVICE} IN ({', '.join(sorted(devices))})" if devices else "")
+            + f" THEN {_text(region)}"
+            for (region, query), devices in ways.items()
+        ]
+        return f"CASE {' '.join(cases)} ELSE {_text(self.region)} END AS __to"
 
     # --- one number a query
 
@@ -181,6 +234,11 @@ class Tables:
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
+
+
+def _text(value: str) -> str:
+    """As a literal of SQL."""
+    return f"'{_quoted(value)}'"
 
 
 def _quoted(text: str) -> str:

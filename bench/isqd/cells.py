@@ -1,0 +1,78 @@
+"""Which cells there are: figure, published folder, how far changes lie apart, strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.isqd.workload import Kind
+
+OURS, SERIAL, CONCURRENT, NATIVE = "incremental", "holistic-serial", "holistic-concurrent", "native-restart"
+STRATEGIES = (OURS, CONCURRENT, SERIAL, NATIVE)
+#: seconds between changes: the paper's, and then some
+INTERVALS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.05)
+#: where the folder has no ring, the sites of the full graph are joined in one
+RING = "ring"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    figure: str
+    kind: Kind
+    folder: str
+    #: what the figure's axis says
+    x: str
+    strategy: str
+    every: float = 1.0
+    ring: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.figure}-{self.kind}-{self.x}-{self.strategy}".replace(" ", "_")
+
+
+def all_cells() -> Iterator[Cell]:
+    yield from figures_7_and_8()
+    yield from figure_9()
+    yield from figure_10()
+    yield from topologies()
+
+
+def figures_7_and_8(sources: tuple[int, ...] = (16, 4, 2, 8)) -> Iterator[Cell]:
+    """Sources a query; a change every second."""
+    for n in sources:
+        for kind, moving in (("stateless", 1), ("stateful", 2)):
+            folder = f"{kind.capitalize()}/Varying-Num-of-Total-Sources/{n}_src_{moving}_change_per_query_120sec"
+            for strategy in STRATEGIES:
+                yield Cell("7-8", kind, folder, f"{n} sources", strategy)  # type: ignore[arg-type]
+
+
+def figure_9() -> Iterator[Cell]:
+    """Mobile sources a query; a change every two seconds."""
+    for kind, size, counts in (("stateless", 8, (1, 2, 4, 8)), ("stateful", 16, (2, 4, 8, 16))):
+        for n in counts:
+            folder = f"{kind.capitalize()}/Impact-of-Mobile-Sources-and-Rates/{size}_src_{n}_change_per_query_120sec"
+            for strategy in (OURS, CONCURRENT) if n == counts[-1] else (OURS,):
+                yield Cell("9", kind, folder, f"{n} mobile", strategy, every=2.0)  # type: ignore[arg-type]
+
+
+def figure_10() -> Iterator[Cell]:
+    """Seconds between changes."""
+    for kind, size, n in (("stateless", 8, 1), ("stateful", 16, 2)):
+        folder = f"{kind.capitalize()}/Impact-of-Mobile-Sources-and-Rates/{size}_src_{n}_change_per_query_120sec"
+        for every in INTERVALS:
+            for strategy in (OURS, CONCURRENT) if every == 4.0 else (OURS,):
+                yield Cell("10", kind, folder, f"every {every:g} s", strategy, every)  # type: ignore[arg-type]
+
+
+def topologies() -> Iterator[Cell]:
+    """The paper's 7.2.3: tree, full graph, ring; one to sixteen sites between a source and the root."""
+    place = "Stateful/Impact-of-Different-Topologies/4src_2change_{}_120sec"
+    for name in ("tree", "full"):
+        yield Cell("7.2.3", "stateful", place.format(name), name, OURS, every=2.0)
+    yield Cell("7.2.3", "stateful", place.format("tree"), RING, OURS, every=2.0, ring=True)
+    for n in (1, 2, 4, 8, 16):
+        folder = f"Stateful/Varying-Number-of-Intermediate-Nodes/4src_2change_{n}intermediate_120sec"
+        yield Cell("7.2.3", "stateful", folder, f"{n} intermediate", OURS, every=2.0)
