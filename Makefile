@@ -42,8 +42,8 @@ bench-placement: setup  ## the placement search experiments
 bench-sqpr: setup  ## the admission planner experiments
 	$(PY) -m bench.sqpr
 
-bench-isqd: setup  ## the redeployment experiments: control plane time at scale
-	$(PY) -m bench.control_plane
+bench-isqd: setup  ## the published redeployment experiments, all strategies; control plane time at scale
+	$(PY) -m bench.isqd
 
 lock: setup  ## write requirements.lock anew from pyproject.toml
 	.venv/bin/uv pip compile -q --extra java --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-AREAS = ("engine", "control_plane", "mobility", "placement", "sqpr")
+AREAS = ("engine", "isqd", "mobility", "placement", "sqpr")
 
 
 def main() -> int:

@@ -27,9 +27,7 @@ NAME = "native-restart"
 WATERMARK = "60 seconds"
 
 
-def play(
-    spark: SparkSession, folder: Path, stage: Stage, cut: Cut, queries: list[Asked], rate: int
-) -> dict[str, Any]:
+def play(spark: SparkSession, folder: Path, stage: Stage, cut: Cut, queries: list[Asked], rate: int) -> dict[str, Any]:
     """The same trace and rows as the fleet gets."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a query that is stopped in a call would print its stack
     shutil.rmtree(folder, ignore_errors=True)
@@ -39,9 +37,9 @@ def play(
     initial = dict(stage.trace.initial())
     native.start(initial)
     native.push(STREAM, first_rows(stage, rate), initial)
-    for query in native.queries:
-        assert query.running is not None
-        query.running.processAllAvailable()
+    for begun in native.queries:
+        assert begun.running is not None
+        begun.running.processAllAvailable()
     start = time.time()
     driver = Driver(
         stage.trace,
@@ -54,19 +52,12 @@ def play(
     )
     driver.play()
     over = time.time()
-    found = Latencies(start)
-    for query in native.queries:
-        for wall, rows in list(query.batches.values()):
-            if len(rows):
-                found.add(wall, pd.to_datetime(rows["at"]).to_numpy("datetime64[us]").astype("int64") / 1000)
-    # What was answered too late to be seen so far counts too: its latency is what it took.
-    seen = {query.name: set(query.batches) for query in native.queries}
     native.end(timeout=180.0)
-    _add_later(found, native, seen, driver.start_ms + cut.total * 1000)
+    found = _latencies(native, start, driver.start_ms + cut.total * 1000)
     verdicts = []
-    for query in native.queries:
-        want, have = native.oracle(query.sql), native.results(query)
-        verdicts.append(compare(QueryId(query.name), want, want.iloc[:0] if have is None else have))
+    for answered in native.queries:
+        want, have = native.oracle(answered.sql), native.results(answered)
+        verdicts.append(compare(QueryId(answered.name), want, want.iloc[:0] if have is None else have))
     result = {
         **changes([(b.arrived, b.in_force) for b in native.batches], over),
         "device_moves": driver.changes,
@@ -91,9 +82,12 @@ def _check(native: NativeRestart) -> None:
         raise DeploymentError(msg) from native.failure
 
 
-def _add_later(found: Latencies, native: NativeRestart, seen: dict[str, set[int]], end_ms: float) -> None:
+def _latencies(native: NativeRestart, start: float, end_ms: float) -> Latencies:
+    """Of all results but those that only close what is open at the end."""
+    found = Latencies(start)
     for query in native.queries:
-        for number, (wall, rows) in list(query.batches.items()):
-            if number not in seen[query.name] and len(rows):
+        for wall, rows in query.batches.values():
+            if len(rows):
                 at = pd.to_datetime(rows["at"]).to_numpy("datetime64[us]").astype("int64") / 1000
-                found.add(wall, at[at <= end_ms])  # not the rows that only close what is open
+                found.add(wall, at[at <= end_ms])
+    return found

@@ -74,5 +74,7 @@ class Readings:
         window = ts // (WINDOW_MS * 1000)
         # One window in seven matches across sources; in the others each source has a number of its own.
         join_id = np.where(window % MATCH_EVERY == 0, window, -int(device))
-        names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(k), np.int8)), pa.array([device])).cast(pa.string())
-        return pa.Table.from_arrays([names, pa.array(join_id), pa.array(k), pa.array(ts).cast(ARROW.field(3).type)], schema=ARROW)
+        one = pa.array(np.zeros(len(k), np.int8))
+        names = pa.DictionaryArray.from_arrays(one, pa.array([device])).cast(pa.string())
+        times = pa.array(ts).cast(ARROW.field("ts").type)
+        return pa.Table.from_arrays([names, pa.array(join_id), pa.array(k), times], schema=ARROW)

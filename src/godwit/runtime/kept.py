@@ -101,7 +101,7 @@ def _rewritten(group: list[Segment], file: Path) -> Segment:
     file.parent.mkdir(parents=True, exist_ok=True)
     tables = [pq.read_table(f) for s in group for f in s.files]
     table = pa.concat_tables(tables, promote_options="permissive")
-    pq.write_table(table, file, compression="lz4")
+    pq.write_table(table, file, compression="snappy")
     return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema)
 
 

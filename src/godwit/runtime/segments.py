@@ -44,7 +44,8 @@ def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None =
         return None
     file = path.with_suffix(".parquet")
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, file, compression="lz4", use_dictionary=True)
+    # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
+    pq.write_table(table, file, compression="snappy", use_dictionary=True)
     low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
     return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
 

@@ -26,7 +26,7 @@ class ParquetSink(Sink):
         writer: pq.ParquetWriter | None = None
         for table in batch.tables():
             if writer is None:
-                writer = pq.ParquetWriter(draft, table.schema, compression="lz4")
+                writer = pq.ParquetWriter(draft, table.schema, compression="snappy")
             writer.write_table(table)
         if writer is not None:
             writer.close()
