@@ -110,6 +110,7 @@ class Attendant:
         while not self._stopping.wait(EVERY):
             try:
                 self.flush()
+                self._fleet.reoptimiser.look_if_due()
             except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
                 self.failure = error
                 log.exception("housekeeping has stopped; nothing is lost, but the folder grows")

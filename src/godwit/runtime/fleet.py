@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from godwit.deployment.control_plane import ControlPlane
 from godwit.deployment.events import Instruction, Park, Publish, Resume, Revert
 from godwit.deployment.events import Record as StoryRecord
+from godwit.deployment.watch import Watching
 from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
@@ -45,6 +46,7 @@ from godwit.runtime.housekeeping import Retention
 from godwit.runtime.inbox import Inbox
 from godwit.runtime.ingest import Rows, Schema
 from godwit.runtime.metrics import Metrics
+from godwit.runtime.reoptimiser import Reoptimiser
 from godwit.runtime.runner import Limits, Runner
 from godwit.runtime.session import spark_session
 from godwit.runtime.sources.replay import Replay
@@ -69,6 +71,7 @@ class Fleet:
         state: str = "delta",
         links: Links | None = None,
         admission: bool | None = None,
+        reoptimise: bool | Watching = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
@@ -97,6 +100,7 @@ class Fleet:
         self._opened: list[SparkSource] = []
         self._twins = Twins(root)
         self._door = Doorkeeper(self, admission)
+        self.reoptimiser = Reoptimiser(self, reoptimise)
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
         self._reopen()
 

@@ -45,6 +45,10 @@ class Metrics(StreamingQueryListener):
         told = {**self.ended, **{name: f"{type(e).__name__}: {e}" for name, e in failures.items()}}
         return replace(self._ledger.status(), failures=told, spark={k: dict(v) for k, v in list(self.heard.items())})
 
+    def rows_by_source(self) -> dict[str, int]:
+        """ "stream/device" -> rows taken in so far."""
+        return self._ledger.rows_by_source()
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         self._names[str(event.runId)] = event.name or str(event.id)
 

@@ -161,12 +161,27 @@ class Ledger:
         self._root = root
         self._tails: dict[Key, _Tail] = {}
 
-    def status(self) -> Status:
-        control = Control(self._root)
-        deployment = control.deployment_at(control.last)
+    def _read_on(self) -> None:
         for folder in (self._root / "regions").glob("*/shapes/*/commits"):
             key = (RegionId(folder.parts[-4]), folder.parts[-2])
             self._tails.setdefault(key, _Tail(self._root, key)).read_on()
+
+    def rows_by_source(self) -> dict[str, int]:
+        """ "stream/device" -> rows taken in so far, by whichever shape has read most of them."""
+        self._read_on()
+        by_shape: dict[tuple[str, str], int] = {}
+        for (_, shape), tail in self._tails.items():
+            for source, rows in tail.totals.rows_by_source.items():
+                by_shape[shape, source] = by_shape.get((shape, source), 0) + rows
+        found: dict[str, int] = {}
+        for (_, source), rows in by_shape.items():
+            found[source] = max(rows, found.get(source, 0))
+        return found
+
+    def status(self) -> Status:
+        control = Control(self._root)
+        deployment = control.deployment_at(control.last)
+        self._read_on()
         tails = {key: tail for key, tail in sorted(self._tails.items()) if tail.last is not None}
         totals = {key: tail.totals for key, tail in tails.items()}
         return Status(
