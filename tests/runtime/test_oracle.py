@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from godwit.errors import DeploymentError
+from godwit.ids import SiteId
+from godwit.model.changes import LinkAdded, LinkRemoved
+from godwit.model.topology import Link
 from godwit.runtime.fleet import Fleet
 from tests.runtime.world import QUERIES, Action, Attach, Crash, Detach, Move, Push, Step, Submit, Withdraw, World
 
@@ -107,3 +110,23 @@ def test_large_batches_answer_the_same(
     world.play([Move(name, "east"), *QUIET[10:14], steps, Crash("staged"), Attach(2, "east"), *QUIET[14:]])
     assert [str(v) for v in world.finish() if not v.equal] == []
     assert deferred == (name == "spread")
+
+
+def test_a_query_without_a_place_waits_and_goes_on_by_itself(open_fleet: Callable[..., Fleet]) -> None:
+    """East is cut off: nothing comes out, in east or west, until the link is back; a new train joins meanwhile."""
+    names = ("filter", "tumbling", "join")
+    world = World(open_fleet, {name: QUERIES[name] for name in names})
+    world.play([*QUIET[:8], Step((0, 1, 2, 3, 4, 5))])
+    world.fleet.process_available()
+    world.fleet.change([LinkRemoved(SiteId("east"), SiteId("cloud"))])
+    assert set(world.fleet.parked) == set(names)
+    world.fleet.process_available()
+    before = {name: world.fleet.query(name).results().count() for name in names}
+    world.play([*QUIET[8:12], Step((0, 1, 2)), Crash("committed"), Attach(0, "east"), *QUIET[12:16]])
+    world.fleet.process_available()
+    assert {name: world.fleet.query(name).results().count() for name in names} == before
+    world.fleet.change([LinkAdded(Link(SiteId("east"), SiteId("cloud"), ms=5))])
+    assert not world.fleet.parked
+    world.play(QUIET[16:])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert all(world.fleet.query(name).results().count() > before[name] for name in names)

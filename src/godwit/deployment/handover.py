@@ -88,6 +88,8 @@ class MoveBook:
     incoming: list[Move] = field(default_factory=list)
     #: where an instance has lived: (epoch, region), oldest first; only instances that ever moved
     owners: dict[Instance, list[tuple[Epoch, RegionId]]] = field(default_factory=dict)
+    #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
+    resumed: dict[QueryId, Epoch] = field(default_factory=dict)
 
     def adopt(self, epoch: Epoch, moves: Iterable[Move]) -> None:
         """Work under a new epoch from now on."""
@@ -146,9 +148,9 @@ class MoveBook:
         return markers[operator] < self.latest(query)
 
     def latest(self, query: QueryId | None = None) -> Epoch:
-        """The newest epoch at which an instance of the query (None: of any) moved."""
-        moved = (history[-1][0] for (q, _), history in self.owners.items() if query in (None, q))
-        return max(moved, default=Epoch(0))
+        """The newest epoch at which an instance of the query (None: of any) moved, or at which it went on."""
+        moved = [history[-1][0] for (q, _), history in self.owners.items() if query in (None, q)]
+        return max([*moved, *(epoch for q, epoch in self.resumed.items() if query in (None, q))], default=Epoch(0))
 
     def owned_since(self, query: QueryId, operator: int, epoch: Epoch) -> Epoch:
         """The generation of rows that reach the instance here under an epoch: since when this region owns it."""
@@ -163,6 +165,7 @@ class MoveBook:
         self.outgoing = [m for m in self.outgoing if m.query != query]
         self.incoming = [m for m in self.incoming if m.query != query]
         self.owners = {k: v for k, v in self.owners.items() if k[0] != query}
+        self.resumed.pop(query, None)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -171,6 +174,7 @@ class MoveBook:
             "outgoing": [move.to_json() for move in self.outgoing],
             "incoming": [move.to_json() for move in self.incoming],
             "owners": [[query, operator, history] for (query, operator), history in self.owners.items()],
+            "resumed": dict(self.resumed),
         }
 
     @staticmethod
@@ -183,4 +187,5 @@ class MoveBook:
             [Move.from_json(move) for move in record["outgoing"]],
             [Move.from_json(move) for move in record["incoming"]],
             {(query, operator): [(e, r) for e, r in history] for query, operator, history in record["owners"]},
+            {query: Epoch(epoch) for query, epoch in record["resumed"].items()},
         )

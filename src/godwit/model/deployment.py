@@ -168,9 +168,10 @@ def between(old: Deployment, new: Deployment, cause: str = "") -> Delta | None:
         {s: v for s, v in new.feeds.items() if old.feeds.get(s) != v},
         frozenset(set(old.devices) - set(new.devices)),
         cause=cause,
+        parked=_changed(old.parked, new.parked),
     )
     empty = not any((delta.queries, delta.placement, delta.devices, delta.sites, delta.sessions, delta.streams))
-    return None if empty and not delta.feeds and not delta.gone else delta
+    return None if empty and not (delta.feeds or delta.gone or delta.parked) else delta
 
 
 def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:

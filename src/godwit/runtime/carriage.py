@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ class Carriage:
         links: Links | None = None,
         path: Path_ = lambda source, target: (source, target),
     ) -> None:
-        self.strategy, self._links, self._path = known(strategy), links, path
+        self.strategy, self.links, self._path = known(strategy), links, path
         self._folder = root / "landing" / uuid.uuid4().hex
         self._jobs: dict[Move, Future[Parts]] = {}
         shutil.rmtree(self._folder.parent, ignore_errors=True)  # of a process that is no more
@@ -73,7 +73,7 @@ class Carriage:
     def bring(self, parcel: Parcel, runner: Runner) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Move.from_json(parcel["move"]), self.step(Move.from_json(parcel["move"]))
-        if isinstance(step, HandOver) and not step.wait and self._links is None:
+        if isinstance(step, HandOver) and not step.wait and self.links is None:
             return Arrived(move, _parts(parcel), parcel["clock"])
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, runner)
@@ -110,21 +110,21 @@ class Carriage:
         landing.mkdir(parents=True, exist_ok=True)
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, Replay) else "best"
-            return rebuild(parcel, runner, landing, case, lambda rows, name: self._carried(rows, move, True, name))
-        chunked = not isinstance(step, HandOver) or step.chunked
-        return {
-            side: [self._carried(segment, move, chunked, f"{side}-{k}") for k, segment in enumerate(part)]
-            for side, part in _parts(parcel).items()
-        }
+            return rebuild(parcel, runner, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
+        parts = _parts(parcel)
+        carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
+        return {side: [next(carried) for _ in part] for side, part in parts.items()}
 
-    def _carried(self, segment: Segment, move: Move, chunked: bool, name: str) -> Segment:
-        """The segment's files, copied over the links between the two sites."""
-        step = self._path(NodeId(move.from_site), NodeId(move.to_site))
-        hops = max(len(step) - 1, 1) if step else 1
-        files = [Path(file) for file in segment.files]
+    def _carried(self, found: Sequence[Segment], move: Move, step: Step, name: str) -> list[Segment]:
+        """The segments, their files copied over the links between the two sites, in one go."""
+        path = self._path(NodeId(move.from_site), NodeId(move.to_site))
+        hops = max(len(path) - 1, 1) if path else 1
+        files = [Path(file) for segment in found for file in segment.files]
         targets = [self._landing(move) / f"{name}-{k}.parquet" for k in range(len(files))]
-        (stream if chunked else forward)(files, targets, hops, self._links or Links())
-        return replace(segment, files=tuple(str(target) for target in targets))
+        whole = isinstance(step, HandOver) and not step.chunked
+        (forward if whole else stream)(files, targets, hops, self.links or Links())
+        landed = iter(str(target) for target in targets)
+        return [replace(segment, files=tuple(next(landed) for _ in segment.files)) for segment in found]
 
     def _landing(self, move: Move) -> Path:
         return self._folder / f"{move.epoch}-{move.query}-{move.operator}-{move.target}".replace("/", "_")

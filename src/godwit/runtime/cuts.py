@@ -6,13 +6,14 @@ have passed all operators below the instance; the old owner works these through,
 then, it passes them on to the new owner. So for devices whose rows take that way, it counts how far the old owner had
 read the region's commits (`via`); for the others (`direct`), how far the region had read its sources.
 
-Where this cannot be told (the way of a device's rows has just changed, or rows are no longer kept), or where another
+Where this cannot be told (the way of a device's rows has just changed, rows waited because the query had no place, or
+they are no longer kept), or where another
 stateful operator lies below, the state is sent after all: `ranges` says None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,12 @@ def seen(record: Record) -> Record:
     return {"epoch": record["epoch"], "sources": _sources(record["positions"])}
 
 
-def cut(positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record]) -> Record:
+def cut(
+    positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record], states: Iterable[str]
+) -> Record:
     """How far a region had read when it took in an epoch: its sources, and (`heard`) the others' commits."""
-    return {"sources": _sources(positions), "begun": dict(begun), "seen": dict(heard)}
+    parked = sorted({name.split(":")[2] for name in states if name.startswith("parked:")})
+    return {"sources": _sources(positions), "begun": dict(begun), "seen": dict(heard), "parked": parked}
 
 
 def ranges(
@@ -40,7 +44,8 @@ def ranges(
 ) -> dict[str, list[Record]] | None:
     """region -> what to read of each of its source logs; None: the state must be sent."""
     plan = query.shape.plan
-    if move.source not in cuts or _stateful_below(plan, move.operator):
+    parked = any(query.id in theirs["parked"] for theirs in cuts.values())  # read, but never sent on
+    if parked or move.source not in cuts or _stateful_below(plan, move.operator):
         return None
     found: dict[str, list[Record]] = {}
     for region, theirs in cuts.items():

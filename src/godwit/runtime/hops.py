@@ -44,6 +44,8 @@ class _Pace:
 
 def stream(sources: Sequence[Path], targets: Sequence[Path], hops: int, links: Links) -> None:
     """Copy files over so many hops; nobody waits for more than a piece."""
+    if not sources:
+        return
     pairs = [socket.socketpair() for _ in range(hops)]
     faults: list[OSError] = []
     first = (lambda: _send(_pieces(sources), pairs[0][0], _Pace(links.mbit)),)

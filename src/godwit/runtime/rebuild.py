@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 #: case -> of how many buffers the last one triggers the windows; None: none does
 TRIGGERS: dict[str, int | None] = {"best": None, "average": 2, "worst": 1}
 HERE = SiteId("here")
+Carry = Callable[[list[Segment]], list[Segment]]
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,15 @@ class Buffer:
     newest_us: int
     scan: int
     segment: Segment
+    region: str
+    #: where not all of the rows count: which devices' do (`cuts.py`)
+    only: Record | None = None
 
 
-def rebuild(parcel: Any, runner: Runner, folder: Path, case: str, carry: Callable[[Segment, str], Segment]) -> Parts:
-    """The parts of a state that was left behind. `carry` brings a segment over the links."""
+def rebuild(parcel: Any, runner: Runner, folder: Path, case: str, carry: Carry) -> Parts:
+    """The parts of a state that was left behind. `carry` brings segments over the links."""
     move = Move.from_json(parcel["move"])
-    found = sorted(_buffers(parcel, runner, move, folder, carry), key=lambda buffer: buffer.entered)
+    found = _brought(list(_buffers(parcel, runner, move)), runner, folder, carry)
     scratch = _Scratch(runner, move, folder)
     every = TRIGGERS[case]
     for part in _batches(found, every):
@@ -69,10 +73,8 @@ def _batches(found: list[Buffer], every: int | None) -> Iterator[list[Buffer]]:
     return (found[k : k + size] for k in range(0, len(found), size))
 
 
-def _buffers(
-    parcel: Any, runner: Runner, move: Move, folder: Path, carry: Callable[[Segment, str], Segment]
-) -> Iterator[Buffer]:
-    """The rows to read again, here; entries whose rows are all dead by now are passed over."""
+def _buffers(parcel: Any, runner: Runner, move: Move) -> Iterator[Buffer]:
+    """The rows to read again, where they are; entries whose rows are all dead by now are passed over."""
     reach = _reach(runner.shape.plan.operators[move.operator])
     alive = NEVER if reach is None or parcel["clock"] == NEVER else parcel["clock"] - reach
     for region, parts in parcel["replay"].items():
@@ -81,16 +83,22 @@ def _buffers(
             for number, record in log.after(part["from"]):
                 if number > part["to"]:
                     break
-                if record["segment"] is None or record["newest_us"] < alive:
-                    continue
-                segment = Segment.from_json(record["segment"])
-                name = f"{region}-{part['scan']}-{number}"
-                if region != runner.region:
-                    segment = carry(segment, name)
-                if number > part["via"]:
-                    segment = _of_devices(runner, part, segment, folder / f"{name}-direct")
-                if segment.rows:
-                    yield Buffer(record["entered"], record["newest_us"], part["scan"], segment)
+                if record["segment"] is not None and record["newest_us"] >= alive:
+                    segment = Segment.from_json(record["segment"])
+                    only = part if number > part["via"] else None
+                    yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region, only)
+
+
+def _brought(found: list[Buffer], runner: Runner, folder: Path, carry: Carry) -> list[Buffer]:
+    """All buffers, here, in the order in which their rows entered; only rows that went to the old owner."""
+    afar = [buffer for buffer in found if buffer.region != runner.region]
+    here = [buffer for buffer in found if buffer.region == runner.region]
+    here += [replace(b, segment=s) for b, s in zip(afar, carry([b.segment for b in afar]), strict=True)]
+    for k, buffer in enumerate(here):
+        if buffer.only is not None:
+            rows = _of_devices(runner, buffer.only, buffer.segment, folder / f"direct-{k}")
+            here[k] = replace(buffer, segment=rows)
+    return sorted((buffer for buffer in here if buffer.segment.rows), key=lambda buffer: buffer.entered)
 
 
 def _of_devices(runner: Runner, part: Record, segment: Segment, path: Path) -> Segment:

@@ -186,7 +186,8 @@ class Runner:
     def _concerns(self, before: Deployment, after: Deployment) -> bool:
         old = {q.id for q in before.of_shape(self.shape.key)}
         new = {q.id for q in after.of_shape(self.shape.key)}
-        return old != new or bool(moves_between(before, after, self.shape.key))
+        parked = {q for q in new if (q in before.parked) != (q in after.parked)}
+        return old != new or bool(parked) or bool(moves_between(before, after, self.shape.key))
 
     def _adopt(self, work: Work) -> list[QueryId]:
         """Work under the newest epoch from now on; returns the queries that are gone."""
@@ -196,7 +197,7 @@ class Runner:
             moves = moves_between(before, after, self.shape.key)
             self.memory.moves.adopt(after.epoch, moves)
             if moves and self.carriage.replays:
-                mine = cut(self.positions, self.begun, self.memory.seen)
+                mine = cut(self.positions, self.begun, self.memory.seen, self.memory.states)
                 self.memory.cuts.setdefault(int(after.epoch), {})[self.region] = mine
             for query in before.of_shape(self.shape.key):
                 if query.id not in after.queries:
@@ -207,6 +208,8 @@ class Runner:
                 # (for a shared part's readers, too: what they are to see of it begins here)
                 if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
                     self.begun[query.id] = dict(self.positions)
+                if query.id in before.parked and query.id not in after.parked:
+                    self.memory.moves.resumed[query.id] = after.epoch
             self.deployment = after
         if work.deployments:
             self._arrange()
@@ -214,7 +217,7 @@ class Runner:
 
     def _forget(self, query: QueryId, epoch: Epoch) -> None:
         self.memory.moves.forget(query)
-        for name in [name for name in self.memory.states if name.startswith("waiting:") and f":{query}:" in name]:
+        for name in [name for name in self.memory.states if name[:1].isalpha() and query in name.split(":")]:
             del self.memory.states[name]
         for let_go in self.memory.let_go.values():
             let_go.pop(query, None)
@@ -282,6 +285,7 @@ class Runner:
             "results": [segment.to_json() for segment in outputs.results],
             "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
             "handovers": outputs.handovers,
+            "arrived": [arrived.move.to_json() for arrived in work.arrived],
             "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
             "begun": self.begun,
             "gone": gone,

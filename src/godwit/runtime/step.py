@@ -137,8 +137,11 @@ class Step:
 
     def _scan(self, index: int, scan: Scan) -> DataFrame | None:
         frame = segments.read(self.spark, self.work.sources.get(index, []))
-        if frame is None or not self.tables.queries:
+        if not self.tables.queries:
             return None
+        return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
+
+    def _wanted(self, index: int, scan: Scan, frame: DataFrame) -> DataFrame:
         if self.small:
             frame = frame.coalesce(1)
         taken_in = F.lit(int(self.tables.deployment.epoch)).cast("bigint")
@@ -147,10 +150,31 @@ class Step:
             for name in scan.columns
         ]
         stream = self.tables.deployment.streams[scan.stream]
-        if self._needs_device(index):
+        if self._needs_device(index) or self.tables.deployment.parked:
             device = F.lit(str(scan.stream)) if stream.device is None else F.col(stream.device)
             columns.append(device.cast("string").alias(DEVICE))
         return self.tables.with_queries(frame.select(*columns), index, scan)
+
+    def _with_place(self, index: int, frame: DataFrame | None) -> DataFrame | None:
+        """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
+        parked = self.tables.deployment.parked
+        inside = [frame]
+        for query in self.tables.queries:
+            room = f"parked:{index}:{query}"
+            if query not in parked and room in self.memory.states:
+                inside.append(self._let_in(index, self.memory.states.pop(room)))
+            elif query in parked and inside[0] is not None:
+                mine = F.col(QUERY) == query
+                kept = self.write(inside[0].where(mine), f"parked-{index}")
+                self.memory.states.setdefault(room, State()).append(kept)
+                inside[0] = inside[0].where(~mine)
+        return union(inside)
+
+    def _let_in(self, index: int, waited: State) -> DataFrame | None:
+        """Rows that have waited; their log goes with the commit."""
+        self.released[index] = self.released.get(index, 0) + waited.rows
+        self.outputs.dead += waited.live
+        return waited.read(self.spark)
 
     def _stateless(self, operator: Filter | Project | Union, inputs: list[DataFrame | None]) -> DataFrame | None:
         frame = self._union(inputs) if isinstance(operator, Union) else inputs[0]
@@ -213,10 +237,7 @@ class Step:
         for move in [m for m in self.memory.moves.incoming if m.operator == index]:
             room = f"waiting:{index}:{side}:{move.query}:{move.epoch}"
             if move in here:
-                waited = self.memory.states.pop(room, State())
-                self.released[index] = self.released.get(index, 0) + waited.rows
-                self.outputs.dead += waited.live
-                inside.append(waited.read(self.spark))
+                inside.append(self._let_in(index, self.memory.states.pop(room, State())))
             elif inside[0] is not None and self.carriage is not None and self.carriage.waits(move):
                 mine = (F.col(QUERY) == move.query) & (F.col(GENERATION) == int(move.epoch))
                 kept = self.write(inside[0].where(mine), f"waiting-{index}-{side}")
@@ -289,6 +310,7 @@ class Step:
         now = {}
         for query, clock in self.progress.clocks(self.memory.book, index).items():
             held = self.tables.deployment.home(self.tables.queries[query], index) != self.region
+            held = held or query in self.tables.deployment.parked
             held = held or self.memory.moves.held(query, index, self.markers)
             now[query] = before[query] if held else max(before[query], clock)
             self.memory.book.hear(index, released(query), Mark(1, now[query]))
