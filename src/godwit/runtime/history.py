@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,4 +27,13 @@ class History:
     def read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        return [json.loads(line) for line in self._path.read_text().splitlines()]
+        return newest(json.loads(line) for line in self._path.read_text().splitlines())
+
+
+def newest(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a story that was told twice, what was told last, at the place and time of the first."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for record in told:
+        key = (record["number"], record["cause"])
+        found[key] = {**record, "at": found[key]["at"]} if key in found else record
+    return list(found.values())

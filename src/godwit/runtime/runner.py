@@ -34,6 +34,8 @@ from godwit.runtime.step import Memory, Outputs, Step
 from godwit.runtime.tables import Tables
 from godwit.runtime.work import Reader, Work, commit_log
 
+#: of so many epochs a runner remembers when it took them in
+KEEP_MOMENTS = 100
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
 
@@ -80,6 +82,8 @@ class Runner:
         self.begun: dict[str, dict[str, int]]
         #: positions of the last commit: where a restart would begin
         self._committed: dict[str, int] = {}
+        #: the newest epochs -> when (wall clock) this runner began to work under each
+        self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
         self._recover()
@@ -213,7 +217,16 @@ class Runner:
             self.deployment = after
         if work.deployments:
             self._arrange()
+            self._since[int(self.deployment.epoch)] = time.time()
+            if len(self._since) > KEEP_MOMENTS:
+                del self._since[min(self._since)]
         return gone
+
+    def working_since(self, epoch: int) -> float | None:
+        """When this runner began to work under an epoch or a later one; None: it does not yet."""
+        if self.deployment.epoch < epoch:
+            return None
+        return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
 
     def _forget(self, query: QueryId, epoch: Epoch) -> None:
         self.memory.moves.forget(query)

@@ -1,0 +1,116 @@
+"""The chronicle: what the regions' commits add to the stories of reconfigurations, after the control plane has told them.
+
+    acknowledge   from the first row published until every region works under the last epoch of the reconfiguration
+    state         until the last of the moved state is part of its new owner's commit, with the bytes of each
+
+A story is written when the control plane tells it, and once more when it is complete; readers take the newest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from godwit.deployment.handover import Move, moves_between
+from godwit.deployment.stories import Story
+from godwit.ids import Epoch, OperatorId
+from godwit.model.deployment import Deployment, instance_id
+from godwit.runtime.history import History
+from godwit.runtime.log import Record
+
+if TYPE_CHECKING:
+    from godwit.runtime.runner import Runner
+
+#: stories that wait for a region for ever (it may be gone) are given up when so many newer ones are there
+MOST = 1000
+
+
+@dataclass
+class _Open:
+    story: Story
+    #: the control log's epochs -> the control plane's
+    epochs: dict[int, Epoch]
+    published: float
+    #: instances whose state has not come yet
+    due: set[OperatorId] = field(default_factory=set)
+    acknowledged: bool = False
+
+
+class Chronicle:
+    """Told of every story and of every commit, from any thread."""
+
+    def __init__(
+        self,
+        history: History,
+        runners: Callable[[], Iterable[Runner]],
+        handed_over: Callable[[OperatorId, Epoch], None],
+    ) -> None:
+        self._history, self._runners, self._handed_over = history, runners, handed_over
+        self._open: dict[int, _Open] = {}
+        #: (epoch, instance) -> bytes that its old owner sent
+        self._sent: dict[tuple[int, OperatorId], int] = {}
+        self._lock = threading.Lock()
+
+    def tell(self, story: Story, epochs: dict[int, Epoch], published: float, moves: Iterable[Move]) -> None:
+        """The control plane is done with a reconfiguration; what moves between regions is still to come."""
+        due = {instance_id(move.query, move.operator) for move in moves}
+        for moved in story.migrations:
+            if moved.instance not in due:  # it stays in its region, whose log is as good at one site as at another
+                story = story.with_state(moved.instance, 0, 0.0)
+        with self._lock:
+            self._open[story.number] = _Open(story, epochs, published, due)
+            for number in sorted(self._open)[:-MOST]:
+                del self._open[number]
+        self._history.add(story)
+        for moved in story.migrations:
+            if moved.instance not in due and epochs:
+                self._handed_over(moved.instance, max(epochs.values()))
+
+    def committed(self, record: Record) -> None:
+        """A region has committed."""
+        if not self._open:
+            return
+        for parcel in record["handovers"]:
+            move = Move.from_json(parcel["move"])
+            size = sum(s["bytes"] for part in parcel["parts"].values() for s in part)
+            self._sent[int(move.epoch), instance_id(move.query, move.operator)] = size
+        for told in record["arrived"]:
+            self._arrived(Move.from_json(told), record["metrics"]["wall"])
+        self.look()
+
+    def look(self) -> None:
+        """Complete the stories whose regions have all acknowledged and whose state has all come."""
+        with self._lock:
+            for number, one in list(self._open.items()):
+                if not one.acknowledged:
+                    self._acknowledge(one)
+                if one.acknowledged and not one.due:
+                    del self._open[number]
+                    self._history.add(one.story)
+
+    def _acknowledge(self, one: _Open) -> None:
+        last = max(one.epochs, default=0)
+        since = [runner.working_since(last) for runner in self._runners()]
+        if all(moment is not None for moment in since):
+            at = max((moment for moment in since if moment is not None), default=one.published)
+            one.story = one.story.timed("acknowledge", max(at - one.published, 0.0))
+            one.acknowledged = True
+
+    def _arrived(self, move: Move, wall: float) -> None:
+        instance, epoch = instance_id(move.query, move.operator), int(move.epoch)
+        with self._lock:
+            found = next((one for one in self._open.values() if epoch in one.epochs and instance in one.due), None)
+            if found is None:
+                return
+            took = max(wall - found.published, 0.0)
+            story = found.story.with_state(instance, self._sent.pop((epoch, instance), 0), took)
+            found.due.discard(instance)
+            found.story = story.timed("state", max(took - story.phases.get("state", 0.0), 0.0))
+        self._handed_over(instance, found.epochs[epoch])
+
+
+def moves_of(before: Deployment, after: Deployment) -> list[Move]:
+    """The moves between regions that one epoch brings, of all shapes."""
+    return [move for shape in after.shapes() for move in moves_between(before, after, shape)]
