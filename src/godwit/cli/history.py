@@ -12,6 +12,7 @@ import typer
 from godwit.cli.output import Output, as_json, as_table, form
 from godwit.deployment.stories import Story
 from godwit.errors import ConfigError, StateError
+from godwit.runtime.history import newest
 
 
 def history(
@@ -45,7 +46,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError as error:
             msg = f"{path}:{i}: not a story ({error.msg}); the line was cut off, remove it"
             raise StateError(msg) from error
-    return found
+    return newest(found)
 
 
 def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str, Any]:

@@ -62,6 +62,7 @@ class Attendant:
         with self._round:
             for delivery in list(self.deliveries.values()):
                 delivery.pump()
+            self._fleet.chronicle.look()
             if self.housekeeper.due(self._fleet.crew.committed()):
                 self._sweep()
 

@@ -1,4 +1,4 @@
-"""The chronicle: what the regions' commits add to the stories of reconfigurations, after the control plane has told them.
+"""The chronicle: what the regions' commits add to the stories of reconfigurations that the control plane tells.
 
     acknowledge   from the first row published until every region works under the last epoch of the reconfiguration
     state         until the last of the moved state is part of its new owner's commit, with the bytes of each
@@ -9,12 +9,13 @@ A story is written when the control plane tells it, and once more when it is com
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from godwit.deployment.handover import Move, moves_between
-from godwit.deployment.stories import Story
+from godwit.deployment.handover import Move
+from godwit.deployment.stories import StateMoved, Story
 from godwit.ids import Epoch, OperatorId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.runtime.history import History
@@ -25,6 +26,24 @@ if TYPE_CHECKING:
 
 #: stories that wait for a region for ever (it may be gone) are given up when so many newer ones are there
 MOST = 1000
+
+
+@dataclass(frozen=True)
+class _Published:
+    """One epoch of a reconfiguration: its number in the control plane, and what it changed."""
+
+    epoch: Epoch
+    before: Deployment
+    after: Deployment
+    wall: float
+
+    def moves(self, instance: OperatorId) -> bool:
+        """Whether the instance goes to another region."""
+        regions = []
+        for deployment in (self.before, self.after):
+            node = deployment.placement.get(instance)
+            regions.append(None if node is None else deployment.region_of(node))
+        return None not in regions and regions[0] != regions[1]
 
 
 @dataclass
@@ -48,27 +67,38 @@ class Chronicle:
         handed_over: Callable[[OperatorId, Epoch], None],
     ) -> None:
         self._history, self._runners, self._handed_over = history, runners, handed_over
+        self._before = max((record["number"] for record in history.read()), default=0)
+        self._published: list[_Published] = []
         self._open: dict[int, _Open] = {}
         #: (epoch, instance) -> bytes that its old owner sent
         self._sent: dict[tuple[int, OperatorId], int] = {}
         self._lock = threading.Lock()
 
-    def tell(self, story: Story, epochs: dict[int, Epoch], published: float, moves: Iterable[Move]) -> None:
-        """The control plane is done with a reconfiguration; what moves between regions is still to come."""
-        due = {instance_id(move.query, move.operator) for move in moves}
-        for moved in story.migrations:
-            if moved.instance not in due:  # it stays in its region, whose log is as good at one site as at another
-                story = story.with_state(moved.instance, 0, 0.0)
+    def published(self, epoch: Epoch, before: Deployment, after: Deployment) -> None:
+        """The control log has an epoch of the reconfiguration that is under way."""
+        self._published.append(_Published(epoch, before, after, time.time()))
+
+    def tell(self, story: Story) -> None:
+        """The control plane is done with a reconfiguration; state that changes region is still to come."""
+        published, self._published = self._published, []
+        story = replace(story, number=self._before + story.number)  # this process has counted from 1 again
+        due = {m.instance for m in story.migrations if any(one.moves(m.instance) for one in published)}
+        here = [m.instance for m in story.migrations if m.instance not in due]
+        for instance in here:  # the region's log is as good at one of its sites as at another
+            story = story.with_state(instance, 0, 0.0)
+        story = replace(story, migrations=tuple(map(_survived, story.migrations)))
+        self._history.add(story)
+        if not published:
+            return
+        epochs = {int(one.after.epoch): one.epoch for one in published}
         with self._lock:
-            self._open[story.number] = _Open(story, epochs, published, due)
+            self._open[story.number] = _Open(story, epochs, published[0].wall, due)
             for number in sorted(self._open)[:-MOST]:
                 del self._open[number]
-        self._history.add(story)
-        for moved in story.migrations:
-            if moved.instance not in due and epochs:
-                self._handed_over(moved.instance, max(epochs.values()))
+        for instance in here:
+            self._handed_over(instance, published[-1].epoch)
 
-    def committed(self, record: Record) -> None:
+    def committed(self, runner: Runner, number: int, record: Record) -> None:
         """A region has committed."""
         if not self._open:
             return
@@ -111,6 +141,6 @@ class Chronicle:
         self._handed_over(instance, found.epochs[epoch])
 
 
-def moves_of(before: Deployment, after: Deployment) -> list[Move]:
-    """The moves between regions that one epoch brings, of all shapes."""
-    return [move for shape in after.shapes() for move in moves_between(before, after, shape)]
+def _survived(moved: StateMoved) -> StateMoved:
+    """A failed site takes no state with it: its region's log has it, and hands it over."""
+    return moved if moved.source is not None else replace(moved, step="from its region's log, site")

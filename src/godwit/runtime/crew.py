@@ -7,7 +7,7 @@ placed there. Runners stay: an idle one costs nothing but a glance at its logs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -37,10 +37,10 @@ class Crew:
         root: Path,
         limits: Limits,
         at: Callable[[str], None],
-        after: Callable[[Runner, int, Record], None],
+        told: Sequence[Callable[[Runner, int, Record], None]],
         carriage: Carriage | None = None,
     ) -> None:
-        self._spark, self._root, self._limits, self._at, self._after = spark, root, limits, at, after
+        self._spark, self._root, self._limits, self._at, self._told = spark, root, limits, at, told
         self._carriage = carriage
         self.runners: dict[Key, Runner] = {}
         self._metronomes: dict[Key, Metronome] = {}
@@ -70,6 +70,10 @@ class Crew:
         if self._running:
             self._metronomes[key] = Metronome(self._spark, self.runners[key])
             self._metronomes[key].start()
+
+    def _after(self, runner: Runner, number: int, record: Record) -> None:
+        for tell in self._told:
+            tell(runner, number, record)
 
     def start(self) -> None:
         self._running = True

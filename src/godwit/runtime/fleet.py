@@ -22,7 +22,7 @@ from godwit.deployment.events import Instruction, Park, Publish, Resume, Revert
 from godwit.deployment.events import Record as StoryRecord
 from godwit.deployment.watch import Watching
 from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
-from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.deployment import Delta, between, split_instance
 from godwit.model.plan import QUERY, Column, Query, Stream
@@ -33,6 +33,7 @@ from godwit.runtime import segments
 from godwit.runtime.analysis import Analyst
 from godwit.runtime.attendant import Attendant
 from godwit.runtime.carriage import Carriage
+from godwit.runtime.chronicle import Chronicle
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
 from godwit.runtime.derive import PRODUCER, Publisher, producer
@@ -90,7 +91,9 @@ class Fleet:
         self.history = History(root)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
         self.carriage = Carriage(root, state, links, self._path)
-        self.crew = Crew(spark, root, limits or Limits(), at, publisher.publish, self.carriage)
+        self.chronicle = Chronicle(self.history, lambda: list(self.crew.runners.values()), self._handed_over)
+        told = [publisher.publish, self.chronicle.committed]
+        self.crew = Crew(spark, root, limits or Limits(), at, told, self.carriage)
         self.attendant = Attendant(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(root, spark)
         self.inbox = Inbox(self)
@@ -374,15 +377,21 @@ class Fleet:
         for instruction in instructions:
             match instruction:
                 case Publish() | Revert():
+                    before = self.deployment
                     self._publish(instruction.delta)
+                    self.chronicle.published(instruction.epoch, before, self.deployment)
                 case Park(query, reason):
                     self.parked[query] = reason
                 case Resume(query):
                     self.parked.pop(query, None)
                 case StoryRecord(story):
-                    self.history.add(story.timed("plan", planned).timed("publish", time.perf_counter() - began))
+                    self.chronicle.tell(story.timed("plan", planned).timed("publish", time.perf_counter() - began))
                 case _:
                     pass
+
+    def _handed_over(self, instance: OperatorId, epoch: Epoch) -> None:
+        with self._lock:
+            self._carry_out(self._plane.handed_over(instance, epoch))
 
     def _path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
         """Over which sites state goes from one to another."""

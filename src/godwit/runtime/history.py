@@ -32,8 +32,8 @@ class History:
 
 def newest(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of a story that was told twice, what was told last, at the place and time of the first."""
-    found: dict[tuple[int, str], dict[str, Any]] = {}
+    found: dict[int, dict[str, Any]] = {}
     for record in told:
-        key = (record["number"], record["cause"])
+        key = record["number"]
         found[key] = {**record, "at": found[key]["at"]} if key in found else record
     return list(found.values())
