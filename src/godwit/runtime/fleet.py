@@ -90,14 +90,14 @@ class Fleet:
         self.gateway = Gateway(root)
         self.history = History(root)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
-        self.carriage = Carriage(root, state, links, self._path)
+        self.topology = Ground(self)
+        self.carriage = Carriage(root, state, links, self.topology.path)
         self.chronicle = Chronicle(self.history, lambda: list(self.crew.runners.values()), self._handed_over)
         told = [publisher.publish, self.chronicle.committed]
         self.crew = Crew(spark, root, limits or Limits(), at, told, self.carriage)
         self.attendant = Attendant(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(root, spark)
         self.inbox = Inbox(self)
-        self.topology = Ground(self)
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
@@ -392,11 +392,6 @@ class Fleet:
     def _handed_over(self, instance: OperatorId, epoch: Epoch) -> None:
         with self._lock:
             self._carry_out(self._plane.handed_over(instance, epoch))
-
-    def _path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
-        """Over which sites state goes from one to another."""
-        topology = self._plane.topology
-        return topology.path(source, target) if topology.has(source) and topology.has(target) else None
 
     def _sync(self, cause: str) -> None:
         """The control log says what the control plane has planned, to the row."""

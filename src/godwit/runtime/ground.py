@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from godwit.ids import NodeId
 from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
 from godwit.model.codec import decode, encode
 from godwit.model.topology import Topology
@@ -26,6 +27,11 @@ class Ground:
     @property
     def now(self) -> Topology:
         return self._fleet.plane.topology
+
+    def path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
+        """Over which sites state goes from one to another; None: over none that are there now."""
+        now = self.now
+        return now.path(source, target) if now.has(source) and now.has(target) else None
 
     def load(self, source: str | Path) -> None:
         """Add everything in a topology file (or its text) that is not there yet."""
