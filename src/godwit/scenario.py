@@ -150,6 +150,8 @@ class Scenario(_Strict):
     rule: str = "bottom-up"
     redeployment: str = "incremental"
     state: str = "delta"
+    #: let the re-optimiser move operators when rates drift
+    reoptimise: bool = False
     #: the folder that paths are relative to
     home: Annotated[Path, Field(exclude=True)] = Path(".")
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -73,9 +74,11 @@ def play(
 ) -> Ran:
     """From an empty (or an earlier) folder to the last answer."""
     stage = staged(scenario)
-    options = {"rule": scenario.rule, "redeployment": scenario.redeployment, "state": scenario.state}
+    options: dict[str, Any] = {
+        name: getattr(scenario, name) for name in ("rule", "redeployment", "state", "reoptimise")
+    }
     # The oracle needs everything that was ever sent.
-    with Fleet(root, spark, retention=Retention(keep=judge), **options) as fleet:  # type: ignore[arg-type]
+    with Fleet(root, spark, retention=Retention(keep=judge), **options) as fleet:
         handles = _set_up(fleet, scenario, stage)
         fleet.start()
         driver, replayed = _feed(fleet, scenario, stage, speed or stage.speed, as_fast)

@@ -150,3 +150,28 @@ def test_who_does_not_fit_is_refused_and_nothing_else_is_disturbed(open_fleet):
     assert verdict.equal, str(verdict)
     fleet.query("pairs").stop()
     fleet.submit(OTHER, "third")  # what the first had is free again
+
+
+@pytest.mark.full
+def test_parts_of_parts_and_a_stream_joined_with_itself(station):
+    """A join of three streams stands on the join of two that another query has; each runs once."""
+    fleet = station.fleet
+    fleet.stream("doors", "coach int, open boolean, ts timestamp", site="cloud")
+    near = "c.coach = b.coach AND c.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 1 SECOND"
+    three = PAIRS.replace(" WHERE", f" JOIN doors c ON {near} WHERE").replace("a.ts FROM", "c.open, a.ts FROM")
+    twice = (
+        PAIRS.replace("gates b", "trains b")
+        .replace("b.gate", "b.train AS other")
+        .replace("WHERE", "WHERE b.load < 50 AND")
+    )
+    for name, sql in (("pairs", PAIRS), ("three", three), ("twice", twice)):
+        fleet.submit(sql, name)
+    for second in (0, 4, 8):
+        station.send(second)
+        times = [START + dt.timedelta(seconds=second + step * 0.5) for step in range(7)]
+        fleet.push("doors", [{"coach": k % 3, "open": k % 2 == 0, "ts": ts} for k, ts in enumerate(times)])
+        fleet.process_available()
+    station.end()
+    assert len([q for q in fleet.deployment.queries.values() if q.internal]) == len(joining(fleet)) == 3
+    verdicts = [fleet.query(name).verdict() for name in fleet.queries]
+    assert all(v.equal and v.got for v in verdicts), "\n".join(map(str, verdicts))
