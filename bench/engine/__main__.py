@@ -24,28 +24,36 @@ from bench.engine.memory import peak_memory
 OUT = RESULTS / "engine"
 
 
-def run_throughput(spark: SparkSession, work: Path, small: bool) -> Any:
-    return list(throughput.measure(spark, work, 2_000_000 if small else 20_000_000, quick=small))
+Keep = Callable[[Any], None]
 
 
-def run_many_queries(spark: SparkSession, work: Path, small: bool) -> Any:
+def run_throughput(spark: SparkSession, work: Path, small: bool, keep: Keep) -> Any:
+    done = []
+    for result in throughput.measure(spark, work, 2_000_000 if small else 20_000_000, quick=small):
+        done.append(result)
+        keep(done)
+    return done
+
+
+def run_many_queries(spark: SparkSession, work: Path, small: bool, _keep: Keep) -> Any:
     ours = many_queries.measure(spark, work / "ours")
     with peak_memory() as peak:
         native = many_queries.native_ramp(spark, work / "native", at_most=4 if small else 64)
     return {"ours": ours, "native": native | {"memory": peak.to_json()}}
 
 
-def run_start_latency(spark: SparkSession, work: Path, small: bool) -> Any:
+def run_start_latency(spark: SparkSession, work: Path, small: bool, _keep: Keep) -> Any:
     return start_latency.measure(spark, work, new=5 if small else 20, quiet_s=8.0 if small else 20.0)
 
 
-def run_state_growth(spark: SparkSession, work: Path, small: bool) -> Any:
+def run_state_growth(spark: SparkSession, work: Path, small: bool, _keep: Keep) -> Any:
     if small:
         return state_growth.measure(spark, work, state_growth.KEYS[:3], (*state_growth.JOIN_ROWS[:2], 500_000))
     return state_growth.measure(spark, work)
 
 
-EXPERIMENTS: dict[str, Callable[[SparkSession, Path, bool], Any]] = {
+#: each gets a session, a folder to work in, whether to be quick, and a way to keep what it has so far
+EXPERIMENTS: dict[str, Callable[[SparkSession, Path, bool, Keep], Any]] = {
     "throughput": run_throughput,
     "many_queries": run_many_queries,
     "start_latency": run_start_latency,
@@ -63,24 +71,29 @@ def main() -> None:
         asked.error(f"there is no experiment {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}")
     spark = ground.session()
     for name in args.names or EXPERIMENTS:
-        save(args.out / f"{name}.json", _run(spark, name, args.small))
+        _run(spark, name, args.small, args.out)
         report.write(args.out)
     say(f"written: {args.out.parent / 'engine.md'}")
 
 
-def _run(spark: SparkSession, name: str, small: bool) -> dict[str, Any]:
+def _run(spark: SparkSession, name: str, small: bool, out: Path) -> None:
     say(f"{name} ...")
     here, began, work = machine(), time.perf_counter(), Path(tempfile.mkdtemp(prefix="godwit-bench-"))
+
+    def keep(outcome: dict[str, Any]) -> None:
+        seconds = round(time.perf_counter() - began, 1)
+        save(out / f"{name}.json", {"machine": here, "seconds": seconds, "small": small, **outcome})
+
     try:
-        outcome: dict[str, Any] = {"result": EXPERIMENTS[name](spark, work, small)}
+        whole = EXPERIMENTS[name](spark, work, small, lambda result: keep({"result": result}))
+        outcome: dict[str, Any] = {"result": whole}
     except Exception as failure:
         traceback.print_exc()
         outcome = {"failure": f"{type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''}"}
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    seconds = time.perf_counter() - began
-    say(f"{name}: {'FAILED' if 'failure' in outcome else 'done'} after {seconds:.0f} s")
-    return {"machine": here, "seconds": round(seconds, 1), "small": small, **outcome}
+    keep(outcome)
+    say(f"{name}: {'FAILED' if 'failure' in outcome else 'done'} after {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":
