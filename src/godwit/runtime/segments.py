@@ -71,8 +71,10 @@ def _read_alike(spark: SparkSession, schema: StructType, segments: Sequence[Segm
     files = [file for segment in segments for file in segment.files]
     if rows_of(segments) > HANDED_ROWS or len(files) > HANDED_FILES:
         return spark.read.schema(schema).parquet(*files)
-    tables = [pq.read_table(file, partitioning=None) for file in files]
-    return spark.createDataFrame(pa.concat_tables(tables, promote_options="permissive"), schema)
+    tables = [pq.read_table(file, columns=schema.names, partitioning=None) for file in files]
+    if any(len(table.schema) != len(schema) for table in tables):
+        return spark.read.schema(schema).parquet(*files)  # it fills in what a file lacks
+    return spark.createDataFrame(pa.concat_tables([table.select(schema.names) for table in tables]), schema)
 
 
 def linked(segment: Segment, folder: Path, name: str) -> Segment:
