@@ -175,3 +175,18 @@ def test_parts_of_parts_and_a_stream_joined_with_itself(station):
     assert len([q for q in fleet.deployment.queries.values() if q.internal]) == len(joining(fleet)) == 3
     verdicts = [fleet.query(name).verdict() for name in fleet.queries]
     assert all(v.equal and v.got for v in verdicts), "\n".join(map(str, verdicts))
+
+
+def test_relays_of_the_plan_are_the_routes_of_the_deployment(open_fleet):
+    """west - cloud is short and narrow, west - relay - cloud long and wide: the rows do not fit through the first."""
+    fleet = open_fleet()
+    sites = [
+        Site(name, "r", cpu=cpu, nic_in_mbps=10.0, nic_out_mbps=10.0)  # type: ignore[arg-type]
+        for name, cpu in (("west", 0.0), ("relay", 0.0), ("cloud", 9.0))
+    ]
+    links = [Link("west", "cloud", mbps=0.05, ms=1), Link("west", "relay", ms=9), Link("relay", "cloud", ms=9)]  # type: ignore[arg-type]
+    fleet.topology.add(Topology.of(sites, links))
+    fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.5)
+    fleet.device("t0", site="west", streams=["trains"])
+    fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q")
+    assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")

@@ -37,7 +37,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import Ways, Wish
 
 #: so many deltas are kept before they are merged into the deployment unasked
 KEEP_UNREAD = 1000
@@ -123,9 +123,13 @@ class ControlPlane:
         return told
 
     def submit(
-        self, query: Query, sink_site: SiteId | None = None, wishes: Mapping[Wish, SiteId] | None = None
+        self,
+        query: Query,
+        sink_site: SiteId | None = None,
+        wishes: Mapping[Wish, SiteId] | None = None,
+        ways: Mapping[Wish, Ways] | None = None,
     ) -> list[Instruction]:
-        return self.handle(QuerySubmitted(query, sink_site, wishes or {}))
+        return self.handle(QuerySubmitted(query, sink_site, wishes or {}, ways or {}))
 
     def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> list[Instruction]:
         """Operators are wanted at these sites; those that can be there move."""

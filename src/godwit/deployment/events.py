@@ -14,7 +14,7 @@ from godwit.migration.base import Step
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
 from godwit.model.plan import Query
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import Ways, Wish
 
 # -- events
 
@@ -29,8 +29,9 @@ class QuerySubmitted:
     query: Query
     #: where its results leave; None: the site with the most capacity in the cloud
     sink: SiteId | None = None
-    #: where admission wants its instances
+    #: where admission wants its instances, and over which sites their rows
     wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    ways: Mapping[Wish, Ways] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

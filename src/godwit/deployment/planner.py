@@ -28,7 +28,7 @@ from godwit.model.subplan import Subplans
 from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
-from godwit.placement.rules.base import Ground, Infeasible, Wish, rule
+from godwit.placement.rules.base import Ground, Infeasible, Ways, Wish, rule
 
 CLOUD = RegionId("cloud")
 
@@ -162,7 +162,7 @@ class Planner:
     # -- queries
 
     def add_query(
-        self, query: Query, sink: SiteId | None, wishes: Mapping[Wish, SiteId] | None = None
+        self, query: Query, sink: SiteId | None, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]
     ) -> Infeasible | None:
         """Take a query in and place it; without a place it is parked."""
         if query.id in self.rows.queries:
@@ -171,8 +171,7 @@ class Planner:
         covered = {i: self.covered(query, i) for i, _ in query.shape.plan.scans}
         self.journal.put(self.rows.queries, query.id, query)
         self.journal.put(self._sink, query.id, sink)
-        for wish, site in (wishes or {}).items():
-            self.journal.put(self.ground.wishes, wish, NodeId(site))
+        self.ground.hope(wishes, ways)
         self._pending.take(self.plan.add_query(query, covered, sink), self)
         self._set_root(query.id, NodeId(sink) if sink is not None else self.default_root())
         self._pending.names.update(self.plan.uses(query.id))
@@ -180,8 +179,7 @@ class Planner:
 
     def wish(self, wishes: Mapping[Wish, SiteId]) -> None:
         """Somebody wants operators of running queries elsewhere; those that are not there are placed anew."""
-        for wish, site in wishes.items():
-            self.journal.put(self.ground.wishes, wish, NodeId(site))
+        self.ground.hope(wishes, {})
         wanted = {(query, operator) for query, operator, _ in wishes}
         for query in sorted({query for query, _ in wanted if query in self.rows.queries}):
             for name, instance in self.plan.uses(query).items():
@@ -192,8 +190,7 @@ class Planner:
                     self._pending.asked.append(instance)
 
     def remove_query(self, query: QueryId) -> None:
-        for wish in [wish for wish in self.ground.wishes if wish[0] == query]:
-            self.journal.drop(self.ground.wishes, wish)
+        self.ground.forget(query)
         self._pending.names.update(self.plan.uses(query))
         self._pending.take(self.plan.remove_query(query), self)
         self.journal.out_of(self._rooted, self._root[query], query)
@@ -386,7 +383,7 @@ class Planner:
         start, end = self.ground.placement.get(edge[0]), self.ground.placement.get(edge[1])
         if start is None or end is None or start == end or self.ground.away(start):
             return None
-        way = self.ground.way(edge[1], start)
+        way = self.ground.wished_way(edge[0], start, end) or self.ground.way(edge[1], start)
         path = way[: way.index(end) + 1] if way is not None and end in way else self.topology.path(start, end)
         if path is None:
             return self.ground.no_path(edge[1], start)

@@ -69,7 +69,7 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     planner.resume_parked()
     for request in requests:
         if isinstance(request, QuerySubmitted):
-            planner.add_query(request.query, request.sink, request.wishes)
+            planner.add_query(request.query, request.sink, request.wishes, request.ways)
 
 
 def _said(change: Change) -> str:

@@ -20,9 +20,12 @@ from godwit.model.global_plan import unit_cost
 from godwit.model.plan import Aggregate, Filter, Operator, Partial, Query, Scan
 from godwit.model.plan import Join as JoinOperator
 from godwit.model.topology import Topology
+from godwit.planner.explain import PlanNode
 from godwit.planner.model import BaseStream, Host, Link
 from godwit.planner.rates import Base, Join, Node, Predicate, QuerySpec, Unary
 
+#: an operator of a query, as `placement.rules` calls it: with the site that its devices are attached to
+Wish = tuple[QueryId, int, SiteId | None]
 #: what a device is taken to send (Mbit/s) where its stream does not say
 GUESS_MBPS = 0.1
 #: a capacity that nobody gave
@@ -151,15 +154,35 @@ def _operator(operator: Operator, inputs: list[Node], name: str, instances: int)
 _PREDICATE = re.compile(r"\[([^\[\]]*)\]$")
 
 
-def wishes(operators: Iterable[tuple[str, str]]) -> dict[tuple[QueryId, int, SiteId | None], SiteId]:
+def wishes(operators: Iterable[tuple[str, str]]) -> dict[Wish, SiteId]:
     """(output, host) pairs of a plan, as places for instances: (query, operator, site of its device) -> site."""
-    found: dict[tuple[QueryId, int, SiteId | None], SiteId] = {}
+    found: dict[Wish, SiteId] = {}
     for output, host in operators:
         predicate = _PREDICATE.search(output)
         name, at, site = (predicate[1] if predicate else output).partition("@")
         query, slash, operator = name.rpartition("/")
         if slash and operator.isdigit():
             found[QueryId(query), int(operator), SiteId(site) if at and site else None] = SiteId(host)
+    return found
+
+
+def ways(node: PlanNode) -> dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]]:
+    """The sites that each operator's rows pass on their way to the next operator, relays among them."""
+    found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
+
+    def visit(node: PlanNode, onward: tuple[str, ...], scan: Wish | None) -> None:
+        here = onward if onward[:1] == (node.host,) else (node.host, *onward)
+        own = next(iter(wishes([(node.stream, node.host)])), None) if node.way == "made" else None
+        producer = scan if node.way == "home" else None if node.by == "scan" else own
+        if producer is not None and len(here) > 1:
+            path = tuple(map(SiteId, here))
+            found.setdefault(producer, {})[path[0], path[-1]] = path
+        # A scan's rows begin at home; what costs nothing (unions, sides of joins) lies on the way.
+        onward = (node.host,) if producer is not None else here
+        for below in node.inputs:
+            visit(below, onward, own if node.by == "scan" else scan)
+
+    visit(node, (), None)
     return found
 
 

@@ -17,10 +17,10 @@ from godwit.ids import QueryId, SiteId
 from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Query, Stream
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import Ways, Wish
 from godwit.planner.admission import Admission
 from godwit.planner.answers import Plan, Refused
-from godwit.planner.fleet_spec import GroundSpec, Specs, gives_capacities, wishes
+from godwit.planner.fleet_spec import GroundSpec, Specs, gives_capacities, ways, wishes
 from godwit.planner.share import split
 from godwit.runtime.derive import producer
 
@@ -41,6 +41,8 @@ class Let:
     sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
     #: places for operators: of what is new, and of what moves for it
     wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    #: over which sites their rows go
+    ways: Mapping[Wish, Ways] = field(default_factory=dict)
 
 
 class Doorkeeper:
@@ -68,7 +70,8 @@ class Doorkeeper:
         places = wishes((p.output, p.host) for p in plan.operators)
         sinks = {part.id: self._outlet(part, places) for part, _ in starting}
         reused = tuple(part for part, _ in made.parts if part.id in deployment.queries)
-        return Let(made.reader, starting, reused, sinks, places)
+        assert self._admission is not None
+        return Let(made.reader, starting, reused, sinks, places, ways(self._admission.tree(query.id)))
 
     def settle(self, let: Let) -> None:
         """The query runs: move what admission has moved for it, and tell it how far the parts it joined have come."""

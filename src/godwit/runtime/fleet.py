@@ -37,7 +37,7 @@ from godwit.runtime.chronicle import Chronicle
 from godwit.runtime.control import Control
 from godwit.runtime.crew import Crew
 from godwit.runtime.derive import PRODUCER, Publisher, producer
-from godwit.runtime.doorkeeper import Doorkeeper
+from godwit.runtime.doorkeeper import Doorkeeper, Let
 from godwit.runtime.gateway import Gateway
 from godwit.runtime.ground import Ground
 from godwit.runtime.handles import DeviceHandle, QueryHandle
@@ -234,18 +234,16 @@ class Fleet:
                 return QueryHandle(self, query.id)
             admitted = self._door.admit(query)
             for part, stream in admitted.starting:
-                self.deploy(part, stream.columns, admitted.sinks[part.id], admitted.wishes)
+                self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
             pinned = sink or (self._plane.planner.default_root() if query.target else None)
-            self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted.wishes)
+            self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
             self._door.settle(admitted)
             return QueryHandle(self, query.id)
 
-    def deploy(
-        self, query: Query, columns: tuple[Column, ...], sink: str | None, wishes: Mapping[Wish, SiteId] | None = None
-    ) -> None:
+    def deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
-        mine = {wish: site for wish, site in (wishes or {}).items() if wish[0] == query.id}
-        self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None, mine))
+        places, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
+        self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None, places, ways))  # type: ignore[arg-type]
         self._sync(f"submit {query.id}")
         self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
         if query.target is not None:

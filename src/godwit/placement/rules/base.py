@@ -7,9 +7,10 @@ common way of an instance's inputs, so that rows only ever travel towards their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import pairwise
 from typing import Protocol, cast
 
 from godwit.errors import ConfigError
@@ -54,6 +55,7 @@ def rule(name: str) -> Rule:
 
 #: an operator of a query; of those that run once for each device, those whose devices are attached to one site
 Wish = tuple[QueryId, int, SiteId | None]
+Ways = Mapping[tuple[SiteId, SiteId], tuple[SiteId, ...]]
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Ground:
     root: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
     wishes: dict[Wish, NodeId] = field(default_factory=dict)
+    #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
+    ways: dict[Wish, Ways] = field(default_factory=dict)
     #: where the instances that are being placed anew were until now
     before: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
@@ -126,15 +130,44 @@ class Ground:
     def wish(self, instance: OperatorId) -> NodeId | None:
         """Where somebody wants the instance, if it can be there."""
         wanted = self.plan.instances[instance]
-        device = None if wanted.device is None else self.topology.devices.get(wanted.device)
+        for key in self._keys(instance):
+            node = self.wishes.get(key)
+            if node is not None and self.topology.has(node) and self.hosts(node, wanted):
+                return node
+        return None
+
+    def wished_way(self, producer: OperatorId, start: NodeId, end: NodeId) -> Way | None:
+        """The way that somebody wants the producer's rows to take, if all its links are there."""
+        device = self.topology.devices.get(DeviceId(start))
+        first = device.site if device is not None else SiteId(start)
+        for key in self._keys(producer):
+            sites = None if first is None else self.ways.get(key, {}).get((first, SiteId(end)))
+            if sites is not None:
+                way = (*((start,) if device is not None else ()), *map(NodeId, sites))
+                return way if all(b in self.topology.adjacency.get(a, ()) for a, b in pairwise(way)) else None
+        return None
+
+    def _keys(self, instance: OperatorId) -> Iterator[Wish]:
+        """What wishes may call an instance."""
+        device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
             query, operator, _ = split_instance(name)
             # (a shared part's producer is a device, too, but nobody's: its readers run once)
-            for site in (device.site if device is not None else None, None):
-                node = self.wishes.get((query, operator, site))
-                if node is not None and self.topology.has(node) and self.hosts(node, wanted):
-                    return node
-        return None
+            yield from ((query, operator, site) for site in (device.site if device else None, None))
+
+    def hope(self, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]) -> None:
+        """From now on somebody wants operators, and their rows, there."""
+        for wish, site in wishes.items():
+            self.journal.put(self.wishes, wish, NodeId(site))
+        for wish, known in ways.items():
+            self.journal.put(self.ways, wish, known)
+
+    def forget(self, query: QueryId) -> None:
+        """Nobody wants anything of a query any more."""
+        for wish in [wish for wish in self.wishes if wish[0] == query]:
+            self.journal.drop(self.wishes, wish)
+        for wish in [wish for wish in self.ways if wish[0] == query]:
+            self.journal.drop(self.ways, wish)
 
     # -- doing
 
