@@ -23,7 +23,7 @@ from bench.isqd.report import TITLES, page
 from bench.isqd.run import OUT, run_cells
 from bench.isqd.workload import RATE
 
-SHORT, FULL = Cut(4.0, 12.0, 2.0), Cut()
+SHORT, FULL = Cut(3.0, 10.0, 1.0), Cut()
 STATE, CONTROL = "state", "control_plane"
 
 

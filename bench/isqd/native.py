@@ -25,6 +25,8 @@ from godwit.runtime.oracle import compare
 NAME = "native-restart"
 #: longer than any restart takes, so that Spark drops no row that came while a query was down
 WATERMARK = "60 seconds"
+#: who has not read everything so long after the end does not survive
+CATCH_UP_S = 60.0
 
 
 def play(spark: SparkSession, folder: Path, stage: Stage, cut: Cut, queries: list[Asked], rate: int) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def play(spark: SparkSession, folder: Path, stage: Stage, cut: Cut, queries: lis
     )
     driver.play()
     over = time.time()
-    native.end(timeout=180.0)
+    native.end(timeout=CATCH_UP_S)
     found = _latencies(native, start, driver.start_ms + cut.total * 1000)
     verdicts = []
     for answered in native.queries:

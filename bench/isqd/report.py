@@ -29,6 +29,21 @@ TITLES = {
     "10": "Figure 10: how far changes lie apart",
     "7.2.3": "Section 7.2.3: topologies",
 }
+HOW = """Load before a cell: {least} to {most} (above 2, others had their share of the two cores: compare the strategies
+of one row of cells, which ran one after the other, rather than milliseconds).
+
+Each cell is **a cut** of the published run: {calm:g} s calm, {changes:g} s of changes, {tail:g} s calm (published: 20 +
+120 + 10; `--full-length` plays that), {rate} rows a second and source. Ten queries, two edge regions and the cloud, one
+Spark session with the settings for short runs. Sources send every 100 ms, and a row's latency counts from its own event
+time, so 50 ms of it are the wait on the device. Changes queue; whatever waits is taken together, by every strategy.
+
+*Placement* is planning; *deployment* lasts until every region works under the last epoch of the reconfiguration. The
+holistic strategies run on our data plane, where a deployment is rows of a table: they stop whole queries, place them
+anew and deploy them, one query after the other or all together, each stage once all regions work under the one before.
+While a query is stopped its rows go on where it was (which flatters them). `native-restart` is plain Spark: a streaming
+query each, stopped and started from its checkpoint. Every cell ends with the oracle: all ten queries against the same
+SQL as a batch over everything that was sent.
+"""
 HEAD = (
     "queries", "", "strategy", "changes in force / all", "before the next one", "placement ms a change",
     "deployment ms a change", "latency calm p50 / p95 ms", "under change p50 / p95 ms", "mean, x calm", "oracle",
@@ -46,24 +61,9 @@ def page(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _how(results: Sequence[dict[str, Any]]) -> list[str]:
-    cut, here = results[0]["cut"], results[0]["machine"]
     loads = sorted(r["machine"]["load_before"][0] for r in results)
-    return [
-        f"`python -m bench.isqd`; first cell on {describe(here)}; load before a cell {loads[0]} to {loads[-1]} (above "
-        "2, others had their share of the two cores: compare ratios within one row of cells, not milliseconds).",
-        "",
-        f"Each cell is **a cut** of the published run: {cut['calm']:g} s calm, {cut['changes']:g} s of changes, "
-        f"{cut['tail']:g} s calm (published: 20 + 120 + 10; `--full-length` plays that), {results[0]['rate']} rows a "
-        "second and source. Ten queries, two edge regions and the cloud, one Spark session (`quick`: short runs, "
-        "little data), sources send every 100 ms, and a row's latency counts from its own event time. Changes "
-        "queue; whatever "
-        "waits is taken together, by every strategy. Placement is planning; deployment lasts until every region works "
-        "under the last epoch of the reconfiguration. The holistic strategies run on our data plane, where a "
-        "deployment is rows of a table; `native-restart` is plain Spark. Every cell ends with the oracle: all "
-        "ten queries against "
-        "the same SQL as a batch over everything that was sent.",
-        "",
-    ]
+    told = HOW.format(**results[0]["cut"], rate=results[0]["rate"], least=loads[0], most=loads[-1])
+    return [f"`python -m bench.isqd`; first cell: {describe(results[0]['machine'])}.", "", told]
 
 
 def _row(r: dict[str, Any]) -> list[str]:

@@ -260,7 +260,7 @@ class NativeRestart:
         query.starts += 1
 
     def end(self, timeout: float = 90.0) -> None:
-        """No more hand-overs: read what is left, close every window, stop."""
+        """No more hand-overs: read what is left, close every window, stop. Who is not done by then stays behind."""
         self._stopping.set()
         if self._worker is not None:
             self._worker.join()
@@ -270,15 +270,21 @@ class NativeRestart:
         everywhere = frozenset(self._files)
         until = time.monotonic() + timeout
         with ThreadPoolExecutor(self._at_a_time) as pool:
-            list(pool.map(lambda query: self._last(query, everywhere), self.queries))
+            list(pool.map(lambda query: self._last(query, everywhere, until), self.queries))
             self._write(next(iter(sorted(everywhere))), self._once_more())
-            list(pool.map(lambda query: _drain(query, until), self.queries))
+            list(pool.map(lambda query: self._drain(query, until), self.queries))
+            list(pool.map(NativeQuery.halt, self.queries))
 
-    def _last(self, query: NativeQuery, sites: frozenset[str]) -> None:
+    def _last(self, query: NativeQuery, sites: frozenset[str], until: float) -> None:
         query.halt()
         self._run(query, sites)
+        self._drain(query, until)
+
+    def _drain(self, query: NativeQuery, until: float) -> None:
+        """Work until all is read and all windows are closed; the watermark moves one batch behind the rows."""
         assert query.running is not None
-        query.running.processAllAvailable()
+        while time.monotonic() < until and (self._unread(query) or _busy(query.running)):
+            time.sleep(0.2)
 
     def _once_more(self) -> pa.Table:
         rows = self.sent()
@@ -308,13 +314,8 @@ class NativeRestart:
         return session.sql(sql).toPandas()
 
 
-def _drain(query: NativeQuery, until: float) -> None:
-    """Work until all windows are closed; the watermark moves one batch behind the rows."""
-    assert query.running is not None
-    query.running.processAllAvailable()
-    while time.monotonic() < until and (query.running.status["isTriggerActive"] or _behind(query.running)):
-        time.sleep(0.05)
-    query.halt()
+def _busy(running: StreamingQuery) -> bool:
+    return bool(running.status["isTriggerActive"]) or _behind(running)
 
 
 def _behind(running: StreamingQuery) -> bool:

@@ -1,4 +1,4 @@
-"""The metronome: a Structured Streaming query that calls a runner's step, one for each (region, shape).
+"""The metronome: a Structured Streaming query that calls a runner's steps, one for each (region, shape).
 
 The streaming query brings Spark's scheduling, its listener and its names; its source only ticks. What was read, under
 which epoch, with which state and outputs stands in the runner's own atomic commit record, so Spark's offsets need not
@@ -20,8 +20,9 @@ from godwit.runtime.runner import Runner
 
 log = logging.getLogger(__name__)
 
-#: how often a waiting runner looks at its logs, and how long a tick may wait (seconds)
-LOOK_EVERY, WAIT_AT_MOST = 0.01, 1.0
+#: how often a waiting runner looks at its logs, and how long a tick lasts (seconds): a tick of its own for every
+#: micro-batch would cost each 15 ms, and a call of the listener
+LOOK_EVERY, TICK_LASTS = 0.01, 1.0
 
 
 class Metronome:
@@ -59,15 +60,18 @@ class Metronome:
             self._query.stop()
 
     def _tick(self, _: DataFrame, __: int) -> None:
-        until = time.monotonic() + WAIT_AT_MOST
+        until = time.monotonic() + TICK_LASTS
         while not self._stopping.is_set() and time.monotonic() < until:
             if self.runner.waiting():
-                try:
-                    self.runner.step()
-                except BaseException as error:
-                    if not self._stopping.is_set():
-                        self.failure = error
-                        log.exception("%s stopped: the micro-batch failed and was rolled back", self.name)
-                    raise
-                return
-            self._stopping.wait(LOOK_EVERY)
+                self._step()
+            else:
+                self._stopping.wait(LOOK_EVERY)
+
+    def _step(self) -> None:
+        try:
+            self.runner.step()
+        except BaseException as error:
+            if not self._stopping.is_set():
+                self.failure = error
+                log.exception("%s stopped: the micro-batch failed and was rolled back", self.name)
+            raise
