@@ -50,7 +50,7 @@ def _cost(rows: Sequence[dict[str, Any]], kind: str, folder: Path) -> str:
         )
         if mine:
             axes.plot([x for x, _ in mine], [1000 * (y or 0) for _, y in mine], "o-", label=strategy)
-    axes.set(yscale="log", xlabel="sources a query", ylabel="placement and deployment, ms a change", title=kind)
+    axes.set(yscale="log", xlabel="sources a query", ylabel="ms a reconfiguration", title=kind)
     return _saved(figure, axes, folder / f"deployment_{kind}.png")
 
 

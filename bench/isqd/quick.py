@@ -45,7 +45,7 @@ def _against(ours: dict[str, Any], native: dict[str, Any]) -> dict[str, Any]:
     mine, theirs = per_change(ours), per_change(native)
     ratio = theirs / mine if mine and theirs else None
     both = "equal" if ours["oracle"] == native["oracle"] == "equal" else "different"
-    note = "ms of placement and deployment a change, ours and plain Spark queries restarted"
+    note = "ms of placement and deployment a reconfiguration, ours and plain Spark queries restarted"
     if "handled" in native:
         note += f" (which handled {native['handled']} of {native['changes']} in time)"
     return _figure(

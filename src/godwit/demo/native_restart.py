@@ -259,8 +259,8 @@ class NativeRestart:
         query.sites = sites
         query.starts += 1
 
-    def end(self, timeout: float = 90.0) -> None:
-        """No more hand-overs: read what is left, close every window, stop. Who is not done by then stays behind."""
+    def end(self, timeout: float = 90.0) -> bool:
+        """No more hand-overs: read what is left, close every window, stop. False: some were not done in time."""
         self._stopping.set()
         if self._worker is not None:
             self._worker.join()
@@ -272,19 +272,21 @@ class NativeRestart:
         with ThreadPoolExecutor(self._at_a_time) as pool:
             list(pool.map(lambda query: self._last(query, everywhere, until), self.queries))
             self._write(next(iter(sorted(everywhere))), self._once_more())
-            list(pool.map(lambda query: self._drain(query, until), self.queries))
+            done = list(pool.map(lambda query: self._drain(query, until), self.queries))
             list(pool.map(NativeQuery.halt, self.queries))
+        return all(done)
 
     def _last(self, query: NativeQuery, sites: frozenset[str], until: float) -> None:
         query.halt()
         self._run(query, sites)
         self._drain(query, until)
 
-    def _drain(self, query: NativeQuery, until: float) -> None:
+    def _drain(self, query: NativeQuery, until: float) -> bool:
         """Work until all is read and all windows are closed; the watermark moves one batch behind the rows."""
         assert query.running is not None
         while time.monotonic() < until and (self._unread(query) or _busy(query.running)):
             time.sleep(0.2)
+        return time.monotonic() < until
 
     def _once_more(self) -> pa.Table:
         rows = self.sent()
