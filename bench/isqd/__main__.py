@@ -56,8 +56,10 @@ def write() -> None:
         return
     pictures = draw(results, RESULTS / "isqd")
     text = page(results) + "\n".join(f"![{name}](isqd/{name})" for name in pictures) + "\n"
-    beside = [p for p in ("state_movement.md",) if (RESULTS / "isqd" / p).exists()]
-    text += "".join(f"\n[Figures 11 and 12: how fast state moves](isqd/{name})\n" for name in beside)
+    state = [name for name in ("state_by_size.png", "state_by_hops.png") if (RESULTS / "isqd" / name).exists()]
+    text += "\n## Figures 11 and 12: how fast state moves\n\n`python -m bench.isqd.state_movement`; " if state else ""
+    text += "".join(f"[{name}](isqd/{name.replace('png', 'json')}) " for name in state) + "\n\n" if state else ""
+    text += "".join(f"![{name}](isqd/{name})\n" for name in state)
     text += "\nControl-plane time at scale: [numbers](isqd/control_plane.json), [plot](isqd/control_plane.png).\n"
     (RESULTS / "isqd.md").write_text(text)
     say(f"{len(results)} cells in docs/results/isqd.md")

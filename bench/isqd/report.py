@@ -40,7 +40,7 @@ time, so 50 ms of it are the wait on the device. Changes queue; whatever waits i
 *Placement* is planning; *deployment* lasts until every region works under the last epoch of the reconfiguration. The
 holistic strategies run on our data plane, where a deployment is rows of a table: they stop whole queries, place them
 anew and deploy them, one query after the other or all together, each stage once all regions work under the one before.
-While a query is stopped its rows go on where it was (which flatters them). `native-restart` is plain Spark: a streaming
+While a query is stopped its rows wait. `native-restart` is plain Spark: a streaming
 query each, stopped and started from its checkpoint. Every cell ends with the oracle: all ten queries against the same
 SQL as a batch over everything that was sent.
 """
