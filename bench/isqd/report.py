@@ -29,8 +29,8 @@ TITLES = {
     "10": "Figure 10: how far changes lie apart",
     "7.2.3": "Section 7.2.3: topologies",
 }
-HOW = """Load before a cell: {least} to {most} (above 2, others had their share of the two cores: compare the strategies
-of one row of cells, which ran one after the other, rather than milliseconds).
+HOW = """Load before a cell: {least} to {most} (above 2, others had their share of the two cores: compare strategies
+rather than milliseconds). Cells may stem from several runs: the file of each (isqd/cells) says its commit, time, load.
 
 Each cell is **a cut** of the published run: {calm:g} s calm, {changes:g} s of changes, {tail:g} s calm (published: 20 +
 120 + 10; `--full-length` plays that), {rate} rows a second and source. Ten queries, two edge regions and the cloud, one
