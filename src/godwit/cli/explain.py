@@ -36,7 +36,7 @@ def explain(
     sink: Annotated[str | None, typer.Option(help="The site at which results leave.")] = None,
     rule: Annotated[str, typer.Option(help="bottom-up, top-down, nearest-common-ancestor or search.")] = "bottom-up",
     redeployment: Annotated[str, typer.Option(help="incremental, holistic-serial, ...")] = "incremental",
-    state: Annotated[str, typer.Option(help="delta, adhoc-query, transfer or recreate.")] = "delta",
+    state: Annotated[str, typer.Option(help="delta, adhoc-query, transfer, recreate-best, ...")] = "delta",
     output: Output = "table",
 ) -> None:
     """Plan a query and, with --change, a reconfiguration: contexts, migration queries and marker. Nothing happens."""

@@ -6,8 +6,8 @@ have passed all operators below the instance; the old owner works these through,
 then, it passes them on to the new owner. So for devices whose rows take that way, it counts how far the old owner had
 read the region's commits (`via`); for the others (`direct`), how far the region had read its sources.
 
-Where this cannot be told (the way of a device's rows has just changed, rows waited because the query had no place, or
-they are no longer kept), or where another
+Where this cannot be told (the way of a device's rows has just changed, rows waited because the query had no place,
+carry the epoch they came in under, or are no longer kept), or where another
 stateful operator lies below, the state is sent after all: `ranges` says None.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from godwit.deployment.handover import Move
 from godwit.ids import DeviceId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Plan, Query
+from godwit.model.plan import EPOCH, STATEFUL, Plan, Query
 from godwit.runtime.control import Control
 from godwit.runtime.log import Log, Record
 from godwit.runtime.work import source_log
@@ -45,7 +45,9 @@ def ranges(
     """region -> what to read of each of its source logs; None: the state must be sent."""
     plan = query.shape.plan
     parked = any(query.id in theirs["parked"] for theirs in cuts.values())  # read, but never sent on
-    if parked or move.source not in cuts or _stateful_below(plan, move.operator):
+    scans = dict(plan.scans)
+    dated = any(EPOCH in scans[scan].columns for scan in plan.scans_below(move.operator))  # read again, rows look newer
+    if parked or dated or move.source not in cuts or _stateful_below(plan, move.operator):
         return None
     found: dict[str, list[Record]] = {}
     for region, theirs in cuts.items():
