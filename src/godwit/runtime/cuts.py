@@ -1,14 +1,12 @@
 """Which rows of the sources made an instance's state: what recreation has to read again, and not a row more.
 
 Every region notes, when it takes in the epoch of a move, how far it has read: its *cut*. Rows that it worked through
-before went to the old owner, later ones go to the new. One thing makes it harder. A region may send rows on before they
-have passed all operators below the instance; the old owner works these through, and if it has heard of the move by
-then, it passes them on to the new owner. So for devices whose rows take that way, it counts how far the old owner had
-read the region's commits (`via`); for the others (`direct`), how far the region had read its sources.
+before went to the old owner, later ones go to the new. One thing spoils it: a region may send rows on before they have
+passed all operators below the instance; the old owner works these through, and if it has heard of the move by then, it
+passes them on to the new owner.
 
-Where this cannot be told (the way of a device's rows has just changed, rows waited because the query had no place,
-carry the epoch they came in under, or are no longer kept), or where another
-stateful operator lies below, the state is sent after all: `ranges` says None.
+Where that may have happened, where rows waited because the query had no place, carry the epoch they came in under or
+are no longer kept, and where another stateful operator lies below, the state is sent after all: `ranges` says None.
 """
 
 from __future__ import annotations
@@ -77,16 +75,13 @@ def _range(
     via = direct if region == move.source else int(read["sources"].get(name, 0))
     if direct > begin and Log(source_log(root, region, stream)).first - 1 > begin:
         return None
-    devices: list[str] | None = None
     if via < direct:
-        ways = [
-            _direct(control.deployment_at(epoch), query, move.operator, scan, region)
-            for epoch in range(max(int(read["epoch"]), 1), int(move.epoch))
-        ]
-        if any(way != ways[0] for way in ways):
-            return None
-        devices = sorted(ways[-1]) if ways else []
-    return {"scan": scan, "stream": stream, "from": begin, "via": max(via, begin), "to": direct, "direct": devices}
+        for epoch in range(max(int(read["epoch"]), 1), int(move.epoch)):
+            deployment = control.deployment_at(epoch)
+            everybody = frozenset(deployment.devices_of(query, scan))
+            if _direct(deployment, query, move.operator, scan, region) != everybody:
+                return None
+    return {"scan": scan, "stream": stream, "from": begin, "to": direct}
 
 
 def _direct(deployment: Deployment, query: Query, operator: int, scan: int, region: RegionId) -> frozenset[DeviceId]:

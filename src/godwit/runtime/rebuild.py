@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import Move, MoveBook
@@ -26,8 +25,7 @@ from godwit.deployment.progress import Progress
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId, StreamId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Aggregate, Join, Operator
-from godwit.runtime import segments
-from godwit.runtime.log import Log, Record, Segment
+from godwit.runtime.log import Log, Segment
 from godwit.runtime.state import State
 from godwit.runtime.step import Memory, Step
 from godwit.runtime.tables import Tables
@@ -51,14 +49,12 @@ class Buffer:
     scan: int
     segment: Segment
     region: str
-    #: where not all of the rows count: which devices' do (`cuts.py`)
-    only: Record | None = None
 
 
 def rebuild(parcel: Any, runner: Runner, folder: Path, case: str, carry: Carry) -> Parts:
     """The parts of a state that was left behind. `carry` brings segments over the links."""
     move = Move.from_json(parcel["move"])
-    found = _brought(list(_buffers(parcel, runner, move)), runner, folder, carry)
+    found = _brought(list(_buffers(parcel, runner, move)), runner, carry)
     scratch = _Scratch(runner, move, folder)
     every = TRIGGERS[case]
     for part in _batches(found, every):
@@ -85,31 +81,15 @@ def _buffers(parcel: Any, runner: Runner, move: Move) -> Iterator[Buffer]:
                     break
                 if record["segment"] is not None and record["newest_us"] >= alive:
                     segment = Segment.from_json(record["segment"])
-                    only = part if number > part["via"] else None
-                    yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region, only)
+                    yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
 
-def _brought(found: list[Buffer], runner: Runner, folder: Path, carry: Carry) -> list[Buffer]:
-    """All buffers, here, in the order in which their rows entered; only rows that went to the old owner."""
+def _brought(found: list[Buffer], runner: Runner, carry: Carry) -> list[Buffer]:
+    """All buffers, here, in the order in which their rows entered."""
     afar = [buffer for buffer in found if buffer.region != runner.region]
     here = [buffer for buffer in found if buffer.region == runner.region]
     here += [replace(b, segment=s) for b, s in zip(afar, carry([b.segment for b in afar]), strict=True)]
-    for k, buffer in enumerate(here):
-        if buffer.only is not None:
-            rows = _of_devices(runner, buffer.only, buffer.segment, folder / f"direct-{k}")
-            here[k] = replace(buffer, segment=rows)
     return sorted((buffer for buffer in here if buffer.segment.rows), key=lambda buffer: buffer.entered)
-
-
-def _of_devices(runner: Runner, part: Record, segment: Segment, path: Path) -> Segment:
-    """The rows of those devices that went to the old owner directly."""
-    column = runner.deployment.streams[StreamId(part["stream"])].device
-    if column is None:
-        return segment if part["direct"] else replace(segment, rows=0)
-    frame = segments.read(runner.spark, [segment])
-    assert frame is not None
-    mine = frame.where(F.col(column).cast("string").isin(part["direct"]))
-    return segments.write(mine, path, small=segment.rows <= segments.SMALL_ROWS) or replace(segment, rows=0)
 
 
 def _reach(operator: Operator) -> int | None:
