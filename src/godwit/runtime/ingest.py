@@ -178,6 +178,12 @@ def newest(table: pa.Table, time: str) -> int | None:
 def newest_by_device(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:
     """(device, its greatest event time, its number of rows)"""
     micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    grouped = pa.table({"d": table.column(device).cast(pa.string()), "t": micros}).group_by("d")
+    names, said = table.column(device), None
+    if pa.types.is_dictionary(names.type):
+        names = names.unify_dictionaries()
+        said = names.chunk(0).dictionary if names.num_chunks else pa.array([], pa.string())
+        names = pa.chunked_array([chunk.indices for chunk in names.chunks], pa.int32())
+    grouped = pa.table({"d": names if said is not None else names.cast(pa.string()), "t": micros}).group_by("d")
     found = grouped.aggregate([("t", "max"), ("t", "count")]).to_pylist()
-    return [(DeviceId(row["d"]), row["t_max"], row["t_count"]) for row in found]
+    called = None if said is None else said.to_pylist()
+    return [(DeviceId(row["d"] if called is None else called[row["d"]]), row["t_max"], row["t_count"]) for row in found]

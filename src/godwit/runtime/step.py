@@ -27,7 +27,7 @@ from godwit.runtime.operators.deferred import defer
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
 from godwit.runtime.state import State, edited, union
-from godwit.runtime.tables import Tables
+from godwit.runtime.tables import Tables, text
 from godwit.runtime.work import Arrived, Work
 
 if TYPE_CHECKING:
@@ -144,16 +144,17 @@ class Step:
     def _wanted(self, index: int, scan: Scan, frame: DataFrame) -> DataFrame:
         if self.small:
             frame = frame.coalesce(1)
-        taken_in = F.lit(int(self.tables.deployment.epoch)).cast("bigint")
+        # Written as SQL, here and below: Column objects cost a round trip to Java each.
+        taken_in = f"{int(self.tables.deployment.epoch)}L"
         columns = [
-            (taken_in if name == EPOCH and name not in frame.columns else F.col(name)).alias(f"{scan.alias}__{name}")
+            f"{taken_in if name == EPOCH and name not in frame.columns else f'`{name}`'} AS `{scan.alias}__{name}`"
             for name in scan.columns
         ]
         stream = self.tables.deployment.streams[scan.stream]
         if self._needs_device(index) or self.tables.deployment.parked:
-            device = F.lit(str(scan.stream)) if stream.device is None else F.col(stream.device)
-            columns.append(device.cast("string").alias(DEVICE))
-        return self.tables.with_queries(frame.select(*columns), index, scan)
+            device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
+            columns.append(f"CAST({device} AS string) AS {DEVICE}")
+        return self.tables.with_queries(frame.selectExpr(*columns), index, scan)
 
     def _with_place(self, index: int, frame: DataFrame | None) -> DataFrame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
@@ -184,7 +185,7 @@ class Step:
             return self.tables.with_parameters(frame, operator.predicate).where(operator.predicate)
         frame = self.tables.with_parameters(frame, *(c.sql for c in operator.columns))
         kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
-        return frame.select(*kept, *(F.expr(c.sql).alias(c.name) for c in operator.columns))
+        return frame.selectExpr(*kept, *(f"{c.sql} AS `{c.name}`" for c in operator.columns))
 
     def _partial(self, index: int, operator: Partial, frame: DataFrame | None) -> DataFrame | None:
         if frame is None:
@@ -224,6 +225,9 @@ class Step:
         by_epoch: dict[Epoch, list[Segment]] = {}
         for segment, epoch in self.work.channels.get((index, side), []):
             by_epoch.setdefault(epoch, []).append(segment)
+        if by_epoch and local is not None:
+            # What came from elsewhere has no parameters: beside rows that have, it would seem that theirs are NULL.
+            local = self.without_parameters(local)
         frames = [(self.memory.moves.epoch, local)] + [(e, segments.read(self.spark, s)) for e, s in by_epoch.items()]
         if not isinstance(self.shape.plan.operators[index], Aggregate | Join):
             return union(frame for _, frame in frames)

@@ -72,7 +72,7 @@ class Tables:
             return frame.join(table, F.col(column) == F.col("__wanted")).drop("__wanted")
         if len(self.queries) == 1:
             (query,) = self.queries.values()
-            return frame.select("*", F.lit(query.id).alias(QUERY), *self._literals(query))
+            return frame.selectExpr("*", f"{text(query.id)} AS {QUERY}", *self._literals(query))
         return frame.crossJoin(F.broadcast(self.parameters()))
 
     def with_parameters(self, frame: DataFrame, *texts: str) -> DataFrame:
@@ -82,9 +82,9 @@ class Tables:
             return frame
         if len(self.queries) == 1:
             (query,) = self.queries.values()
-            return frame.select("*", *self._literals(query))
+            return frame.selectExpr("*", *self._literals(query))
         if len(self.queries) <= FEW:
-            mine = frame.where(f"{QUERY} IN ({', '.join(_text(q) for q in self.queries)})")
+            mine = frame.where(f"{QUERY} IN ({', '.join(text(q) for q in self.queries)})")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
         return frame.join(F.broadcast(self.parameters()), QUERY)
 
@@ -97,7 +97,7 @@ class Tables:
         known = self.shape.parameters[parameter]
         by_value: dict[str, list[str]] = {}
         for query in self.queries.values():
-            by_value.setdefault(query.parameters[parameter], []).append(_text(query.id))
+            by_value.setdefault(query.parameters[parameter], []).append(text(query.id))
         if len(by_value) == 1:
             return f"CAST({next(iter(by_value))} AS {known.type}) AS {known.name}"
         cases = " ".join(f"WHEN {QUERY} IN ({', '.join(ids)}) THEN {value}" for value, ids in by_value.items())
@@ -110,7 +110,7 @@ class Tables:
             values = [value for those in wanted.values() for value in those]
             # Texts tell strings apart, not numbers (1 and 1.0).
             apart = len(values) == len(set(values)) and all(value.startswith("'") for value in values)
-            cases = (f"WHEN {column} IN ({', '.join(sorted(v))}) THEN {_text(q)}" for q, v in wanted.items() if v)
+            cases = (f"WHEN {column} IN ({', '.join(sorted(v))}) THEN {text(q)}" for q, v in wanted.items() if v)
             few = apart and 0 < len(wanted) <= FEW and values
             self._choices[scan_index] = f"CASE {' '.join(cases)} END AS {QUERY}" if few else None
         return self._choices[scan_index]
@@ -147,9 +147,9 @@ class Tables:
             )
         return self._subscriptions[scan_index]
 
-    def _literals(self, query: Query) -> list[Column]:
+    def _literals(self, query: Query) -> list[str]:
         return [
-            F.expr(f"CAST({value} AS {p.type})").alias(p.name)
+            f"CAST({value} AS {p.type}) AS {p.name}"
             for p, value in zip(self.shape.parameters, query.parameters, strict=True)
         ]
 
@@ -185,7 +185,7 @@ class Tables:
         """Cut a frame by the region its rows go to."""
         if len(self.queries) <= FEW:
             marked = frame.selectExpr("*", self._way(routes))
-            return {r: marked.where(f"__to = {_text(r)}").drop("__to") for r in {*routes.by_region, self.region}}
+            return {r: marked.where(f"__to = {text(r)}").drop("__to") for r in {*routes.by_region, self.region}}
         with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
         names, values = [QUERY, "__to"], []
         if with_device:
@@ -206,14 +206,14 @@ class Tables:
         ways: dict[tuple[RegionId, QueryId], list[str]] = {}
         for region, pairs in routes.by_region.items():
             for query, device in pairs:
-                ways.setdefault((region, query), []).extend([] if device is None else [_text(device)])
+                ways.setdefault((region, query), []).extend([] if device is None else [text(device)])
         cases = [
-            f"WHEN {QUERY} = {_text(query)}"
+            f"WHEN {QUERY} = {text(query)}"
             + (f" AND {DEVICE} IN ({', '.join(sorted(devices))})" if devices else "")
-            + f" THEN {_text(region)}"
+            + f" THEN {text(region)}"
             for (region, query), devices in ways.items()
         ]
-        return f"CASE {' '.join(cases)} ELSE {_text(self.region)} END AS __to"
+        return f"CASE {' '.join(cases)} ELSE {text(self.region)} END AS __to"
 
     # --- one number a query
 
@@ -236,7 +236,7 @@ class Tables:
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
 
 
-def _text(value: str) -> str:
+def text(value: str) -> str:
     """As a literal of SQL."""
     return f"'{_quoted(value)}'"
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Partial
 from godwit.runtime.operators.aggregates import ALIASES
 from godwit.runtime.operators.partial import tumbling_start
+from godwit.runtime.tables import text
 
 #: SQL of a partial's columns for one row. `{x}`: the argument; `{sum}`: the type of its sum
 ONE_ROW: dict[str, tuple[str, ...]] = {
@@ -57,14 +58,10 @@ def defer(frame: DataFrame, operator: Partial, only: str | None) -> tuple[DataFr
             return None
         for number, sql in enumerate(ONE_ROW[_function(call)]):
             made.append(f"{sql.format(x=argument, sum=total)} AS `{call.name}__{number}`")
-    query = QUERY if only is None else f"'{_quoted(only)}' AS {QUERY}"
+    query = QUERY if only is None else f"{text(only)} AS {QUERY}"
     start = f"timestamp_micros(unix_micros({WINDOW_END}) - {operator.window.size_us}L) AS {WINDOW_START}"
     return kept, [query, *(f"`{key.name}`" for key in operator.keys), start, WINDOW_END, *made]
 
 
 def _function(call: AggregateCall) -> str:
     return ALIASES.get(call.function, call.function)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

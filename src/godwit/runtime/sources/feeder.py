@@ -33,6 +33,10 @@ DEAD = "__dead"
 CORRUPT = "_corrupt_record"
 
 
+#: (device, its newest event in microseconds, its rows)
+Newest = list[tuple[DeviceId, int, int]]
+
+
 class Feeder:
     """Feeds one stream. `name` tells it from other feeders of the stream, also after a restart."""
 
@@ -52,15 +56,16 @@ class Feeder:
         shutil.rmtree(path, ignore_errors=True)
         return segments.write(judged(frame, self.schema), path, small=False)
 
-    def feed(self, segment: Segment, sequence: int, *, staged: bool) -> None:
+    def feed(self, segment: Segment, sequence: int, *, staged: bool, newest: Newest | None = None) -> None:
         """Append the segment's rows to the logs of the regions their devices belong to.
 
         `staged`: the files are the feeder's own and may hold rows that do not fit; they go if they cannot be used.
+        `newest`: what `newest` says of the segment, if it is known already.
         """
         dead = self._dead(segment) if staged else pa.table({})
         if dead.num_rows:
             self._fleet.gateway.dead.add(self.stream, [json.loads(text) for text in dead.column(DEAD).to_pylist()])
-        newest = self._newest(segment, staged)
+        newest = self.newest(segment, staged) if newest is None else newest
         with self._fleet.lock:
             whole = self._whole(newest, sequence)
             if whole is not None and not dead.num_rows:
@@ -91,11 +96,13 @@ class Feeder:
         regions = set(self._fleet.deployment.sites.values())
         return max((crew.unread(r, self.stream, gateway.log(r, self.stream).log.last) for r in regions), default=0)
 
-    def _newest(self, segment: Segment, staged: bool) -> list[tuple[DeviceId, int, int]]:
+    def newest(self, segment: Segment, staged: bool = False) -> Newest:
         """(device, its newest event, its rows), from only the columns that say so."""
         time, device = self.schema.stream.time, self.schema.stream.device
         columns = [time] if device is None else [time, device]
-        table = ds.dataset(list(segment.files), format="parquet").to_table(
+        # Names come as numbers: to group by them is twice as fast.
+        reader = ds.ParquetFileFormat(dictionary_columns=[] if device is None else [device])
+        table = ds.dataset(list(segment.files), format=reader).to_table(
             columns=columns, filter=ds.field(DEAD).is_null() if staged else None
         )
         if device is None:

@@ -11,6 +11,7 @@ import glob
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from godwit.errors import SourceError
 from godwit.ids import StreamId
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
-from godwit.runtime.sources.feeder import CORRUPT, Feeder
+from godwit.runtime.sources.feeder import CORRUPT, Feeder, Newest
 
 if TYPE_CHECKING:
     from godwit.runtime.fleet import Fleet
@@ -68,18 +69,29 @@ class Replay:
 
     def run(self) -> int:
         """Replay everything; returns the number of rows that came in."""
-        for index, file in enumerate(self.files):
-            if self._stopping.is_set():
-                break
-            base = index * PER_FILE
-            if self._feeder.through(base + PER_FILE - 1):
-                continue
-            if self._speed is None and READERS[file.suffix] == "parquet" and self._fits(file):
-                self._feeder.wait(may_step=self._thread is None)
-                self._feeder.feed(_recorded(file), base + 1, staged=False)
-            else:
-                self._cast(file, base)
+        with ThreadPoolExecutor(1) as ahead:  # looks into the next file while the regions read this one
+            looks: dict[int, Future[Newest | None]] = {}
+            for index, file in enumerate(self.files):
+                if self._stopping.is_set():
+                    break
+                base = index * PER_FILE
+                if self._feeder.through(base + PER_FILE - 1):
+                    continue
+                look = looks.pop(index, None) or ahead.submit(self._look, file)
+                if index + 1 < len(self.files):
+                    looks[index + 1] = ahead.submit(self._look, self.files[index + 1])
+                if (newest := look.result()) is not None:
+                    self._feeder.wait(may_step=self._thread is None)
+                    self._feeder.feed(_recorded(file), base + 1, staged=False, newest=newest)
+                else:
+                    self._cast(file, base)
         return self.rows
+
+    def _look(self, file: Path) -> Newest | None:
+        """How far each device has come in a file that can become part of the log as it is; None for any other."""
+        if self._speed is None and READERS[file.suffix] == "parquet" and self._fits(file):
+            return self._feeder.newest(_recorded(file))
+        return None
 
     def start(self) -> Replay:
         self._thread = threading.Thread(target=self._run, name=f"replay {self._feeder.stream}", daemon=True)
@@ -110,8 +122,11 @@ class Replay:
         have = pq.read_schema(file)
         if any(f.name not in have.names or have.field(f.name).type != f.type for f in self._feeder.schema.arrow):
             return False
-        needed = pq.read_table(file, columns=[column for column, _ in self._feeder.schema.needed])
-        return not any(column.null_count for column in needed.columns)
+        footer = pq.read_metadata(file)
+        places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        told = [group.column(places[name]).statistics for name, _ in self._feeder.schema.needed for group in groups]
+        return all(statistics is not None and statistics.null_count == 0 for statistics in told)
 
     def _cast(self, file: Path, base: int) -> None:
         """Files of any format, cast by Spark; in slices of event time if the replay keeps pace."""
