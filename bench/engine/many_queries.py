@@ -33,14 +33,18 @@ STREAM = data.Stream("readings", keys=1_000, rate=20_000, devices=DEVICES)
 LATENCY_LIMIT_S, NATIVE_AT_MOST, NATIVE_WAIT_S = 10.0, 64, 40.0
 
 
-def measure(spark: SparkSession, work: Path, counts: Sequence[int] = COUNTS, batches: int = 14) -> dict[str, Any]:
-    """Micro-batch times for each number of queries, all over the same rows."""
+def measure(
+    spark: SparkSession, work: Path, counts: Sequence[int] = COUNTS, batches: int = 14, *, back: bool = True
+) -> dict[str, Any]:
+    """Micro-batch times for each number of queries, all over the same rows; `back`: each once more, in reverse."""
     with peak_memory() as peak:
         tables = list(data.batches(STREAM, ROWS, batches))
         # Not counted: without it the first case would pay for the JVM's compiler, and the others look good beside it.
         _case(spark, work / "warm", counts[0], tables[:8])
         # There and back again: whoever comes later finds a warmer machine, and each number of queries is once later.
-        runs = [_case(spark, work / str(count), count, tables) for count in (*counts, *reversed(counts))]
+        runs = [
+            _case(spark, work / str(count), count, tables) for count in (*counts, *(reversed(counts) if back else ()))
+        ]
     cases = [_summary(count, [run for run in runs if run["queries"] == count]) for count in counts]
     by_count = {case["queries"]: case["median_ms"] for case in cases}
     ratio = by_count[max(by_count)] / by_count[10] if 10 in by_count else None

@@ -10,7 +10,7 @@ from typing import Any
 from bench._harness import headline
 from bench.engine import ground, many_queries, throughput
 
-ROWS = 4_000_000
+ROWS = 3_000_000
 NAMES = {"join": "join_throughput"}
 
 
@@ -22,7 +22,7 @@ def figures() -> Iterator[dict[str, Any]]:
             figure = result["headline"]
             name = figure["experiment"].removeprefix("engine/")
             yield figure | {"experiment": f"engine/{NAMES.get(name, name)}"}
-        yield queries(many_queries.measure(spark, Path(folder) / "queries", counts=(10, 1_000), batches=10))
+        yield queries(many_queries.measure(spark, Path(folder) / "queries", counts=(10, 1_000), batches=10, back=False))
 
 
 def queries(result: dict[str, Any]) -> dict[str, Any]:

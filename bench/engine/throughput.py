@@ -64,14 +64,20 @@ WORKLOADS = (
         providers=(None,),
         rounds=2,
     ),
-    Workload("few_keys", AGGREGATE, (data.Stream("readings", keys=1_000),), target=0.9, rounds=2),
+    Workload(
+        "few_keys",
+        AGGREGATE,
+        (data.Stream("readings", keys=1_000),),
+        target=0.9,
+        providers=("rocksdb", "hdfs"),
+        rounds=2,
+    ),
     Workload("many_keys", AGGREGATE, (data.Stream("readings", keys=500_000),), target=1.5),
     Workload(
         "join",
         JOIN,
         (_side("asked"), _side("answered")),
         target=5.0,
-        providers=("rocksdb", "hdfs"),
         native_rows=1_200_000,
     ),
 )
