@@ -27,6 +27,8 @@ SETTINGS = {
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.scheduler.mode": "FAIR",
+    # A listener in Python may be slow for a moment; Spark would drop what the metrics wait for.
+    "spark.scheduler.listenerbus.eventqueue.capacity": "100000",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.log.level": "ERROR",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
