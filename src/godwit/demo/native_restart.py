@@ -115,6 +115,7 @@ class NativeRestart:
 
     def __init__(self, spark: SparkSession, folder: Path, stream: NativeStream, *, at_a_time: int = 2) -> None:
         self._spark, self._folder, self._stream = spark, folder, stream
+        _keep_quiet(spark)
         self.queries: list[NativeQuery] = []
         self.attached: dict[str, str] = {}
         self._files: dict[str, list[str]] = {}
@@ -326,6 +327,13 @@ def _behind(running: StreamingQuery) -> bool:
     if progress is None or not progress.stateOperators:
         return False
     return progress.numInputRows > 0
+
+
+def _keep_quiet(spark: SparkSession) -> None:
+    """A query that is halted in the middle of a batch is no failure, but Spark logs it as one, with its stack."""
+    logs = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    name = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+    logs.core.config.Configurator.setLevel(name, logs.Level.OFF)
 
 
 def plain(sql: str) -> str:
