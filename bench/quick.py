@@ -12,7 +12,7 @@ import sys
 import time
 
 #: area -> how long it may take (seconds)
-AREAS = {"engine": 150, "isqd": 110, "mobility": 75, "placement": 75, "sqpr": 90}
+AREAS = {"engine": 160, "isqd": 110, "mobility": 75, "placement": 75, "sqpr": 90}
 
 
 def main() -> int:

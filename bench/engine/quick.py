@@ -10,7 +10,7 @@ from typing import Any
 from bench._harness import headline
 from bench.engine import ground, many_queries, throughput
 
-ROWS = 3_000_000
+ROWS = 2_000_000
 NAMES = {"join": "join_throughput"}
 
 
