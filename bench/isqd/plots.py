@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 
 from bench.isqd.cells import STRATEGIES
-from bench.isqd.report import per_change
+from bench.isqd.report import a_reconfiguration
 
 mpl.use("Agg")
 
@@ -46,7 +46,7 @@ def _cost(rows: Sequence[dict[str, Any]], kind: str, folder: Path) -> str:
     figure, axes = plt.subplots(figsize=(6, 4))
     for strategy in STRATEGIES:
         mine = sorted(
-            (int(r["cell"]["x"].split()[0]), per_change(r)) for r in rows if r["cell"]["strategy"] == strategy
+            (int(r["cell"]["x"].split()[0]), a_reconfiguration(r)) for r in rows if r["cell"]["strategy"] == strategy
         )
         if mine:
             axes.plot([x for x, _ in mine], [1000 * (y or 0) for _, y in mine], "o-", label=strategy)

@@ -92,20 +92,30 @@ def growth(r: dict[str, Any]) -> float | None:
     return moving / calm if calm and moving else None
 
 
-def per_change(r: dict[str, Any]) -> float | None:
+def aggregated(r: dict[str, Any]) -> float | None:
+    """Seconds of placement and deployment over the whole run: what the paper plots, and what the target is about."""
+    return None if "failed" in r or not r["reconfigurations"] else float(r["aggregated_s"])
+
+
+def a_reconfiguration(r: dict[str, Any]) -> float | None:
     """Seconds of placement and deployment a reconfiguration: who is too slow takes several changes at a time."""
     if "failed" in r or not r["reconfigurations"]:
         return None
     return float(r["aggregated_s"]) / float(r["reconfigurations"])
 
 
-def beside(results: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any], float]]:
-    """(ours, another strategy's cell of the same row, how many times less ours spends on a change)"""
+def beside(results: Sequence[dict[str, Any]]) -> list[tuple[str, float, float]]:
+    """(another strategy, how many times less ours spends in all, and on a reconfiguration), for each row of cells"""
     found = []
     for r in results:
         mine = [o for o in results if _same_row(o, r) and o["cell"]["strategy"] == OURS]
-        if r["cell"]["strategy"] != OURS and mine and per_change(mine[0]) and per_change(r):
-            found.append((mine[0], r, per_change(r) / per_change(mine[0])))  # type: ignore[operator]
+        if r["cell"]["strategy"] == OURS or not mine:
+            continue
+        (whole, ours_whole), (each, ours_each) = (
+            (measure(r), measure(mine[0])) for measure in (aggregated, a_reconfiguration)
+        )
+        if whole and ours_whole and each and ours_each:
+            found.append((r["cell"]["strategy"], whole / ours_whole, each / ours_each))
     return found
 
 
@@ -125,13 +135,13 @@ def _targets(results: Sequence[dict[str, Any]]) -> list[str]:
         f"- mean latency under change at most {LATENCY_TARGET}x of calm (ours): {_met(len(calm), len(ours))} cells",
         f"- oracle equal, all strategies: {_met(len(right), len(results))} cells",
     ]
-    for strategy in sorted({o["cell"]["strategy"] for _, o, _ in beside(results)}):
-        ratios = sorted(x for _, o, x in beside(results) if o["cell"]["strategy"] == strategy)
-        enough = sum(x >= DEPLOYMENT_TARGET for x in ratios)
-        span = f"{ratios[0]:.1f}x to {ratios[-1]:.1f}x less"
+    for strategy in sorted({name for name, _, _ in beside(results)}):
+        ratios = [(whole, each) for name, whole, each in beside(results) if name == strategy]
+        enough = sum(whole >= DEPLOYMENT_TARGET for whole, _ in ratios)
+        told = ", ".join(f"{whole:.1f}x in all and {each:.1f}x a reconfiguration" for whole, each in ratios)
         lines.append(
-            f"- a reconfiguration takes at least {DEPLOYMENT_TARGET:g}x less than with {strategy}: "
-            f"{_met(enough, len(ratios))} cells ({span})"
+            f"- aggregated deployment latency at least {DEPLOYMENT_TARGET:g}x below {strategy}: "
+            f"{_met(enough, len(ratios))} cells ({told}; the slow take several changes at a time, or leave some)"
         )
     return [*lines, ""]
 
