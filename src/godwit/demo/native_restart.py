@@ -11,6 +11,7 @@ A plain query that read every site's folder in one place would never restart; it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -284,10 +285,15 @@ class NativeRestart:
 
     def _drain(self, query: NativeQuery, until: float) -> bool:
         """Work until all is read and all windows are closed; the watermark moves one batch behind the rows."""
-        assert query.running is not None
-        while time.monotonic() < until and (self._unread(query) or _busy(query.running)):
-            time.sleep(0.2)
-        return time.monotonic() < until
+        running = query.running
+        assert running is not None
+        # Spark has no time limit for it; whoever still waits is released when the query is halted.
+        reading = threading.Thread(target=_read_all, args=(running,), daemon=True)
+        reading.start()
+        reading.join(max(until - time.monotonic(), 0.0))
+        while time.monotonic() < until and _behind(running):
+            time.sleep(0.05)
+        return not reading.is_alive() and time.monotonic() < until
 
     def _once_more(self) -> pa.Table:
         rows = self.sent()
@@ -317,8 +323,9 @@ class NativeRestart:
         return session.sql(sql).toPandas()
 
 
-def _busy(running: StreamingQuery) -> bool:
-    return bool(running.status["isTriggerActive"]) or _behind(running)
+def _read_all(running: StreamingQuery) -> None:
+    with contextlib.suppress(Exception):  # it was halted meanwhile, or has failed: its results will tell
+        running.processAllAvailable()
 
 
 def _behind(running: StreamingQuery) -> bool:
