@@ -39,12 +39,11 @@ class Workload:
     providers: tuple[str | None, ...] = ("hdfs", "rocksdb")
     #: how often each engine runs, in turns
     rounds: int = 1
-    #: plain Spark gets at most so many rows a stream: beyond, its rate no longer changes and the bench would take hours
-    native_rows: int | None = None
+    #: the slower state store gets at most so many rows a stream: it takes ten times as long as all others together
+    slower_rows: int | None = None
 
     def quicker(self) -> Workload:
-        less = None if self.native_rows is None else self.streams[0].rows_a_batch
-        return replace(self, providers=self.providers[:1], rounds=1, native_rows=less)
+        return replace(self, providers=self.providers[:1], rounds=1, slower_rows=None)
 
     @property
     def rows_a_batch(self) -> int:
@@ -78,7 +77,7 @@ WORKLOADS = (
         JOIN,
         (_side("asked"), _side("answered")),
         target=5.0,
-        native_rows=1_200_000,
+        slower_rows=1_200_000,
     ),
 )
 
@@ -106,7 +105,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Every workload with `rows` rows over all its streams; one result each.
 
-    `quick`: against the state store only that was the better one in the full run, and the join against less of it.
+    `quick`: against the state store only that was the better one in the full run.
     """
     for workload in WORKLOADS:
         if not names or workload.name in names:
@@ -117,22 +116,20 @@ def measure(
 
 def _compare(spark: SparkSession, workload: Workload, work: Path, rows: int, peak: Peak) -> dict[str, Any]:
     each = rows // len(workload.streams)
-    theirs_each = min(each, workload.native_rows or each)
     whole = _files(workload, work / "whole", each)
-    short = whole if theirs_each == each else _files(workload, work / "short", theirs_each)
+    cut = None if workload.slower_rows is None else _files(workload, work / "cut", min(each, workload.slower_rows))
     _warm_up(spark, workload, work)
     runs = []
     for turn in range(workload.rounds):  # in turns, so that a busy minute of the machine does not hit one engine alone
+        better, *slower = workload.providers
         runs.append(_ours(spark, workload, whole, work / f"ours-{turn}"))
-        theirs = work / f"native-{turn}"
-        runs.extend(_theirs(spark, workload, short, theirs, provider) for provider in workload.providers)
-        if short is not whole:
-            runs.append(_ours(spark, workload, short, work / f"ours-short-{turn}"))
+        runs.append(_theirs(spark, workload, whole, work / f"native-{turn}", better))
+        runs += [_theirs(spark, workload, cut or whole, work / f"slower-{turn}", provider) for provider in slower]
+        if cut is not None:
+            runs.append(_ours(spark, workload, cut, work / f"ours-cut-{turn}"))
     checks = {}
     for run in runs:
         checks.setdefault(run.rows, set()).add(run.check)
-    if short is not whole:
-        checks[runs[0].rows].add(_batch(spark, workload, whole))
     shutil.rmtree(work)
     return _result(workload, runs, all(len(found) == 1 for found in checks.values()), peak)
 
@@ -141,7 +138,7 @@ def _result(workload: Workload, runs: list[Run], equal: bool, peak: Peak) -> dic
     """Ours is the long run; the best run of an engine counts, for both alike."""
     longest = max(run.rows for run in runs)
     ours = max((r for r in runs if r.engine == "ours" and r.rows == longest), key=lambda r: r.rate)
-    theirs = max((r for r in runs if r.engine != "ours"), key=lambda r: r.rate)
+    theirs = max((r for r in runs if r.engine != "ours" and r.rows == longest), key=lambda r: r.rate)
     note = f"rows/s; native {theirs.engine}, {ours.rows:,} rows ours, {theirs.rows:,} native"
     figure = headline(
         f"engine/{workload.name}",
@@ -237,14 +234,6 @@ def _told(workload: Workload, run: Run) -> Run:
     spent = f"{run.rows:,} rows in {run.seconds:.1f} s ({run.cpu_s:.1f} s of processor time)"
     say(f"  {workload.name}, {run.engine}: {spent} = {run.rate:,.0f} rows/s")
     return run
-
-
-def _batch(spark: SparkSession, workload: Workload, inputs: Inputs) -> tuple[int, int]:
-    """The oracle for the rows that plain Spark's streaming query is spared: the same SQL as a batch."""
-    session = spark.newSession()
-    for name, (_, folder) in inputs.items():
-        session.read.schema(data.SCHEMA).parquet(str(folder)).createOrReplaceTempView(name)
-    return _check(session.sql(workload.sql))
 
 
 def _check(results: DataFrame) -> tuple[int, int]:

@@ -6,6 +6,7 @@ read. State that arrives from another region is one more delta: its rows meet th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None])
     made = [_pairs_of_new(step, index, operator, fresh)]
     for side, segment in enumerate(fresh):
         step.memory.state(index, side).append(segment)
-    made += [_pairs_of_arrived(step, index, operator, arrived) for arrived in step.arrivals(index)]
+    made += [_pairs_of_arrived(step, index, operator, together) for together in _rounds(step.arrivals(index))]
     step.hand_over(index, [operator.left_time, operator.right_time])
     _, now = step.clocks(index)
     clock = min(now.values(), default=NEVER)
@@ -92,15 +93,28 @@ def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | 
     )
 
 
-def _pairs_of_arrived(step: Step, index: int, operator: Join, arrived: Arrived) -> DataFrame | None:
+def _rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
+    """What can be taken in at once: of each query one hand-over a round, for two of them are to meet each other."""
+    rounds: list[list[Arrived]] = []
+    for one in arrived:
+        free = (r for r in rounds if all(one.move.query != other.move.query for other in r))
+        if (found := next(free, None)) is None:
+            rounds.append([one])
+        else:
+            found.append(one)
+    return rounds
+
+
+def _pairs_of_arrived(step: Step, index: int, operator: Join, together: Sequence[Arrived]) -> DataFrame | None:
     """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like any."""
     made = []
-    for side, part in arrived.parts.items():
+    parts = {side: [s for arrived in together for s in arrived.parts.get(side, ())] for side in (0, 1)}
+    for side, part in parts.items():
         mine = State(part)
         partners = _partners(step, index, operator, 1 - side, mine, extra=None)
         left, right = (_read(step, mine), partners) if side == 0 else (partners, _read(step, mine))
         made.append(_pairs(step, index, operator, left, right))
-    for side, part in arrived.parts.items():
+    for side, part in parts.items():
         step.memory.state(index, side).live += part
     return union(made)
 
@@ -118,8 +132,7 @@ def _partners(step: Step, index: int, operator: Join, side: int, of: State, extr
     frame = chosen.read(step.spark)
     if frame is None:
         return None
-    time = F.col(_time(operator, side))
-    within = (time >= F.timestamp_micros(F.lit(low))) & (time <= F.timestamp_micros(F.lit(high)))
+    within = f"`{_time(operator, side)}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})"
     return Rows(frame.where(within), chosen.rows)
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +25,7 @@ from godwit.model.plan import QUERY
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import GENERATION
+from godwit.runtime.tables import text
 
 #: the tag under which a segment's edits are kept
 EDITS = "edits"
@@ -42,7 +45,7 @@ class State:
 
     def leave_out(self, query: str, older_than: int) -> None:
         """The query's rows of generations before `older_than` are no longer part of this state."""
-        self.live = [edited(s, "without", query, older_than) for s in self.live]
+        self.live = [_without(s, query, older_than) for s in self.live]
 
     def drop_dead(self, clock: int) -> list[Segment]:
         """Forget segments that end at or before the clock; returns them, so that their files can go."""
@@ -56,8 +59,12 @@ class State:
 
     def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> DataFrame | None:
         """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
+        chosen = self.live if chosen is None else chosen
+        handed = segments.hand(spark, chosen, _revised) if all(map(_simple, chosen)) else None
+        if handed is not None:
+            return handed
         groups: dict[str, list[Segment]] = {}
-        for segment in self.live if chosen is None else chosen:
+        for segment in chosen:
             groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
         return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
 
@@ -110,17 +117,45 @@ def edited(segment: Segment, *edit: Any) -> Segment:
     return replace(segment, tags={**segment.tags, EDITS: [*segment.tags.get(EDITS, []), list(edit)]})
 
 
+def _without(segment: Segment, query: str, older_than: int) -> Segment:
+    """A query that leaves again and again leaves one edit behind, not one for each time."""
+    edits = segment.tags.get(EDITS, [])
+    last = edits[-1] if edits else None
+    if last is not None and last[:2] == ["without", query]:
+        segment = replace(segment, tags={**segment.tags, EDITS: edits[:-1]})
+    return edited(segment, "without", query, older_than)
+
+
 def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
+    """Large segments: their edits become part of Spark's plan."""
     assert frame is not None
     for what, *values in segment.tags.get(EDITS, []):
         if what == "without":
             query, older_than = values
-            frame = frame.where((F.col(QUERY) != F.lit(query)) | (F.col(GENERATION) >= F.lit(older_than)))
+            frame = frame.where(f"{QUERY} != {text(query)} OR {GENERATION} >= {older_than}")
         elif what == "select":
             frame = frame.selectExpr(*values)
         else:
             frame = frame.withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
     return frame
+
+
+def _simple(segment: Segment) -> bool:
+    return all(what != "select" for what, *_ in segment.tags.get(EDITS, []))
+
+
+def _revised(table: pa.Table, segment: Segment) -> pa.Table:
+    """A few rows: their edits are applied before Spark is given them. A plan of its own for each segment costs more."""
+    for what, *values in segment.tags.get(EDITS, []):
+        if what == "without":
+            query, older_than = values
+            others = pc.not_equal(table[QUERY], query)
+            table = table.filter(pc.or_(others, pc.greater_equal(table[GENERATION], older_than)))
+        else:
+            place = table.column_names.index(GENERATION)
+            newest = pa.repeat(pa.scalar(values[0], pa.int64()), table.num_rows)
+            table = table.set_column(place, pa.field(GENERATION, pa.int64()), newest)
+    return table
 
 
 def union(frames: Iterable[DataFrame | None]) -> DataFrame | None:

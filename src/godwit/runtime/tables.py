@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.ids import DeviceId, QueryId, RegionId
@@ -219,18 +219,16 @@ class Tables:
 
     def per_query(self, frame: DataFrame, values: Mapping[QueryId, int], name: str, otherwise: int) -> DataFrame:
         """Add a column with each row's query's value."""
-        distinct = set(values.values())
-        if not distinct:
-            return frame.withColumn(name, F.lit(otherwise).cast("bigint"))
-        if len(distinct) == 1 and set(values) >= set(self.queries):
-            return frame.withColumn(name, F.lit(distinct.pop()).cast("bigint"))
-        if len(distinct) <= FEW and len(values) <= 10 * FEW:
-            column: Column | None = None
-            for value in sorted(distinct):
-                those = F.col(QUERY).isin([q for q, v in values.items() if v == value])
-                column = F.when(those, F.lit(value)) if column is None else column.when(those, F.lit(value))
-            assert column is not None
-            return frame.withColumn(name, column.otherwise(F.lit(otherwise)).cast("bigint"))
+        by_value: dict[int, list[str]] = {}
+        for query, value in values.items():
+            by_value.setdefault(value, []).append(text(query))
+        if not by_value:
+            return frame.selectExpr("*", f"{otherwise}L AS {name}")
+        if len(by_value) == 1 and set(values) >= set(self.queries):
+            return frame.selectExpr("*", f"{next(iter(by_value))}L AS {name}")
+        if len(by_value) <= FEW and len(values) <= 10 * FEW:
+            cases = " ".join(f"WHEN {QUERY} IN ({', '.join(q)}) THEN {value}L" for value, q in by_value.items())
+            return frame.selectExpr("*", f"CASE {cases} ELSE {otherwise}L END AS {name}")
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
