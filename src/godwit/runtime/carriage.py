@@ -66,6 +66,11 @@ class Carriage:
         return isinstance(step, Replay) or step.wait
 
     @property
+    def at_once(self) -> bool:
+        """Whether no instance ever waits for its state."""
+        return self.strategy == "delta"
+
+    @property
     def replays(self) -> bool:
         """Whether state is made anew from what the sources still have, so that they must keep it."""
         return self.strategy.startswith("recreate")

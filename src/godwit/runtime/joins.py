@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
+from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.join import pairs
 from godwit.runtime.segments import rows_of
-from godwit.runtime.state import State, union
+from godwit.runtime.state import State, any_before, meeting, union
 from godwit.runtime.work import Arrived
 
 if TYPE_CHECKING:
@@ -28,26 +29,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows to be joined, and how many they are at most."""
+class Meeting:
+    """Rows of the left and of the right that have not met yet. Empty on a side: nobody meets."""
 
-    frame: DataFrame
-    most: int
+    left: State
+    right: State
+
+    @property
+    def rows(self) -> int:
+        return max(self.left.rows, self.right.rows)
 
 
 def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None]) -> DataFrame | None:
     """Take in both sides' new rows, hand over what moved away, and return the new pairs."""
     fresh = [_take_in(step, index, operator, side, frame) for side, frame in enumerate(inputs)]
-    made = [_pairs_of_new(step, index, operator, fresh)]
-    for side, segment in enumerate(fresh):
-        step.memory.state(index, side).append(segment)
-    made += [_pairs_of_arrived(step, index, operator, together) for together in _rounds(step.arrivals(index))]
+    meetings = _of_new(step, index, operator, fresh)
+    for side, new in enumerate(fresh):
+        step.memory.state(index, side).live += new.live
+    for together in _rounds(step.arrivals(index)):
+        meetings += _of_arrived(step, index, operator, together)
+    made = _pairs(step, index, operator, [m for m in meetings if m.left.live and m.right.live])
     step.hand_over(index, [operator.left_time, operator.right_time])
     _, now = step.clocks(index)
     clock = min(now.values(), default=NEVER)
     for side in (0, 1):
         _tidy(step, index, operator, side, clock)
-    return union(made)
+    return made
 
 
 def _time(operator: Join, side: int) -> str:
@@ -59,38 +66,40 @@ def _lasts(operator: Join, side: int) -> int:
     return operator.left_lag_us - operator.lower_us if side else operator.right_lag_us + operator.upper_us
 
 
-def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame | None) -> Segment | None:
+def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame | None) -> State:
     """Stage one side's new rows. Rows behind the query's clock go to the late log."""
-    if frame is None:
-        return None
-    time = _time(operator, side)
-    few = step.small_input(index)
-    segment = step.write(step.without_parameters(frame), f"state-{index}-{side}", time, small=few)
+    time, few = _time(operator, side), step.small_input(index)
+    new = list(step.landed.get((index, side), []))
+    if frame is not None:
+        segment = step.write(step.without_parameters(frame), f"state-{index}-{side}", time, small=few)
+        new += [] if segment is None else [segment]
     lag = operator.right_lag_us if side else operator.left_lag_us
     let_go = {q: c - lag for q, c in step.memory.let_go.get(index, {}).items() if c > NEVER}
-    if segment is None or segment.low is None or not let_go or segment.low >= max(let_go.values()):
+    in_time = [_in_time(step, f"{index}-{side}", segment, time, let_go, few) for segment in new]
+    return State([segment for segment in in_time if segment is not None])
+
+
+def _in_time(
+    step: Step, where: str, segment: Segment, time: str, let_go: dict[QueryId, int], few: bool
+) -> Segment | None:
+    if not any_before(segment, time, let_go):
         return segment
     rows = State([segment]).read(step.spark)
     assert rows is not None
     rows = step.tables.per_query(rows, let_go, "__clock", otherwise=NEVER)
     is_late = F.unix_micros(F.col(time)) < F.col("__clock")
-    late = step.write(rows.where(is_late).drop("__clock"), f"late-{index}-{side}", small=few)
+    late = step.write(rows.where(is_late).drop("__clock"), f"late-{where}", small=few)
     if late is None:
         return segment
-    step.outputs.late.append((index, late))
-    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{index}-{side}", time, small=few)
+    step.outputs.late.append((int(where.partition("-")[0]), late))
+    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{where}", time, small=few)
 
 
-def _pairs_of_new(step: Step, index: int, operator: Join, fresh: list[Segment | None]) -> DataFrame | None:
-    left, right = (State([] if segment is None else [segment]) for segment in fresh)
-    both_new = _partners(step, index, operator, 1, left, extra=fresh[1])
-    old_left = _partners(step, index, operator, 0, right, extra=None)
-    return union(
-        [
-            _pairs(step, index, operator, _read(step, left), both_new),
-            _pairs(step, index, operator, old_left, _read(step, right)),
-        ]
-    )
+def _of_new(step: Step, index: int, operator: Join, fresh: list[State]) -> list[Meeting]:
+    """(new, old and new), (old, new)"""
+    left, right = fresh
+    old_and_new = State([*_partners(step, index, operator, 1, left).live, *right.live])
+    return [Meeting(left, old_and_new), Meeting(_partners(step, index, operator, 0, right), right)]
 
 
 def _rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
@@ -105,54 +114,68 @@ def _rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
     return rounds
 
 
-def _pairs_of_arrived(step: Step, index: int, operator: Join, together: Sequence[Arrived]) -> DataFrame | None:
+def _of_arrived(step: Step, index: int, operator: Join, together: Sequence[Arrived]) -> list[Meeting]:
     """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like any."""
-    made = []
-    parts = {side: [s for arrived in together for s in arrived.parts.get(side, ())] for side in (0, 1)}
-    for side, part in parts.items():
-        mine = State(part)
-        partners = _partners(step, index, operator, 1 - side, mine, extra=None)
-        left, right = (_read(step, mine), partners) if side == 0 else (partners, _read(step, mine))
-        made.append(_pairs(step, index, operator, left, right))
-    for side, part in parts.items():
-        step.memory.state(index, side).live += part
-    return union(made)
+    left, right = (State([s for arrived in together for s in arrived.parts.get(side, ())]) for side in (0, 1))
+    meetings = [
+        Meeting(left, _partners(step, index, operator, 1, left)),
+        Meeting(_partners(step, index, operator, 0, right), right),
+    ]
+    for side, part in enumerate((left, right)):
+        step.memory.state(index, side).live += part.live
+    return meetings
 
 
-def _partners(step: Step, index: int, operator: Join, side: int, of: State, extra: Segment | None) -> Rows | None:
-    """State rows of a side (and the `extra` segment) whose time lies in the band around the rows `of` the other."""
-    if of.low is None or of.high is None:
-        return None
+def _partners(step: Step, index: int, operator: Join, side: int, of: State) -> State:
+    """Segments of a side's state that reach into the band around the rows `of` the other."""
+    if not of.live:
+        return State()
+    low, high = _band(operator, side, of)
+    return State(step.memory.state(index, side).between(low, high))
+
+
+def _band(operator: Join, side: int, of: State) -> tuple[int, int]:
+    """When the partners of those rows, on the given side, can be at all."""
+    first, last = NEVER if of.low is None else of.low, -NEVER if of.high is None else of.high
     if side == 1:
-        low, high = of.low + operator.lower_us, of.high + operator.upper_us
-    else:
-        low, high = of.low - operator.upper_us, of.high - operator.lower_us
-    state = step.memory.state(index, side)
-    chosen = State([*state.between(low, high), *([] if extra is None else [extra])])
-    frame = chosen.read(step.spark)
-    if frame is None:
-        return None
-    within = f"`{_time(operator, side)}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})"
-    return Rows(frame.where(within), chosen.rows)
+        return first + operator.lower_us, last + operator.upper_us
+    return first - operator.upper_us, last - operator.lower_us
 
 
-def _pairs(step: Step, index: int, operator: Join, left: Rows | None, right: Rows | None) -> DataFrame | None:
-    if left is None or right is None:
+def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> DataFrame | None:
+    """Where the rows are few, all meetings are held in one join: a plan of its own for each costs more than it does."""
+    if not meetings:
         return None
-    few = max(left.most, right.most) <= segments.SMALL_ROWS
-    step.sized[index] = step.sized[index] and few
-    ours, theirs = (step.tables.of_queries(side.frame) for side in (left, right))
-    if few:
-        ours, theirs = ours.coalesce(1), theirs.coalesce(1)
-    found = pairs(ours, theirs, operator, one_query=len(step.tables.queries) == 1)
+    step.sized[index] = step.sized[index] and max(m.rows for m in meetings) <= segments.SMALL_ROWS
+    left = meeting(step.spark, [m.left for m in meetings])
+    right = None if left is None else meeting(step.spark, [m.right for m in meetings])
+    if left is not None and right is not None:
+        return _met(step, operator, left.coalesce(1), right.coalesce(1), meetings=True)
+    return union(_held(step, operator, one) for one in meetings)
+
+
+def _held(step: Step, operator: Join, one: Meeting) -> DataFrame | None:
+    left, right = one.left.read(step.spark), one.right.read(step.spark)
+    assert left is not None
+    assert right is not None
+    left, right = _within(left, operator, 0, one.right), _within(right, operator, 1, one.left)
+    if one.rows <= segments.SMALL_ROWS:
+        left, right = left.coalesce(1), right.coalesce(1)
+    return _met(step, operator, left, right)
+
+
+def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame:
+    low, high = _band(operator, side, of)
+    time = _time(operator, side)
+    return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
+
+
+def _met(step: Step, operator: Join, left: DataFrame, right: DataFrame, meetings: bool = False) -> DataFrame:
+    left, right = (step.tables.of_queries(frame) for frame in (left, right))
+    found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings)
     if operator.residual is None:
         return found
     return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))
-
-
-def _read(step: Step, state: State) -> Rows | None:
-    frame = state.read(step.spark)
-    return None if frame is None else Rows(frame, state.rows)
 
 
 def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None:

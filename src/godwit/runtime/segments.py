@@ -38,7 +38,7 @@ WRITER = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 #: up to so many rows in so many files are read here and handed to Spark
-HANDED_ROWS, HANDED_FILES = 10_000, 32
+HANDED_ROWS, HANDED_FILES = 20_000, 64
 
 
 def write(frame: DataFrame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
@@ -85,25 +85,37 @@ def hand(
     spark: SparkSession,
     segments: Sequence[Segment],
     revise: Callable[[pa.Table, Segment], pa.Table] = lambda table, segment: table,
+    more: StructType = StructType(),  # noqa: B008 - never changed
 ) -> DataFrame | None:
     """A few rows are read here and handed to Spark at once: a third less than opening their files in a plan of its own.
 
-    `revise`: what is to be done to a segment's rows before. None: they are many, or a file lacks a column.
+    `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
+    file lacks a column.
     """
-    files = sum(len(segment.files) for segment in segments)
-    if not segments or rows_of(segments) > HANDED_ROWS or files > HANDED_FILES:
+    if not segments or not are_few(segments):
         return None
     frames = []
     for schema, alike in _by_schema(segments).items():
-        columns, tables = struct(schema).names, []
-        for segment in alike:
-            parts = [pq.read_table(file, columns=columns, partitioning=None) for file in segment.files]
-            if any(len(part.schema) != len(columns) for part in parts):
-                return None
-            tables += [revise(part.select(columns).cast(_arrow(schema)), segment) for part in parts]
+        wanted = StructType([*struct(schema).fields, *more.fields])
+        tables = [revise(part, segment) for segment in alike for part in tables_of(segment)]
+        if any(len(table.schema) != len(wanted) for table in tables):
+            return None
         # In one chunk: Spark takes an Arrow batch without rows for the end of all.
-        frames.append(spark.createDataFrame(pa.concat_tables(tables).combine_chunks(), struct(schema)))
+        whole = pa.concat_tables([table.cast(to_arrow_schema(wanted, timezone="UTC")) for table in tables])
+        frames.append(spark.createDataFrame(whole.combine_chunks(), wanted))
     return _all(frames)
+
+
+def are_few(segments: Sequence[Segment]) -> bool:
+    """Whether they are worth being read here, without a job."""
+    return rows_of(segments) <= HANDED_ROWS and sum(len(segment.files) for segment in segments) <= HANDED_FILES
+
+
+def tables_of(segment: Segment) -> list[pa.Table]:
+    """What lies in a segment's files, in the order of its columns."""
+    columns = struct(segment.schema).names
+    parts = (pq.read_table(file, columns=columns, partitioning=None) for file in segment.files)
+    return [part.select([name for name in columns if name in part.column_names]) for part in parts]
 
 
 def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
@@ -142,11 +154,6 @@ def schema_of(frame: DataFrame) -> str:
 @lru_cache(maxsize=512)
 def struct(schema: str) -> StructType:
     return StructType.fromJson(json.loads(schema))
-
-
-@lru_cache(maxsize=512)
-def _arrow(schema: str) -> pa.Schema:
-    return to_arrow_schema(struct(schema), timezone="UTC")
 
 
 def rows_of(segments: Sequence[Segment | None]) -> int:

@@ -6,31 +6,36 @@ means may change without its files being written again: a list of *edits* beside
     ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
     ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
     ["select", column, ...]      its rows are made by this SELECT list from what lies in the files
+    ["meeting", number]          (never kept) its rows take part in this meeting of a join
 
 The next compaction writes down what the edits mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from godwit.ids import QueryId
 from godwit.model.plan import QUERY
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
-from godwit.runtime.operators.join import GENERATION
+from godwit.runtime.operators.join import GENERATION, MEETING
 from godwit.runtime.tables import text
 
 #: the tag under which a segment's edits are kept
 EDITS = "edits"
+NUMBERED = StructType([StructField(MEETING, IntegerType())])
 #: so many segments of about one size are worth one rewriting
-FAN_IN = 8
+FAN_IN = 16
 
 
 @dataclass
@@ -151,11 +156,56 @@ def _revised(table: pa.Table, segment: Segment) -> pa.Table:
             query, older_than = values
             others = pc.not_equal(table[QUERY], query)
             table = table.filter(pc.or_(others, pc.greater_equal(table[GENERATION], older_than)))
+        elif what == "meeting":
+            table = table.append_column(MEETING, pa.repeat(pa.scalar(values[0], pa.int32()), table.num_rows))
         else:
             place = table.column_names.index(GENERATION)
             newest = pa.repeat(pa.scalar(values[0], pa.int64()), table.num_rows)
             table = table.set_column(place, pa.field(GENERATION, pa.int64()), newest)
     return table
+
+
+def meeting(spark: SparkSession, states: Sequence[State]) -> DataFrame | None:
+    """The rows of several states with the number of theirs; None: too many to be handed, or not without Spark."""
+    numbered = [edited(segment, "meeting", k) for k, state in enumerate(states) for segment in state.live]
+    return segments.hand(spark, numbered, _revised, NUMBERED) if all(map(_simple, numbered)) else None
+
+
+def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str) -> list[Segment]:
+    """A few rows that other regions sent, as segments of state. With each: since when its queries' rows are ours."""
+    tables: dict[str, list[pa.Table]] = {}
+    for segment, since in sent:
+        mine = tables.setdefault(segment.schema, [])
+        mine += [_with_generations(part, since) for part in segments.tables_of(segment)]
+    found = []
+    for number, (schema, alike) in enumerate(tables.items()):
+        whole = pa.concat_tables(alike, promote_options="permissive")
+        known = StructType([*segments.struct(schema).fields, StructField(GENERATION, LongType())])
+        found.append(segments.write_table(whole, path.with_name(f"{path.name}-{number}"), known.json(), prune_by))
+    return [segment for segment in found if segment is not None]
+
+
+def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bool:
+    """Whether a row's time may lie before its query's clock. Looked up where the rows are few; else by their bounds."""
+    first = max(clocks.values(), default=None)
+    if first is None or segment.low is None or segment.low >= first:
+        return False
+    if not (segments.are_few([segment]) and _simple(segment)):
+        return True
+    queries = pa.array(list(clocks), pa.string())
+    for table in segments.tables_of(segment):
+        place = pc.index_in(table[QUERY], value_set=queries)
+        clock = pc.take(pa.array(list(clocks.values()), pa.int64()), place)
+        at = table[time].cast(pa.timestamp("us", tz=table[time].type.tz)).cast(pa.int64())
+        if pc.any(pc.less(at, clock)).as_py():
+            return True
+    return False
+
+
+def _with_generations(table: pa.Table, since: Mapping[QueryId, int]) -> pa.Table:
+    place = pc.index_in(table[QUERY], value_set=pa.array(list(since), pa.string()))
+    generations = pc.take(pa.array(list(since.values()), pa.int64()), place)
+    return table.append_column(GENERATION, pc.fill_null(generations, 0))
 
 
 def union(frames: Iterable[DataFrame | None]) -> DataFrame | None:

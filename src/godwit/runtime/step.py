@@ -21,14 +21,28 @@ from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import Move, MoveBook
 from godwit.deployment.progress import Progress, released
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.plan import DEVICE, EPOCH, QUERY, Aggregate, Filter, Join, Partial, Project, Scan, Shape, Sink, Union
+from godwit.model.plan import (
+    DEVICE,
+    EPOCH,
+    QUERY,
+    WINDOW_END,
+    Aggregate,
+    Filter,
+    Join,
+    Partial,
+    Project,
+    Scan,
+    Shape,
+    Sink,
+    Union,
+)
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.deferred import defer
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
-from godwit.runtime.state import State, edited, union
-from godwit.runtime.tables import Tables, text
+from godwit.runtime.state import State, edited, landed, union
+from godwit.runtime.tables import TO, Tables, text
 from godwit.runtime.work import Arrived, Work
 
 if TYPE_CHECKING:
@@ -71,6 +85,13 @@ class Outputs:
     dead: list[Segment] = field(default_factory=list)
 
 
+def _time_of(operator: Aggregate | Join, side: int) -> str:
+    """The column by which an input's state is pruned."""
+    if isinstance(operator, Aggregate):
+        return WINDOW_END
+    return operator.right_time if side else operator.left_time
+
+
 class Step:
     """Runs one micro-batch. Make one, call `run`, commit what `outputs` and `memory` say."""
 
@@ -98,10 +119,13 @@ class Step:
         self.markers = markers
         #: how state moves; None: nothing moves here
         self.carriage = carriage
+        #: (operator, input) -> rows of other regions that are state already
+        self.landed: dict[tuple[int, int], list[Segment]] = {}
         #: operator -> rows that had waited and are let in now
         self.released: dict[int, int] = {}
         #: moves away from here whose state is not sent but made anew, and of which rows of the sources
         self.replays: dict[Move, dict[str, Any]] = {}
+        self._opened: dict[tuple[str, ...], DataFrame | None] = {}
         self._count = 0
 
     def run(self) -> Outputs:
@@ -137,10 +161,17 @@ class Step:
     # --- stateless operators
 
     def _scan(self, index: int, scan: Scan) -> DataFrame | None:
-        frame = segments.read(self.spark, self.work.sources.get(index, []))
         if not self.tables.queries:
             return None
+        frame = self._rows(self.work.sources.get(index, []))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
+
+    def _rows(self, found: list[Segment]) -> DataFrame | None:
+        """A stream that is joined with itself is read once."""
+        files = tuple(file for segment in found for file in segment.files)
+        if files not in self._opened:
+            self._opened[files] = segments.read(self.spark, found)
+        return self._opened[files]
 
     def _wanted(self, index: int, scan: Scan, frame: DataFrame) -> DataFrame:
         if self.small:
@@ -222,18 +253,34 @@ class Step:
     # --- between operators
 
     def _input(self, index: int, side: int, local: DataFrame | None) -> DataFrame | None:
-        """What an operator reads: rows from operators here, and rows that came from other regions."""
+        """What an operator reads: rows from operators here, and rows that came from other regions.
+
+        A few rows that a stateful operator gets become state as they are (`landed`), without a job of Spark's.
+        """
+        sent = self.work.channels.get((index, side), [])
+        operator = self.shape.plan.operators[index]
+        if isinstance(operator, Aggregate | Join) and self._may_land(index, sent):
+            path = self.folder / self._name(f"state-{index}-{side}")
+            with_owners = [(segment, self._since(index, epoch)) for segment, epoch in sent]
+            self.landed[index, side] = landed(with_owners, path, _time_of(operator, side))
+            sent = []
         by_epoch: dict[Epoch, list[Segment]] = {}
-        for segment, epoch in self.work.channels.get((index, side), []):
+        for segment, epoch in sent:
             by_epoch.setdefault(epoch, []).append(segment)
         if by_epoch and local is not None:
             # What came from elsewhere has no parameters: beside rows that have, it would seem that theirs are NULL.
             local = self.without_parameters(local)
         frames = [(self.memory.moves.epoch, local)] + [(e, segments.read(self.spark, s)) for e, s in by_epoch.items()]
-        if not isinstance(self.shape.plan.operators[index], Aggregate | Join):
+        if not isinstance(operator, Aggregate | Join):
             return union(frame for _, frame in frames)
         there = union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
         return self._admitted(index, side, there)
+
+    def _may_land(self, index: int, sent: Sequence[tuple[Segment, Epoch]]) -> bool:
+        """Only few rows, and nothing that must wait for its instance's state."""
+        coming = any(move.operator == index for move in self.memory.moves.incoming)
+        wait = coming and self.carriage is not None and not self.carriage.at_once
+        return bool(sent) and segments.are_few([segment for segment, _ in sent]) and not wait
 
     def _admitted(self, index: int, side: int, frame: DataFrame | None) -> DataFrame | None:
         """Rows of an instance that must wait for its state wait as well: in a log of their own, until it has come."""
@@ -253,9 +300,12 @@ class Step:
     def _with_generation(self, index: int, epoch: Epoch, frame: DataFrame | None) -> DataFrame | None:
         if frame is None:
             return None
+        return self.tables.per_query(frame, self._since(index, epoch), GENERATION, otherwise=0)
+
+    def _since(self, index: int, epoch: Epoch) -> dict[QueryId, int]:
+        """Of instances that ever moved: the generation of rows that reach them under an epoch."""
         moved = {q for q, operator in self.memory.moves.owners if operator == index}
-        since = {q: int(self.memory.moves.owned_since(q, index, epoch)) for q in moved}
-        return self.tables.per_query(frame, since, GENERATION, otherwise=0)
+        return {q: int(self.memory.moves.owned_since(q, index, epoch)) for q in moved}
 
     def _route(self, index: int, frame: DataFrame | None) -> DataFrame | None:
         """Stage what goes to other regions; returns what stays."""
@@ -265,17 +315,40 @@ class Step:
         only = routes.only()
         if only == self.region or not routes.by_region:
             return frame
-        parts = {only: frame} if only is not None else self.tables.split(frame, routes)
+        if only is not None:
+            self._send(index, only, self.write(self.without_parameters(frame), f"to-{only}", small=self.sized[index]))
+            return None
+        marked = self.tables.marked(frame, routes)
+        away = self.without_parameters(marked.where(f"{TO} != {text(self.region)}"))
+        others = sorted({*routes.by_region} - {self.region})
+        if self.sized[index]:
+            for region, segment in self._apart(away, TO, others, "to").items():
+                self._send(index, region, segment)
+        else:
+            for region in others:
+                there = away.where(f"{TO} = {text(region)}").drop(TO)
+                self._send(index, region, self.write(there, f"to-{region}", small=False))
+        return marked.where(f"{TO} = {text(self.region)}").drop(TO)
+
+    def _send(self, index: int, region: RegionId, segment: Segment | None) -> None:
+        """What an operator made goes to the next one, in another region."""
         consumer, side = self.shape.plan.consumer(index)
-        for region, part in parts.items():
-            if region == self.region:
-                continue
-            what = f"to-{region}-{consumer}-{side}"
-            segment = self.write(self.without_parameters(part), what, small=self.sized[index])
-            if segment is not None:
-                parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
-                self.outputs.channels.append(parcel)
-        return parts.get(self.region)
+        if segment is not None:
+            parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
+            self.outputs.channels.append(parcel)
+
+    def _apart(
+        self, frame: DataFrame, column: str, values: Sequence[str], what: str, prune_by: str | None = None
+    ) -> dict[Any, Segment | None]:
+        """Few rows, staged by the value of a column, which is dropped if it is ours. One job for all of them."""
+        frame = frame.coalesce(1)
+        table = frame.toArrow()
+        kept = frame.drop(column) if column == TO else frame
+        schema, found = segments.schema_of(kept), {}
+        for value in values:
+            rows = table.filter(pc.equal(table[column], value)).select(kept.columns)
+            found[value] = segments.write_table(rows, self.folder / self._name(what), schema, prune_by)
+        return found
 
     def _needs_device(self, scan: int) -> bool:
         """Rows carry their device only where their way depends on it."""
@@ -384,10 +457,6 @@ class Step:
             written = {move: self.write(frame.where(those), what, time) for move, those in mine.items()}
             return {move: [segment] for move, segment in written.items() if segment is not None}
         # One job for all that go: ten queries that follow their trains at once must not wait for one another.
-        frame = frame.where(" OR ".join(mine.values())).coalesce(1)
-        table, schema, found = frame.toArrow(), segments.schema_of(frame), {}
-        for move in going:
-            rows = table.filter(pc.equal(table[QUERY], str(move.query)))
-            segment = segments.write_table(rows, self.folder / self._name(what), schema, time)
-            found[move] = [] if segment is None else [segment]
-        return found
+        frame = frame.where(" OR ".join(mine.values()))
+        apart = self._apart(frame, QUERY, [move.query for move in going], what, time)
+        return {m: [segment] for m in going if (segment := apart[m.query]) is not None}

@@ -21,6 +21,9 @@ from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
 FEW = 16
 
+#: the column with the region that a row goes to
+TO = "__to"
+
 _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
 
 
@@ -181,13 +184,12 @@ class Tables:
         scans = self.shape.plan.scans_below(index)
         return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
 
-    def split(self, frame: DataFrame, routes: Routes) -> dict[RegionId, DataFrame]:
-        """Cut a frame by the region its rows go to."""
+    def marked(self, frame: DataFrame, routes: Routes) -> DataFrame:
+        """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
         if len(self.queries) <= FEW:
-            marked = frame.selectExpr("*", self._way(routes))
-            return {r: marked.where(f"__to = {text(r)}").drop("__to") for r in {*routes.by_region, self.region}}
+            return frame.selectExpr("*", self._way(routes))
         with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
-        names, values = [QUERY, "__to"], []
+        names, values = [QUERY, "__there"], []
         if with_device:
             names.insert(1, DEVICE)
         for region, pairs in routes.by_region.items():
@@ -196,13 +198,11 @@ class Tables:
         columns = list(zip(*values, strict=True))
         table = pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
         on = [QUERY, DEVICE] if with_device else [QUERY]
-        marked = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
-        # A row of a device that nobody declared stays here: it must not get lost.
-        to = F.coalesce(F.col("__to"), F.lit(self.region))
-        return {region: marked.where(to == region).drop("__to") for region in {*routes.by_region, self.region}}
+        joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
+        return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
 
     def _way(self, routes: Routes) -> str:
-        """The region a row goes to, as one expression. What nobody declared stays here: it must not get lost."""
+        """The region a row goes to, as one expression."""
         ways: dict[tuple[RegionId, QueryId], list[str]] = {}
         for region, pairs in routes.by_region.items():
             for query, device in pairs:
@@ -213,7 +213,7 @@ class Tables:
             + f" THEN {text(region)}"
             for (region, query), devices in ways.items()
         ]
-        return f"CASE {' '.join(cases)} ELSE {text(self.region)} END AS __to"
+        return f"CASE {' '.join(cases)} ELSE {text(self.region)} END AS {TO}"
 
     # --- one number a query
 

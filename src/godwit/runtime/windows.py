@@ -22,7 +22,7 @@ from godwit.runtime.operators.aggregate import merge, merge_sessions, results
 from godwit.runtime.operators.deferred import can_defer
 from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.segments import rows_of
-from godwit.runtime.state import State, edited, union
+from godwit.runtime.state import State, any_before, edited, union
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
@@ -39,8 +39,9 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     if fresh is not None and index in step.deferred:
         fresh = edited(fresh, "select", *step.deferred[index], GENERATION)
     _learn(step, index, operator, fresh)
-    let_go = step.memory.let_go.get(index, {})
-    state.append(_without_late(step, index, operator, fresh, {q: _bound(c, operator) for q, c in let_go.items()}))
+    closed = {q: _bound(c, operator) for q, c in step.memory.let_go.get(index, {}).items()}
+    for segment in (fresh, *step.landed.get((index, 0), [])):
+        state.append(_without_late(step, index, operator, segment, closed))
     for arrived in step.arrivals(index):
         state.live += [segment for part in arrived.parts.values() for segment in part]
     step.hand_over(index, [WINDOW_END])
@@ -158,8 +159,10 @@ def _without_late(
     step: Step, index: int, operator: Aggregate, fresh: Segment | None, closed: dict[QueryId, int]
 ) -> Segment | None:
     """Partials of windows that have closed already go to the late log."""
-    bounds = [bound for bound in closed.values() if bound > NEVER]
-    if fresh is None or fresh.low is None or not bounds or fresh.low > max(bounds):
+    # A window that ends just when the clock stands is closed: hence the microsecond.
+    if fresh is None or not any_before(
+        fresh, WINDOW_END, {q: bound + 1 for q, bound in closed.items() if bound > NEVER}
+    ):
         return fresh
     frame = State([fresh]).read(step.spark)
     assert frame is not None

@@ -10,6 +10,7 @@ that was made under an epoch this region has not heard of.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ class Reader:
         self.root, self.region, self.shape, self.max_rows = root, region, shape, max_rows
         self.control = Control(root)
         self._logs: dict[str, Log] = {}
+        self._place = ("shapes", shape.key, "commits")
 
     def poll(self, positions: dict[str, int], deployment: Deployment, sources: bool = True) -> Work:
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
@@ -113,9 +115,10 @@ class Reader:
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        folders = (self.root / "regions").glob(f"*/shapes/{self.shape.key}/commits")
-        names = (RegionId(folder.parts[-4]) for folder in folders)
-        return sorted(name for name in names if name != self.region)
+        # Asked for several times a micro-batch: without pathlib's patterns, which cost ten times as much.
+        there = os.path.join(self.root, "regions")
+        names = (name for name in os.listdir(there) if name != self.region)
+        return sorted(RegionId(n) for n in names if os.path.isdir(os.path.join(there, n, *self._place)))
 
     def waiting(self, positions: dict[str, int]) -> bool:
         """Whether anything new is there, without reading it."""

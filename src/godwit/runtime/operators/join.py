@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from godwit.model.plan import DEVICE, QUERY, Join
 
 #: since which epoch the row's region owns the instance; rows of one generation have met each other
 GENERATION = "__gen"
+#: where several meetings are held in one join: the number of the row's
+MEETING = "__meeting"
 
 
-def pairs(left: DataFrame, right: DataFrame, operator: Join, *, one_query: bool = False) -> DataFrame:
+def pairs(
+    left: DataFrame, right: DataFrame, operator: Join, *, one_query: bool = False, meetings: bool = False
+) -> DataFrame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
     `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
-    all rows have the same, and a join by one number is much faster than one by several columns.
+    all rows have the same, and a join by one number is much faster than one by several columns. `meetings`: rows meet
+    those with the same number only. All is written as SQL: Column objects cost a round trip to Java each.
     """
-    left = left.drop(DEVICE)
-    other = right.drop(DEVICE).withColumnRenamed(QUERY, "__q").withColumnRenamed(GENERATION, "__g")
-    conditions = [F.col(GENERATION) - F.col("__g") == 0]
-    if not one_query:
-        conditions.append(F.col(QUERY) == F.col("__q"))
-    keys = []
-    for number, (left_sql, right_sql) in enumerate(operator.keys):
-        left = left.withColumn(f"__k{number}", F.expr(left_sql))
-        other = other.withColumn(f"__r{number}", F.expr(right_sql))
-        conditions.append(F.col(f"__k{number}") == F.col(f"__r{number}"))
-        keys += [f"__k{number}", f"__r{number}"]
-    apart = F.unix_micros(F.col(operator.right_time)) - F.unix_micros(F.col(operator.left_time))
-    conditions += [apart >= F.lit(operator.lower_us), apart <= F.lit(operator.upper_us)]
-    return left.join(other, _all(conditions), "inner").drop("__q", "__g", GENERATION, *keys)
-
-
-def _all(conditions: list[Column]) -> Column:
-    return reduce(lambda a, b: a & b, conditions)
+    keys = range(len(operator.keys))
+    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys))).drop(DEVICE)
+    theirs = right.selectExpr("*", *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys))).drop(DEVICE)
+    theirs = theirs.withColumnsRenamed({QUERY: "__q", GENERATION: "__g", MEETING: "__m"})
+    apart = f"unix_micros(`{operator.right_time}`) - unix_micros(`{operator.left_time}`)"
+    conditions = [
+        f"{GENERATION} - __g = 0",
+        *([] if one_query else [f"{QUERY} = __q"]),
+        *([f"{MEETING} = __m"] if meetings else []),
+        *(f"__k{n} = __r{n}" for n in keys),
+        f"{apart} >= {operator.lower_us}",
+        f"{apart} <= {operator.upper_us}",
+    ]
+    ended = ("__q", "__g", "__m", GENERATION, MEETING, *(f"__{side}{n}" for n in keys for side in "kr"))
+    return ours.join(theirs, F.expr(" AND ".join(conditions)), "inner").drop(*ended)
