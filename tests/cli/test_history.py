@@ -9,6 +9,7 @@ import pytest
 
 from godwit.deployment.stories import StateMoved, Story
 from godwit.ids import Epoch, OperatorId, QueryId
+from godwit.runtime import history
 from godwit.runtime.history import History
 from godwit.runtime.inbox import send, state_of
 from tests.cli.conftest import Call
@@ -117,3 +118,15 @@ def test_a_trace_is_sent_moment_by_moment(call: Call, folder: Path) -> None:
 def test_names_sort_in_the_order_of_sending(folder: Path) -> None:
     files = [send(folder, [f"device t{i} -> east"]) for i in range(20)]
     assert sorted(files) == files
+
+
+def test_the_oldest_stories_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEEP", 5)
+    written = History(tmp_path)
+    for number in range(1, 30):
+        written.add(Story(number, "told"))
+        written.add(Story(number, "told again"))
+        assert len((tmp_path / "history.jsonl").read_text().splitlines()) <= 15
+    numbers = [record["number"] for record in History(tmp_path).read()]
+    assert numbers[-5:] == [25, 26, 27, 28, 29]
+    assert {record["cause"] for record in written.read()} == {"told again"}

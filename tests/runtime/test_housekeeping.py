@@ -263,3 +263,36 @@ def test_compaction_changes_no_result(open_fleet: OpenFleet, sql: str) -> None:
     verdict = query.verdict()
     assert verdict.equal, verdict
     assert verdict.got > 0
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_shape_that_comes_back_sees_only_what_comes_since(
+    open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch, restart: bool
+) -> None:
+    """Its runners are let go with its last query; what came between was for nobody, whatever the query's name."""
+    monkeypatch.setattr(housekeeping, "MANY_EPOCHS", 1)
+    monkeypatch.setattr(housekeeping, "RECENT", 0)
+    keeping = Retention(result_seconds=3600.0, every=10_000)
+    fleet = open_fleet(retention=keeping)
+    two_regions(fleet)
+    fleet.submit("SELECT name, size FROM readings WHERE size > 0", "other")
+    for life in range(2):
+        query = fleet.submit(WINDOWS, "q")
+        fleet.push("readings", rows(10 * life + 1) + rows(10 * life + 2))
+        fleet.process_available()
+        if life == 0:
+            shape = fleet.deployment.queries["q"].shape.key  # type: ignore[index]
+            query.stop()
+            fleet.push("readings", rows(5))
+            fleet.process_available()
+            fleet.attendant.sweep()
+            assert shape not in {key for _, key in fleet.crew.runners}
+            if restart:
+                fleet.stop()
+                fleet = open_fleet(retention=keeping)
+    fleet.close_sources()
+    fleet.process_available()
+    totals = sorted((row["name"], row["total"]) for row in fleet.query("q").results().collect() if row["total"] > 10)
+    assert totals == [("n0", 2 * 11), ("n0", 2 * 12), ("n1", 2 * 11), ("n1", 2 * 12)]
+    assert fleet.query("q").verdict().equal
+    assert fleet.query("other").verdict().equal

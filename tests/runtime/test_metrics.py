@@ -61,6 +61,10 @@ def test_status_counts_rows_clocks_links_state_and_late_rows(open_fleet: OpenFle
     assert (centre.rows_out, centre.rows_late) == (1, 1)
     assert sum(centre.state_rows.values()) >= 1
     assert sum(centre.state_bytes.values()) > 0
+    (held,) = found.state
+    assert (held.instance, held.region, held.site) == ("q/2", "centre", "cloud")
+    assert held.rows == sum(centre.state_rows.values())
+    assert held.bytes == sum(centre.state_bytes.values())
     assert west.unread == centre.unread == 0
     assert west.batch_ms.p50 is not None
     assert west.batch_ms.p50 <= west.batch_ms.p99  # type: ignore[operator]

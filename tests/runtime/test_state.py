@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.runtime import segments
-from godwit.runtime.state import State, edited
+from godwit.runtime.edits import edited
+from godwit.runtime.state import State
 
 ROWS = [("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)]
 SCHEMA = "__query string, n int, __gen bigint"

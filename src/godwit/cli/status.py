@@ -14,6 +14,9 @@ from rich.table import Table
 from godwit.errors import ConfigError, GodwitError
 from godwit.runtime.status_files import Ledger, Status, Times
 
+#: of links and instances the largest are shown
+MOST = 20
+
 
 def status(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
@@ -37,7 +40,7 @@ def status(
 def render(found: Status, console: Console) -> None:
     """The status as tables for people."""
     console.print(f"[bold]{found.folder}[/]  epoch {found.epoch}")
-    for table in (_queries(found), _runners(found), _links(found), _sinks(found)):
+    for table in (_queries(found), _runners(found), _state(found), _links(found), _sinks(found)):
         if table.row_count:
             console.print(table)
     for stream, rows in found.dead.items():
@@ -67,12 +70,21 @@ def _runners(found: Status) -> Table:
     return table
 
 
+def _state(found: Status) -> Table:
+    table = Table("instance", "region", "site", "rows", "bytes", title="state")
+    for i in sorted(found.state, key=lambda i: -i.bytes)[:MOST]:
+        table.add_row(i.instance, i.region, i.site, f"{i.rows:,}", _bytes(i.bytes))
+    if (more := len(found.state) - MOST) > 0:
+        table.add_row(f"... and {more} more", "", "", "", "")
+    return table
+
+
 def _links(found: Status) -> Table:
     table = Table("link", "bytes", title="links")
-    for link, size in sorted(found.links.items(), key=lambda item: -item[1])[:20]:
+    for link, size in sorted(found.links.items(), key=lambda item: -item[1])[:MOST]:
         table.add_row(link, _bytes(size))
-    if len(found.links) > 20:
-        table.add_row(f"... and {len(found.links) - 20} more", _bytes(sum(sorted(found.links.values())[:-20])))
+    if len(found.links) > MOST:
+        table.add_row(f"... and {len(found.links) - MOST} more", _bytes(sum(sorted(found.links.values())[:-MOST])))
     return table
 
 

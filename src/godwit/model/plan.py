@@ -22,6 +22,10 @@ from godwit.ids import QueryId, StreamId
 
 #: columns the engine adds to rows; user names may not begin like this
 QUERY, DEVICE, PARAMETER = "__query", "__device", "__p"
+#: in state: since which epoch the row's region owns the instance; rows of one generation have met each other
+GENERATION = "__gen"
+#: where several meetings of a join are held at once: the number of the row's
+MEETING = "__meeting"
 #: in a scan's columns: the epoch under which a row was taken in, so that queries which share a join can tell what came
 #: before them
 EPOCH = "__epoch"

@@ -73,6 +73,8 @@ class Attendant:
 
     def _sweep(self) -> Swept:
         crew = self._fleet.crew
+        if not self.housekeeper.retention.keep:
+            crew.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
         running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
         delivering = {query for query, _ in self.deliveries}
         known = {*self._fleet.deployment.queries, *delivering}

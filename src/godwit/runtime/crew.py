@@ -6,8 +6,10 @@ placed there. Runners stay: an idle one costs nothing but a glance at its logs.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -48,9 +50,30 @@ class Crew:
         self._entries: dict[Key, list[Entry]] = {}
         #: shapes whose earlier runners, if there were any, are here again
         self._resumed: set[str] = set()
+        self._changing = threading.Lock()
 
     def arrange(self, deployment: Deployment) -> None:
         """See to it that every runner that the deployment needs is there."""
+        with self._changing:
+            self._arrange(deployment)
+
+    def dismiss(self, deployment: Callable[[], Deployment], kept: AbstractSet[str]) -> None:
+        """Let go of the runners of shapes that no query has any more, once they know it; but not of the `kept` ones.
+
+        Nothing is lost by it: should the shape come back, they go on where it does (`Runner`).
+        """
+        with self._changing:
+            needed = {*deployment().shapes(), *kept}
+            for shape in {key for _, key in self.runners} - needed:
+                mine = [key for key in self.runners if key[1] == shape]
+                if all(self.runners[key].unemployed for key in mine):
+                    for key in mine:
+                        if (metronome := self._metronomes.pop(key, None)) is not None:
+                            metronome.stop()
+                        del self.runners[key]
+                    self._resumed.discard(shape)
+
+    def _arrange(self, deployment: Deployment) -> None:
         for shape in deployment.shapes().values():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if shape.key in self._resumed else self.regions_of(shape.key)

@@ -19,6 +19,7 @@ from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
+from godwit.runtime.moving import arrivals, hand_over
 from godwit.runtime.operators.join import pairs
 from godwit.runtime.segments import rows_of
 from godwit.runtime.state import State, any_before, meeting, union
@@ -46,10 +47,10 @@ def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None])
     meetings = _of_new(step, index, operator, fresh)
     for side, new in enumerate(fresh):
         step.memory.state(index, side).live += new.live
-    for together in _rounds(step.arrivals(index)):
+    for together in _rounds(arrivals(step, index)):
         meetings += _of_arrived(step, index, operator, together)
     made = _pairs(step, index, operator, [m for m in meetings if m.left.live and m.right.live])
-    step.hand_over(index, [operator.left_time, operator.right_time])
+    hand_over(step, index, [operator.left_time, operator.right_time])
     _, now = step.clocks(index)
     clock = min(now.values(), default=NEVER)
     for side in (0, 1):

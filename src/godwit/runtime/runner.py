@@ -381,7 +381,27 @@ class Runner:
         self.positions = self._committed = record["positions"]
         self.begun = record["begun"]
         self._told_markers = {int(k): Epoch(e) for k, e in record["markers"].items()}
+        if self.unemployed:
+            self._pass_over()
         self._arrange()
+
+    @property
+    def unemployed(self) -> bool:
+        """Whether no query of the shape is left, as far as this runner knows, and nothing is to come."""
+        return not any(True for _ in self.deployment.of_shape(self.shape.key)) and not self.memory.underway
+
+    def _pass_over(self) -> None:
+        """The shape had no query when it was last run here: what came since was for nobody.
+
+        So it begins as at its first start, but for what other regions have sent already: that was for queries that
+        are gone, and one of the same name must not take it for its own.
+        """
+        at, oldest = self.reader.control.oldest()
+        known = self.positions["control"]
+        self.positions = self._committed = dict(self.positions)
+        self._await_query(*((known, self.deployment) if known >= at else (at, oldest)))
+        self.memory = Memory(ClockBook(), MoveBook(self.region, self.shape.plan, self.deployment.epoch))
+        self._told_markers = {}
 
     def _begin(self) -> None:
         """The first start of this shape here, with the epoch that brought its first query.
@@ -389,20 +409,25 @@ class Runner:
         That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
         when it was published.
         """
-        oldest, self.deployment = self.reader.control.oldest()
-        self.positions, self.begun = {"control": oldest}, {}
-        for number, after, record in self.reader.control.after(oldest, self.deployment):
-            if any(True for _ in after.of_shape(self.shape.key)):
-                for index, scan in self.shape.plan.scans:
-                    start = record["starts"].get(f"{self.region}/{scan.stream}", 0)
-                    self.positions[f"source:{index}:{scan.stream}"] = start
-                break
-            self.deployment, self.positions["control"] = after, number
+        self.positions, self.begun = {}, {}
+        self._await_query(*self.reader.control.oldest())
         self.memory = Memory(ClockBook(), MoveBook(self.region, self.shape.plan, self.deployment.epoch))
         for region in self.reader.peers():
             log = Log(commit_log(self.root, region, self.shape.key))
             self.positions[f"peer:{region}"] = log.first - 1
         self._arrange()
+
+    def _await_query(self, number: int, deployment: Deployment) -> None:
+        """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
+        self.positions["control"], self.deployment = number, deployment
+        for at, after, record in self.reader.control.after(number, deployment):
+            if any(True for _ in after.of_shape(self.shape.key)):
+                for index, scan in self.shape.plan.scans:
+                    start = record["starts"].get(f"{self.region}/{scan.stream}", 0)
+                    name = f"source:{index}:{scan.stream}"
+                    self.positions[name] = max(self.positions.get(name, 0), start)
+                break
+            self.positions["control"], self.deployment = at, after
 
     # --- tidying
 

@@ -1,20 +1,13 @@
 """An operator's state: a list of segments of mergeable rows. Appended to, pruned by time, compacted now and then.
 
 Rows are never deleted one by one. They die by the clock, and a segment goes when all its rows are dead. What a segment
-means may change without its files being written again: a list of *edits* beside it is applied on reading, in order.
-
-    ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
-    ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
-    ["select", column, ...]      its rows are made by this SELECT list from what lies in the files
-    ["meeting", number]          (never kept) its rows take part in this meeting of a join
-
-The next compaction writes down what the edits mean.
+means may change without its files being written again, by edits (`edits.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.ids import QueryId
-from godwit.model.plan import QUERY
+from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.runtime import segments
+from godwit.runtime.edits import EDITS, by_query, edited, revised, simple, with_generations, without
 from godwit.runtime.log import Segment
-from godwit.runtime.operators.join import GENERATION, MEETING
 from godwit.runtime.tables import text
 
-#: the tag under which a segment's edits are kept
-EDITS = "edits"
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
 #: so many segments of about one size are worth one rewriting
 FAN_IN = 16
@@ -50,7 +41,7 @@ class State:
 
     def leave_out(self, query: str, older_than: int) -> None:
         """The query's rows of generations before `older_than` are no longer part of this state."""
-        self.live = [_without(s, query, older_than) for s in self.live]
+        self.live = [without(s, query, older_than) for s in self.live]
 
     def drop_dead(self, clock: int) -> list[Segment]:
         """Forget segments that end at or before the clock; returns them, so that their files can go."""
@@ -65,7 +56,7 @@ class State:
     def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> DataFrame | None:
         """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
         chosen = self.live if chosen is None else chosen
-        handed = segments.hand(spark, chosen, _revised) if all(map(_simple, chosen)) else None
+        handed = segments.hand(spark, chosen, revised) if all(map(simple, chosen)) else None
         if handed is not None:
             return handed
         groups: dict[str, list[Segment]] = {}
@@ -117,20 +108,6 @@ class State:
         return State([Segment.from_json(r) for r in records])
 
 
-def edited(segment: Segment, *edit: Any) -> Segment:
-    """The segment with one more edit."""
-    return replace(segment, tags={**segment.tags, EDITS: [*segment.tags.get(EDITS, []), list(edit)]})
-
-
-def _without(segment: Segment, query: str, older_than: int) -> Segment:
-    """A query that leaves again and again leaves one edit behind, not one for each time."""
-    edits = segment.tags.get(EDITS, [])
-    last = edits[-1] if edits else None
-    if last is not None and last[:2] == ["without", query]:
-        segment = replace(segment, tags={**segment.tags, EDITS: edits[:-1]})
-    return edited(segment, "without", query, older_than)
-
-
 def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
     """Large segments: their edits become part of Spark's plan."""
     assert frame is not None
@@ -145,30 +122,10 @@ def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
     return frame
 
 
-def _simple(segment: Segment) -> bool:
-    return all(what != "select" for what, *_ in segment.tags.get(EDITS, []))
-
-
-def _revised(table: pa.Table, segment: Segment) -> pa.Table:
-    """A few rows: their edits are applied before Spark is given them. A plan of its own for each segment costs more."""
-    for what, *values in segment.tags.get(EDITS, []):
-        if what == "without":
-            query, older_than = values
-            others = pc.not_equal(table[QUERY], query)
-            table = table.filter(pc.or_(others, pc.greater_equal(table[GENERATION], older_than)))
-        elif what == "meeting":
-            table = table.append_column(MEETING, pa.repeat(pa.scalar(values[0], pa.int32()), table.num_rows))
-        else:
-            place = table.column_names.index(GENERATION)
-            newest = pa.repeat(pa.scalar(values[0], pa.int64()), table.num_rows)
-            table = table.set_column(place, pa.field(GENERATION, pa.int64()), newest)
-    return table
-
-
 def meeting(spark: SparkSession, states: Sequence[State]) -> DataFrame | None:
     """The rows of several states with the number of theirs; None: too many to be handed, or not without Spark."""
     numbered = [edited(segment, "meeting", k) for k, state in enumerate(states) for segment in state.live]
-    return segments.hand(spark, numbered, _revised, NUMBERED) if all(map(_simple, numbered)) else None
+    return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
 
 
 def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str) -> list[Segment]:
@@ -176,7 +133,7 @@ def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, pr
     tables: dict[str, list[pa.Table]] = {}
     for segment, since in sent:
         mine = tables.setdefault(segment.schema, [])
-        mine += [_with_generations(part, since) for part in segments.tables_of(segment)]
+        mine += [with_generations(part, since) for part in segments.tables_of(segment)]
     found = []
     for number, (schema, alike) in enumerate(tables.items()):
         whole = pa.concat_tables(alike, promote_options="permissive")
@@ -190,22 +147,13 @@ def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bo
     first = max(clocks.values(), default=None)
     if first is None or segment.low is None or segment.low >= first:
         return False
-    if not (segments.are_few([segment]) and _simple(segment)):
+    if not (segments.are_few([segment]) and simple(segment)):
         return True
-    queries = pa.array(list(clocks), pa.string())
     for table in segments.tables_of(segment):
-        place = pc.index_in(table[QUERY], value_set=queries)
-        clock = pc.take(pa.array(list(clocks.values()), pa.int64()), place)
         at = table[time].cast(pa.timestamp("us", tz=table[time].type.tz)).cast(pa.int64())
-        if pc.any(pc.less(at, clock)).as_py():
+        if pc.any(pc.less(at, by_query(table, clocks))).as_py():
             return True
     return False
-
-
-def _with_generations(table: pa.Table, since: Mapping[QueryId, int]) -> pa.Table:
-    place = pc.index_in(table[QUERY], value_set=pa.array(list(since), pa.string()))
-    generations = pc.take(pa.array(list(since.values()), pa.int64()), place)
-    return table.append_column(GENERATION, pc.fill_null(generations, 0))
 
 
 def union(frames: Iterable[DataFrame | None]) -> DataFrame | None:

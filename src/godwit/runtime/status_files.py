@@ -19,6 +19,7 @@ from godwit.model.plan import Query
 from godwit.model.topology import Topology
 from godwit.runtime import kept
 from godwit.runtime.control import Control
+from godwit.runtime.instances import InstanceStatus, instances
 from godwit.runtime.links import traffic
 from godwit.runtime.log import Log, Record
 from godwit.runtime.totals import Totals
@@ -102,6 +103,8 @@ class Status:
     runners: tuple[RunnerStatus, ...] = ()
     queries: tuple[QueryStatus, ...] = ()
     sinks: tuple[SinkStatus, ...] = ()
+    #: what each stateful instance holds
+    state: tuple[InstanceStatus, ...] = ()
     #: "a -> b" -> bytes; rows are taken to go the shortest way from the sites where they came in
     links: dict[str, int] = field(default_factory=dict)
     #: stream -> rows that did not fit
@@ -190,6 +193,7 @@ class Ledger:
             tuple(tail.status(self._unread(tail)) for tail in tails.values()),
             tuple(self._query(query, deployment, tails) for query in deployment.queries.values()),
             tuple(self._sinks(tails)),
+            tuple(i for (region, _), t in tails.items() for i in instances(deployment, region, t.last or {})),
             traffic(deployment, self._topology(), totals),
             self._dead(),
         )

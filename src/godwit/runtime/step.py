@@ -9,7 +9,7 @@ Everything written here is staged: it counts only once the runner's commit names
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import (
     DEVICE,
     EPOCH,
+    GENERATION,
     QUERY,
     WINDOW_END,
     Aggregate,
@@ -39,11 +40,10 @@ from godwit.model.plan import (
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.deferred import defer
-from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.operators.partial import partial
-from godwit.runtime.state import State, edited, landed, union
+from godwit.runtime.state import State, landed, union
 from godwit.runtime.tables import TO, Tables, text
-from godwit.runtime.work import Arrived, Work
+from godwit.runtime.work import Work
 
 if TYPE_CHECKING:
     from godwit.runtime.carriage import Carriage
@@ -260,7 +260,7 @@ class Step:
         sent = self.work.channels.get((index, side), [])
         operator = self.shape.plan.operators[index]
         if isinstance(operator, Aggregate | Join) and self._may_land(index, sent):
-            path = self.folder / self._name(f"state-{index}-{side}")
+            path = self.folder / self.name(f"state-{index}-{side}")
             with_owners = [(segment, self._since(index, epoch)) for segment, epoch in sent]
             self.landed[index, side] = landed(with_owners, path, _time_of(operator, side))
             sent = []
@@ -322,7 +322,7 @@ class Step:
         away = self.without_parameters(marked.where(f"{TO} != {text(self.region)}"))
         others = sorted({*routes.by_region} - {self.region})
         if self.sized[index]:
-            for region, segment in self._apart(away, TO, others, "to").items():
+            for region, segment in self.apart(away, TO, others, "to").items():
                 self._send(index, region, segment)
         else:
             for region in others:
@@ -337,7 +337,7 @@ class Step:
             parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
             self.outputs.channels.append(parcel)
 
-    def _apart(
+    def apart(
         self, frame: DataFrame, column: str, values: Sequence[str], what: str, prune_by: str | None = None
     ) -> dict[Any, Segment | None]:
         """Few rows, staged by the value of a column, which is dropped if it is ours. One job for all of them."""
@@ -347,7 +347,7 @@ class Step:
         schema, found = segments.schema_of(kept), {}
         for value in values:
             rows = table.filter(pc.equal(table[column], value)).select(kept.columns)
-            found[value] = segments.write_table(rows, self.folder / self._name(what), schema, prune_by)
+            found[value] = segments.write_table(rows, self.folder / self.name(what), schema, prune_by)
         return found
 
     def _needs_device(self, scan: int) -> bool:
@@ -376,9 +376,9 @@ class Step:
     ) -> Segment | None:
         """Stage a DataFrame as a segment of this micro-batch. `small`: it has few rows (default: as the input has)."""
         small = self.small if small is None else small
-        return segments.write(frame, self.folder / self._name(what), small=small, prune_by=prune_by)
+        return segments.write(frame, self.folder / self.name(what), small=small, prune_by=prune_by)
 
-    def _name(self, what: str) -> str:
+    def name(self, what: str) -> str:
         self._count += 1
         return f"{self._count:02d}-{what}"
 
@@ -394,69 +394,3 @@ class Step:
             self.memory.book.hear(index, released(query), Mark(1, now[query]))
         self.memory.let_go[index] = now
         return before, now
-
-    def arrivals(self, index: int) -> list[Arrived]:
-        """State that came for an operator, as ours; its query's clock goes at least as far as at the sender's."""
-        there = [a for a in self.work.arrived if a.move.operator == index]
-        for arrived in there:
-            let_go = self.memory.let_go.setdefault(index, {})
-            let_go[arrived.move.query] = max(let_go.get(arrived.move.query, NEVER), arrived.clock)
-            self.memory.moves.arrived(arrived.move)
-        return [self._taken_over(arrived) for arrived in there]
-
-    def _taken_over(self, arrived: Arrived) -> Arrived:
-        """Under paths of our own, and with the generation of the new owner."""
-        parts = {}
-        for side, found in arrived.parts.items():
-            what = f"arrived-{arrived.move.operator}-{side}"
-            mine = (segments.linked(s, self.folder, self._name(what)) for s in found)
-            parts[side] = [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
-        return replace(arrived, parts=parts)
-
-    def hand_over(self, index: int, times: Sequence[str]) -> None:
-        """Stage the state of instances that moved away, and leave it out of ours. `times`: each side's column."""
-        going = [move for move in self.memory.moves.ready(self.markers) if move.operator == index]
-        if not going:
-            return
-        given = [self._given(index, side, time, going) for side, time in enumerate(times)]
-        for move in going:
-            parts = {side: found[move] for side, found in enumerate(given) if found.get(move)}
-            self.outputs.handovers.append(self._parcel(move, parts))
-            self.memory.moves.sent(move)
-
-    def _parcel(self, move: Move, parts: dict[int, list[Segment]]) -> dict[str, Any]:
-        """What the new owner is told: the state, or the rows of which it can be made anew."""
-        replay = self.replays.get(move)
-        if replay is not None:
-            self.outputs.dead += [segment for part in parts.values() for segment in part]
-            parts = {}
-        told = {str(side): [segment.to_json() for segment in part] for side, part in parts.items()}
-        clock = self.memory.let_go.get(move.operator, {}).get(move.query, NEVER)
-        return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay}
-
-    def _given(self, index: int, side: int, time: str, going: Sequence[Move]) -> dict[Move, list[Segment]]:
-        """One side of the state that goes, by move. Where it is all there is, its files go as they are."""
-        moves, state = self.memory.moves, self.memory.state(index, side)
-        what = f"handover-{index}-{side}"
-        if [self.tables.only] == [move.query for move in going]:
-            (move,) = going
-            back_again = moves.owned_since(move.query, index, moves.epoch) >= move.epoch
-            if not back_again:
-                given = [segments.linked(segment, self.folder, self._name(what)) for segment in state.live]
-                self.outputs.dead += state.live
-                state.live = []
-                return {move: given}
-        frame = state.read(self.spark)
-        small = segments.rows_of(state.live) <= segments.SMALL_ROWS
-        for move in going:
-            state.leave_out(move.query, int(move.epoch))
-        if frame is None:
-            return {}
-        mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
-        if not small:
-            written = {move: self.write(frame.where(those), what, time) for move, those in mine.items()}
-            return {move: [segment] for move, segment in written.items() if segment is not None}
-        # One job for all that go: ten queries that follow their trains at once must not wait for one another.
-        frame = frame.where(" OR ".join(mine.values()))
-        apart = self._apart(frame, QUERY, [move.query for move in going], what, time)
-        return {m: [segment] for m in going if (segment := apart[m.query]) is not None}

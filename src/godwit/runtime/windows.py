@@ -15,14 +15,15 @@ from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
-from godwit.model.plan import QUERY, WINDOW_END, Aggregate
+from godwit.model.plan import GENERATION, QUERY, WINDOW_END, Aggregate
 from godwit.runtime import segments
+from godwit.runtime.edits import edited
 from godwit.runtime.log import Segment
+from godwit.runtime.moving import arrivals, hand_over
 from godwit.runtime.operators.aggregate import merge, merge_sessions, results
 from godwit.runtime.operators.deferred import can_defer
-from godwit.runtime.operators.join import GENERATION
 from godwit.runtime.segments import rows_of
-from godwit.runtime.state import State, any_before, edited, union
+from godwit.runtime.state import State, any_before, union
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
@@ -42,9 +43,9 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame |
     closed = {q: _bound(c, operator) for q, c in step.memory.let_go.get(index, {}).items()}
     for segment in (fresh, *step.landed.get((index, 0), [])):
         state.append(_without_late(step, index, operator, segment, closed))
-    for arrived in step.arrivals(index):
+    for arrived in arrivals(step, index):
         state.live += [segment for part in arrived.parts.values() for segment in part]
-    step.hand_over(index, [WINDOW_END])
+    hand_over(step, index, [WINDOW_END])
     before, now = step.clocks(index)
     closed = {q: _bound(clock, operator) for q, clock in before.items()}
     closing = {q: _bound(clock, operator) for q, clock in now.items()}

@@ -5,12 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from godwit.model.plan import DEVICE, QUERY, Join
-
-#: since which epoch the row's region owns the instance; rows of one generation have met each other
-GENERATION = "__gen"
-#: where several meetings are held in one join: the number of the row's
-MEETING = "__meeting"
+from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
 
 
 def pairs(
