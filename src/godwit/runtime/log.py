@@ -45,7 +45,7 @@ class Log:
     """A numbered sequence of records in one folder. The first number is 1."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._name = folder, str(folder)
         folder.mkdir(parents=True, exist_ok=True)
         numbers = [int(p.stem) for p in folder.glob("*.json")]
         #: the newest record's number; for readers in other processes: as far as they have looked
@@ -99,7 +99,9 @@ class Log:
 
     def exists(self, number: int) -> bool:
         """Whether there is a record of that number or, where it is no longer kept, a later one."""
-        return number <= self.last or self._path(number).exists() or self._floor() > number
+        # Runners that wait ask this all the time: plain strings, no pathlib.
+        there = os.path.exists(f"{self._name}/{number:010d}.json")
+        return number <= self.last or there or self._floor() > number
 
     def end(self) -> int:
         """The number of the newest record, as it is on disk now."""
@@ -127,10 +129,8 @@ class Log:
 
     def _floor(self) -> int:
         """The least number that is still kept, as whoever truncates the log has written it down."""
-        try:
-            return int((self.folder / "truncated").read_text())
-        except FileNotFoundError:
-            return 1
+        path = f"{self._name}/truncated"
+        return int(Path(path).read_text()) if os.path.exists(path) else 1
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:010d}.json"

@@ -90,7 +90,11 @@ class Reader:
     def __init__(self, root: Path, region: RegionId, shape: Shape, max_rows: int) -> None:
         self.root, self.region, self.shape, self.max_rows = root, region, shape, max_rows
         self.control = Control(root)
-        self._logs: dict[str, Log] = {}
+        self._sources = [
+            (f"source:{index}:{scan.stream}", Log(source_log(root, region, scan.stream)))
+            for index, scan in shape.plan.scans
+        ]
+        self._peers: dict[RegionId, Log] = {}
         self._place = ("shapes", shape.key, "commits")
 
     def poll(self, positions: dict[str, int], deployment: Deployment, sources: bool = True) -> Work:
@@ -111,7 +115,8 @@ class Reader:
         """How far shared parts may be read: not past what was there before the control log was looked at, or a reader
         that has just begun could miss what was made for it."""
         scans = [(i, scan) for i, scan in self.shape.plan.scans if EPOCH in scan.columns]
-        return {i: self._log(source_log(self.root, self.region, scan.stream)).end() for i, scan in scans}
+        logs = dict(self._sources)
+        return {i: logs[f"source:{i}:{scan.stream}"].end() for i, scan in scans}
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
@@ -122,16 +127,19 @@ class Reader:
 
     def waiting(self, positions: dict[str, int]) -> bool:
         """Whether anything new is there, without reading it."""
-        logs = [(f"peer:{r}", commit_log(self.root, r, self.shape.key)) for r in self.peers()]
-        for index, scan in self.shape.plan.scans:
-            logs.append((f"source:{index}:{scan.stream}", source_log(self.root, self.region, scan.stream)))
+        logs = [*self._sources, *((f"peer:{region}", self._peer(region)) for region in self.peers())]
         return self.control.exists(positions["control"] + 1) or any(
-            (log := self._log(path)).exists(positions.get(name, log.first - 1) + 1) for name, path in logs
+            log.exists(positions.get(name, log.first - 1) + 1) for name, log in logs
         )
+
+    def _peer(self, region: RegionId) -> Log:
+        if region not in self._peers:
+            self._peers[region] = Log(commit_log(self.root, region, self.shape.key))
+        return self._peers[region]
 
     def _take_peer(self, work: Work, region: RegionId) -> None:
         name = f"peer:{region}"
-        log = self._log(commit_log(self.root, region, self.shape.key))
+        log = self._peer(region)
         for number, record in log.after(work.positions.get(name, log.first - 1)):
             if work.rows >= self.max_rows:
                 return
@@ -158,7 +166,7 @@ class Reader:
 
     def _take_source(self, work: Work, index: int, scan: Scan, until: float, end: float) -> None:
         name = f"source:{index}:{scan.stream}"
-        log = self._log(source_log(self.root, self.region, scan.stream))
+        log = dict(self._sources)[name]
         for number, record in log.after(work.positions.get(name, log.first - 1)):
             if work.rows >= until or number > end:
                 return
@@ -176,12 +184,6 @@ class Reader:
                 for device, rows in record["rows"].items():
                     source = source_id(scan.stream, device)
                     work.by_source[source] = work.by_source.get(source, 0) + rows
-
-    def _log(self, folder: Path) -> Log:
-        key = str(folder)
-        if key not in self._logs:
-            self._logs[key] = Log(folder)
-        return self._logs[key]
 
 
 def _marks(told: dict[str, dict[str, list[list[int]]]]) -> Iterator[tuple[int, str, Mark]]:
