@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("figures", nargs="*", choices=[[], *TITLES, STATE, CONTROL], help="default: all")
     parser.add_argument("--full-length", action="store_true", help="the published 150 s a cell")
     parser.add_argument("--again", action="store_true", help="run what is done already, too")
-    parser.add_argument("--rate", type=int, default=RATE, help="rows a second and source (published: 100)")
+    parser.add_argument("--rate", type=int, help=f"rows a second and source (published: {RATE})")
     return parser
 
 

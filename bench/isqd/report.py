@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench._harness import describe, table
-from bench.isqd.cells import OURS
+from bench.isqd.cells import FEWER_ROWS, MANY, OURS
+from bench.isqd.workload import RATE
 
 #: latency under change over latency in the calm, and how many times less deployment takes: what we set out for
 LATENCY_TARGET, DEPLOYMENT_TARGET = 1.1, 10.0
@@ -33,9 +34,11 @@ HOW = """Load before a cell: {least} to {most} (above 2, others had their share 
 rather than milliseconds). Cells may stem from several runs: the file of each (isqd/cells) says its commit, time, load.
 
 Each cell is **a cut** of the published run: {calm:g} s calm, {changes:g} s of changes, {tail:g} s calm (published: 20 +
-120 + 10; `--full-length` plays that), {rate} rows a second and source. Ten queries, two edge regions and the cloud, one
-Spark session with the settings for short runs. Sources send every 100 ms, and a row's latency counts from its own event
-time, so 50 ms of it are the wait on the device. Changes queue; whatever waits is taken together, by every strategy.
+120 + 10; `--full-length` plays that), {rate} rows a second and source ({fewer} where {many} sources feed each of ten
+joins: 16,000 rows a second are more than two cores hold even in the calm). Ten queries, two edge regions and the
+cloud, one Spark session with the settings for short runs. Sources send every 100 ms, and a row's latency counts from
+its own event time, so 50 ms of it are the wait on the device. Changes queue; whatever waits is taken together, by every
+strategy.
 
 *Placement* is planning; *deployment* lasts until every region works under the last epoch of the reconfiguration. The
 holistic strategies run on our data plane, where a deployment is rows of a table: they stop whole queries, place them
@@ -62,7 +65,7 @@ def page(results: Sequence[dict[str, Any]]) -> str:
 
 def _how(results: Sequence[dict[str, Any]]) -> list[str]:
     loads = sorted(r["machine"]["load_before"][0] for r in results)
-    told = HOW.format(**results[0]["cut"], rate=results[0]["rate"], least=loads[0], most=loads[-1])
+    told = HOW.format(**results[0]["cut"], rate=RATE, fewer=FEWER_ROWS, many=MANY, least=loads[0], most=loads[-1])
     return [f"`python -m bench.isqd`; first cell: {describe(results[0]['machine'])}.", "", told]
 
 

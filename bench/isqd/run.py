@@ -16,18 +16,21 @@ from bench._harness import RESULTS, machine, save, say
 from bench.isqd import native, play
 from bench.isqd.cells import NATIVE, Cell
 from bench.isqd.inputs import Cut, Stage, data, stage
-from bench.isqd.workload import RATE, asked
+from bench.isqd.workload import asked
 from godwit.runtime.session import spark_session
 
 OUT = RESULTS / "isqd" / "cells"
 WARM = Cut(1.0, 2.0, 0.0)
 
 
-def run_cells(cells: Iterable[Cell], cut: Cut, rate: int = RATE, out: Path | None = OUT) -> list[dict[str, Any]]:
-    """Every cell that has no result of the same cut and rate yet; all results. `out` None: keep nothing."""
+def run_cells(cells: Iterable[Cell], cut: Cut, rate: int | None = None, out: Path | None = OUT) -> list[dict[str, Any]]:
+    """Every cell that has no result of the same cut and rate yet; all results. `out` None: keep nothing.
+
+    `rate`: rows a second and source, if not as the cell says.
+    """
     found = []
     for cell in cells:
-        known = None if out is None else _known(out, cell, cut, rate)
+        known = None if out is None else _known(out, cell, cut, rate or cell.rate)
         if known is None:
             known = run_cell(cell, cut, rate)
             if out is not None:
@@ -36,9 +39,9 @@ def run_cells(cells: Iterable[Cell], cut: Cut, rate: int = RATE, out: Path | Non
     return found
 
 
-def run_cell(cell: Cell, cut: Cut, rate: int = RATE) -> dict[str, Any]:
+def run_cell(cell: Cell, cut: Cut, rate: int | None = None) -> dict[str, Any]:
     """One cell, from an empty folder to the oracle's verdict; what fails says why."""
-    cut = Cut(cut.calm, cut.changes, cut.tail, cell.every)
+    cut, rate = Cut(cut.calm, cut.changes, cut.tail, cell.every), rate or cell.rate
     began, here = time.time(), machine()
     base = {"cell": asdict(cell), "cut": asdict(cut), "rate": rate, "machine": here}
     work = Path(mkdtemp(prefix="godwit-isqd-"))
