@@ -15,16 +15,20 @@ import subprocess
 import sys
 from typing import Any
 
-from bench._harness import RESULTS, say
+from bench._harness import RESULTS, describe, say
 from bench.isqd.cells import all_cells
 from bench.isqd.inputs import Cut, data
 from bench.isqd.plots import draw
-from bench.isqd.report import TITLES, page
+from bench.isqd.report import TITLES, moved, page
 from bench.isqd.run import OUT, run_cells
 from bench.isqd.workload import RATE
 
 SHORT, FULL = Cut(3.0, 10.0, 1.0), Cut()
 STATE, CONTROL = "state", "control_plane"
+STATES = {
+    "state_by_size": "Figure 11: how fast state of a size moves, over two nodes between",
+    "state_by_hops": "Figure 12: how fast 32 MB of state move, by the nodes between",
+}
 
 
 def main() -> int:
@@ -56,13 +60,20 @@ def write() -> None:
         return
     pictures = draw(results, RESULTS / "isqd")
     text = page(results) + "\n".join(f"![{name}](isqd/{name})" for name in pictures) + "\n"
-    state = [name for name in ("state_by_size.png", "state_by_hops.png") if (RESULTS / "isqd" / name).exists()]
-    text += "\n## Figures 11 and 12: how fast state moves\n\n`python -m bench.isqd.state_movement`; " if state else ""
-    text += "".join(f"[{name}](isqd/{name.replace('png', 'json')}) " for name in state) + "\n\n" if state else ""
-    text += "".join(f"![{name}](isqd/{name})\n" for name in state)
+    text += "".join(_state(name) for name in ("state_by_size", "state_by_hops"))
     text += "\nControl-plane time at scale: [numbers](isqd/control_plane.json), [plot](isqd/control_plane.png).\n"
     (RESULTS / "isqd.md").write_text(text)
     say(f"{len(results)} cells in docs/results/isqd.md")
+
+
+def _state(name: str) -> str:
+    """Figure 11 or 12, if it has been run."""
+    path = RESULTS / "isqd" / f"{name}.json"
+    if not path.exists():
+        return ""
+    known = json.loads(path.read_text())
+    lines = ["", f"## {STATES[name]}", "", f"`python -m bench.isqd.state_movement`; {describe(known['machine'])}.", ""]
+    return "\n".join([*lines, *moved(known["measured"]), "", f"![{name}](isqd/{name}.png)", ""])
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -159,3 +159,22 @@ def _ms(value: float | None) -> str:
 
 def _times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def moved(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """Seconds until the state is at its new home, and until the first result there, for each way of moving."""
+    names = list(dict.fromkeys(m["strategy"] for m in measured))
+    cases = dict.fromkeys((m["size_mb"], m["intermediates"], m["mbit"]) for m in measured)
+    rows = []
+    for case in cases:
+        mine = {m["strategy"]: m for m in measured if (m["size_mb"], m["intermediates"], m["mbit"]) == case}
+        size, between, limit = case
+        told = [_seconds(mine[name]) if name in mine else "" for name in names]
+        oracle = next(iter(mine.values()))["oracle"]
+        rows.append([size, between, f"{limit:g} Mbit/s" if limit else "none", *told, oracle])
+    heads = ["MB", "nodes between", "limit", *(f"{name}: all / first result, s" for name in names), "oracle"]
+    return table(heads, rows)
+
+
+def _seconds(one: dict[str, Any]) -> str:
+    return "not run" if one["available_s"] is None else f"{one['available_s']:.1f} / {one['first_result_s']:.1f}"
