@@ -139,7 +139,7 @@ def _result(workload: Workload, runs: list[Run], equal: bool, peak: Peak) -> dic
     longest = max(run.rows for run in runs)
     ours = max((r for r in runs if r.engine == "ours" and r.rows == longest), key=lambda r: r.rate)
     theirs = max((r for r in runs if r.engine != "ours" and r.rows == longest), key=lambda r: r.rate)
-    note = f"rows/s; native {theirs.engine}, {ours.rows:,} rows ours, {theirs.rows:,} native"
+    note = f"rows/s; {theirs.engine}, {ours.rows:,} rows ours, {theirs.rows:,} native"
     figure = headline(
         f"engine/{workload.name}",
         round(ours.rate),
