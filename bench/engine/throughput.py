@@ -39,7 +39,7 @@ class Workload:
     providers: tuple[str | None, ...] = ("hdfs", "rocksdb")
     #: how often each engine runs, in turns
     rounds: int = 1
-    #: the slower state store gets at most so many rows a stream: it takes ten times as long as all others together
+    #: the slower state store gets at most so many rows a stream: it is three times slower
     slower_rows: int | None = None
 
     def quicker(self) -> Workload:

@@ -72,7 +72,8 @@ def _state(name: str) -> str:
     if not path.exists():
         return ""
     known = json.loads(path.read_text())
-    lines = ["", f"## {STATES[name]}", "", f"`python -m bench.isqd.state_movement`; {describe(known['machine'])}.", ""]
+    how = f"`python -m bench.isqd.state_movement {known['options']}`; {describe(known['machine'])}."
+    lines = ["", f"## {STATES[name]}", "", how, ""]
     return "\n".join([*lines, *moved(known["measured"]), "", f"![{name}](isqd/{name}.png)", ""])
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import itertools
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -266,7 +267,10 @@ def main() -> None:
     by_hops = run([32], args.hops, limits, quick, args.budget)
     folder = RESULTS / "isqd"
     for name, measured, by in (("state_by_size", by_size, "size_mb"), ("state_by_hops", by_hops, "intermediates")):
-        save(folder / f"{name}.json", {"machine": here, "seed": SEED, "measured": measured})
+        save(
+            folder / f"{name}.json",
+            {"machine": here, "seed": SEED, "options": " ".join(sys.argv[1:]), "measured": measured},
+        )
         plot(measured, by, folder / f"{name}.png")
     save(folder / "state_figures.json", list(figures([*by_size, *by_hops])))
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -55,9 +56,11 @@ def play(
     driver, start = _drive(native, stage, seed, show, initial)
     handled = native.handled
     say("reading what is left, asking the oracle")
-    if not native.end(timeout=CATCH_UP_S):
+    caught_up = native.end(timeout=CATCH_UP_S)
+    if not caught_up:
         say(f"native-restart has not read everything within {CATCH_UP_S:g} s; it is judged by what it has")
-    return _outcome(native, driver, start + stage.calm_s, handled, queries)
+    found = _outcome(native, driver, start + stage.calm_s, handled, queries)
+    return found if caught_up else replace(found, note=f"{found.note}, not caught up")
 
 
 def _drive(native: NativeRestart, stage: Stage, seed: int, show: Show, initial: dict[str, str]) -> tuple[Driver, float]:

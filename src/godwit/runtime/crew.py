@@ -1,7 +1,7 @@
 """The crew: all runners of this process. It starts one for a (region, shape) when it is first needed.
 
 A region needs a shape's runner as soon as a device that feeds the shape is attached there, or an instance of it is
-placed there. Runners stay: an idle one costs nothing but a glance at its logs.
+placed there. It stays until the shape has no query any more: an idle one costs nothing but a glance at its logs.
 """
 
 from __future__ import annotations

@@ -161,9 +161,8 @@ def _without_late(
 ) -> Segment | None:
     """Partials of windows that have closed already go to the late log."""
     # A window that ends just when the clock stands is closed: hence the microsecond.
-    if fresh is None or not any_before(
-        fresh, WINDOW_END, {q: bound + 1 for q, bound in closed.items() if bound > NEVER}
-    ):
+    open_from = {q: bound + 1 for q, bound in closed.items() if bound > NEVER}
+    if fresh is None or not any_before(fresh, WINDOW_END, open_from):
         return fresh
     frame = State([fresh]).read(step.spark)
     assert frame is not None
