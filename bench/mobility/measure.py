@@ -38,9 +38,12 @@ class Peak:
 def peak_memory(every_s: float = 0.2) -> Iterator[Peak]:
     """Watch this process, its JVM and the JVM's Python workers."""
     peak, done, me = Peak(), threading.Event(), psutil.Process()
+    seen = _cpu(me)
+    before = sum(seen.values())
 
     def look() -> None:
         while not done.wait(every_s):
+            seen.update(_cpu(me))
             jvm = workers = 0.0
             for child in me.children(recursive=True):
                 try:
@@ -52,24 +55,26 @@ def peak_memory(every_s: float = 0.2) -> Iterator[Peak]:
             peak.driver = max(peak.driver, me.memory_info().rss / 1e6)
 
     thread = threading.Thread(target=look, daemon=True)
-    before = _cpu(me)
     thread.start()
     try:
         yield peak
     finally:
         done.set()
         thread.join()
-        peak.cpu_s = _cpu(me) - before
+        peak.cpu_s = sum((seen | _cpu(me)).values()) - before
 
 
-def _cpu(me: psutil.Process) -> float:
-    """Seconds of processor time of this process and everything below it: says more than a clock on a busy machine."""
-    total = 0.0
+def _cpu(me: psutil.Process) -> dict[int, float]:
+    """Seconds of processor time of this process and everything below it: says more than a clock on a busy machine.
+
+    By process: one that has ended meanwhile still counts, with what it was last seen to have used.
+    """
+    found = {}
     for process in (me, *me.children(recursive=True)):
         with suppress(psutil.Error):
             times = process.cpu_times()
-            total += times.user + times.system
-    return total
+            found[process.pid] = times.user + times.system
+    return found
 
 
 def spark_stage(spark: SparkSession, country: Country, folder: Path, hysteresis_m: float) -> dict[str, float]:

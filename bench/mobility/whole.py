@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,16 @@ from godwit.mobility.gtfs import Slot
 from godwit.mobility.pipeline import Request, build
 
 
+def _make(towers: int, positions: int, folder: Path) -> None:
+    write_files(make_country(towers, positions), folder)
+
+
 def whole_build(spark: SparkSession, towers: int, positions: int, folder: Path) -> dict[str, Any]:
     """Seconds of each stage, peak memory and what came out."""
-    write_files(make_country(towers, positions), folder)
+    # In a process of its own, or the driver's memory would be that of the inputs' maker.
+    maker = multiprocessing.get_context("spawn").Process(target=_make, args=(towers, positions, folder))
+    maker.start()
+    maker.join()
     hour = 3_600_000
     slot = Slot("monday", 8 * hour, 9 * hour)
     stages: dict[str, float] = {}

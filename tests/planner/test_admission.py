@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from godwit.errors import AdmissionError
@@ -15,8 +17,10 @@ from godwit.planner import (
     Link,
     QuerySpec,
     Refused,
+    Replanned,
     Unary,
 )
+from godwit.planner.rates import Node
 from godwit.planner.refusal import enlarged
 from tests.planner.worlds import idle, join, judge
 
@@ -214,3 +218,35 @@ def test_wrong_calls_say_what_to_do(act, words: str) -> None:
     with pytest.raises(AdmissionError, match=words):
         act(one)
     check(one)
+
+
+def test_refresh_keeps_what_runs_where_it_is_and_follows_the_ground() -> None:
+    """Nothing new: nothing moves. A host gone, a stream elsewhere, a query less: the rest is valid and still there."""
+    hosts = [Host(name, 100.0, 100.0, 100.0) for name in ("h0", "h1", "h2")]
+    bases = [BaseStream("a", 10.0, ("h0",)), BaseStream("b", 10.0, ("h1",)), BaseStream("c", 10.0, ("h2",))]
+    one = Admission(hosts, streams=bases)
+    specs = [QuerySpec("ab", Join((Base("a"), Base("b")))), QuerySpec("bc", Join((Base("b"), Base("c"))))]
+    assert all(isinstance(one.submit(spec), Admitted) for spec in specs)
+    before = one._placements()
+    same = one.refresh(hosts, None, bases, specs)
+    assert same == Replanned()
+    assert one._placements() == before
+    moved = [replace(bases[0], homes=("h2",), rate=20.0), *bases[1:]]
+    one.refresh(hosts[1:], None, moved, specs[:1])
+    assert one.admitted == ("ab",)
+    assert one.rate("a") == 20.0
+    check(one)
+
+
+def test_weigh_counts_what_is_not_there_yet() -> None:
+    bases = [BaseStream(name, rate, ("h",)) for name, rate in (("a", 1.0), ("b", 2.0), ("c", 30.0))]
+    one = Admission([Host("h", 1000.0, 1000.0, 1000.0)], streams=bases)
+
+    def joined(*inputs: Node) -> Join:
+        return Join(inputs, selectivity=0.5, cpu=1.0)
+
+    small, large = (joined(joined(Base("a"), Base(x)), Base(y)) for x, y in (("b", "c"), ("c", "b")))
+    assert one.weigh(small) == (2.0, 1.5 + 15.75)
+    assert one.weigh(large) == (2.0, 15.5 + 8.75)
+    one.submit(QuerySpec("ab", joined(Base("a"), Base("b"))))
+    assert one.weigh(small) == (1.0, 15.75)

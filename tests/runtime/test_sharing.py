@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.model.topology import Link, Site, Topology
 from godwit.runtime.fleet import Fleet
+from godwit.runtime.meter import Meter
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 BAND = "ON {a}.coach = {b}.coach AND {a}.ts BETWEEN {b}.ts - INTERVAL 1 SECOND AND {b}.ts + INTERVAL 2 SECONDS"
@@ -93,7 +95,7 @@ def test_two_queries_that_share_a_join_run_it_once(station):
     (part,) = [q for q in fleet.deployment.queries.values() if q.internal]
     assert joining(fleet) == {part.shape.key}
     assert read(fleet, "trains") == read(fleet, "gates") == {part.shape.key}
-    planned = fleet._door.plan_of(QueryId("counts"))
+    planned = fleet.door.plan_of(QueryId("counts"))
     (join,) = [p.host for p in planned.operators if p.kind == "join" and p.cpu]
     assert fleet.deployment.placement[f"{part.id}/3"] == join
     assert f"{part.id} runs once for counts, pairs" in counts.explain()
@@ -190,3 +192,87 @@ def test_relays_of_the_plan_are_the_routes_of_the_deployment(open_fleet):
     fleet.device("t0", site="west", streams=["trains"])
     fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q")
     assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")
+    fleet.stop()
+    fleet = open_fleet()  # and they are that again after a restart
+    assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")
+    fleet.query("q").stop()
+    assert json.loads((fleet.root / "ways.json").read_text()) == {}
+
+
+def test_a_join_is_executed_in_the_order_that_shares_most(station):
+    """Written as doors, gates, trains; but the join of trains and gates runs already, for another query."""
+    fleet = station.fleet
+    fleet.stream("doors", "coach int, open boolean, ts timestamp", site="cloud")
+    near = "c.coach = b.coach AND c.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 1 SECOND"
+    three = (
+        f"SELECT a.train, c.open, a.ts FROM doors c JOIN gates b ON {near} "
+        f"JOIN trains a {BAND.format(a='a', b='b')} WHERE a.load > 20"
+    )
+    pairs = fleet.submit(PAIRS, "pairs")
+    (first,) = [q for q in fleet.deployment.queries.values() if q.internal]
+    both = fleet.submit(three, "three")
+    assert first.id in fleet.execution(QueryId("three")).parts
+    again = fleet.submit(three, "again")  # known by what was written, not by what it became
+    for second in (0, 4):
+        station.send(second)
+        times = [START + dt.timedelta(seconds=second + step * 0.5) for step in range(7)]
+        fleet.push("doors", [{"coach": k % 3, "open": k % 2 == 0, "ts": ts} for k, ts in enumerate(times)])
+        fleet.process_available()
+    station.end()
+    assert len([q for q in fleet.deployment.queries.values() if q.internal]) == len(joining(fleet)) == 2
+    verdicts = [query.verdict() for query in (pairs, both, again)]
+    assert all(v.equal and v.got for v in verdicts), "\n".join(map(str, verdicts))
+    assert fleet.execution(QueryId("again")).id == "three"
+
+
+def test_what_is_measured_replaces_what_was_declared(open_fleet):
+    """Declared to send a little, the train sends more than the link of its site bears: the filter moves there."""
+    fleet, now = open_fleet(), [0.0]
+    fleet.gateway.meter = Meter(lambda: now[0])
+    sites = [
+        Site(name, f"r-{name}", cpu=cpu, nic_in_mbps=9.0, nic_out_mbps=9.0)  # type: ignore[arg-type]
+        for name, cpu in (("west", 2.0), ("cloud", 900.0))
+    ]
+    fleet.topology.add(Topology.of(sites, [Link("west", "cloud", mbps=0.1)]))  # type: ignore[arg-type]
+    fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.01)
+    train = fleet.device("t0", site="west", streams=["trains"])
+    query = fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q", sink="cloud")
+    assert fleet.deployment.placement["q/1@t0"] == "cloud"  # type: ignore[index]
+    rows = [{"train": "t0", "load": float(k % 40), "ts": START + dt.timedelta(seconds=k / 100)} for k in range(8000)]
+    for k in range(0, 8000, 500):
+        train.push(rows[k : k + 500])
+        now[0] += 0.1
+    fleet.process_available()
+    assert fleet.door.look() is None  # too early to say
+    now[0] += 10.0
+    replanned = fleet.door.look()
+    assert replanned is not None
+    measured = fleet.gateway.meter.mbps()["trains", "t0"]  # type: ignore[index]
+    assert measured > 0.1
+    assert fleet.door._current().rate("trains@west") == pytest.approx(measured)
+    assert fleet.door.look() is None  # planned for
+    assert "stream 'trains' brings other than planned" in fleet.history.read()[-1]["cause"]
+    assert fleet.deployment.placement["q/1@t0"] == "west"  # type: ignore[index]
+    train.push([{"train": "t0", "load": 30.0, "ts": START + dt.timedelta(seconds=90)}])
+    fleet.close_sources()
+    fleet.process_available()
+    assert query.verdict().equal
+
+
+def test_rows_too_late_for_a_shared_join_are_shown_to_its_readers(station):
+    fleet = station.fleet
+    pairs = fleet.submit(PAIRS, "pairs")
+    for second in (0, 20, 24):
+        station.send(second)
+        fleet.process_available()
+    assert pairs.late().count() == 0
+    station.trains["t0"].push([{"train": "t0", "coach": 1, "load": 50.0, "ts": START + dt.timedelta(seconds=1)}])
+    fleet.process_available()
+    counts = fleet.submit(COUNTS, "counts")  # after that: it has missed nothing
+    station.send(28)
+    station.end()
+    ((train, load),) = pairs.late().select("a__train", "s0__load").collect()
+    assert (train, load) == ("t0", 50.0)
+    assert counts.late().count() == 0
+    assert {row.partition(" | ")[0] for row in pairs.verdict().missing} == {"t0"}  # what it would have met
+    assert counts.verdict().equal

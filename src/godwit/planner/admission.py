@@ -20,7 +20,7 @@ from godwit.planner.answers import Admitted, Placement, Plan, Refused, Replanned
 from godwit.planner.everyday import EverydayPlanner, Options, Outcome
 from godwit.planner.explain import PlanNode, tree, users_of
 from godwit.planner.model import BaseStream, Catalog, Host, Link, Network, Query, Weights
-from godwit.planner.rates import CostModel, QuerySpec, declare, expand
+from godwit.planner.rates import Base, CostModel, Node, QuerySpec, Unary, declare, expand, signature_of
 from godwit.planner.refusal import explain, overload
 from godwit.planner.scope import load_snapshot
 from godwit.planner.state import Ledger, Snapshot
@@ -99,6 +99,11 @@ class Admission:
             for number, host in enumerate(book.network.hosts)
         }
 
+    def rate(self, signature: str) -> float | None:
+        """What a stream is taken to bring, if it is known."""
+        catalog = self._planner.catalog
+        return catalog.streams[catalog.number(signature)].rate if catalog.knows(signature) else None
+
     def declare(self, stream: BaseStream) -> None:
         """Make a base stream known. Known ones keep their observed rate; new homes mean a change (`moved`)."""
         self._streams[stream.id] = stream
@@ -174,6 +179,44 @@ class Admission:
             raise AdmissionError(msg)
         self._streams[stream] = replace(self._streams[stream], homes=tuple(homes))
         return self._rebuild()
+
+    def refresh(
+        self,
+        hosts: Iterable[Host],
+        links: Iterable[Link] | None,
+        streams: Iterable[BaseStream],
+        specs: Iterable[QuerySpec],
+    ) -> Replanned:
+        """Everything may be other than it was; what runs stays where it is, as far as it can.
+
+        `specs` says anew what the admitted queries are (others are dropped).
+        """
+        self._hosts = {host.id: host for host in hosts}
+        self._links = None if links is None else list(links)
+        self._streams = {stream.id: stream for stream in streams}
+        self._specs = {spec.id: spec for spec in specs}
+        self._planned = {name: then for name, then in self._planned.items() if name in self._specs}
+        return self._rebuild()
+
+    def weigh(self, node: Node) -> tuple[float, float]:
+        """The CPU that a plan would add to what runs, and the rate of the streams that it would make anew."""
+        catalog = self._planner.catalog
+
+        def visit(node: Node) -> tuple[float, float, float]:
+            signature = signature_of(node)
+            if catalog.knows(signature) and self.ledger.holders(catalog.number(signature)):
+                return 0.0, 0.0, catalog.streams[catalog.number(signature)].rate
+            if isinstance(node, Base):
+                return 0.0, 0.0, 0.0
+            below = [visit(one) for one in ((node.input,) if isinstance(node, Unary) else node.inputs)]
+            cpu, made, rate_in = (sum(column) for column in zip(*below, strict=True))
+            steps = max(1, len(below) - 1)
+            own = steps * (node.cost * rate_in if node.cpu is None else node.cpu)
+            rate = self.costs.rate(signature, node.selectivity * rate_in)
+            return cpu + own, made + rate, rate
+
+        cpu, made, _ = visit(node)
+        return cpu, made
 
     # -- inside --------------------------------------------------------------------------------------------------
     def _fresh(self) -> EverydayPlanner:

@@ -2,8 +2,9 @@
 
 The rows of a stream that enter at a site are one base stream, `stream@site`. Operators that run once for each device
 are one operator a site, which costs a unit of CPU for each device; where their rows come together is a union that costs
-nothing. Every operator is named like its instance (`query/operator` or `query/operator@site`), so the hosts that
-admission chooses can be read back. CPU is counted as the deployment counts it, a unit an instance; bandwidth in Mbit/s.
+nothing. Every operator is named like its instance, with the query's plan beside it (`query/operator~plan@site`), so the
+hosts that admission chooses can be read back, and plans of one query with other join orders do not mix. CPU is counted
+as the deployment counts it, a unit an instance; bandwidth in Mbit/s: as measured, or else as declared, or a guess.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from godwit.ids import DeviceId, QueryId, SiteId
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import unit_cost
 from godwit.model.plan import Aggregate, Filter, Operator, Partial, Query, Scan
@@ -22,10 +23,12 @@ from godwit.model.plan import Join as JoinOperator
 from godwit.model.topology import Topology
 from godwit.planner.explain import PlanNode
 from godwit.planner.model import BaseStream, Host, Link
-from godwit.planner.rates import Base, Join, Node, Predicate, QuerySpec, Unary
+from godwit.planner.rates import Base, Join, Node, Predicate, QuerySpec, Unary, signature_of
 
 #: an operator of a query, as `placement.rules` calls it: with the site that its devices are attached to
 Wish = tuple[QueryId, int, SiteId | None]
+#: what a device sends into a stream, Mbit/s
+Measured = Mapping[tuple[StreamId, DeviceId], float]
 #: what a device is taken to send (Mbit/s) where its stream does not say
 GUESS_MBPS = 0.1
 #: a capacity that nobody gave
@@ -50,26 +53,37 @@ class GroundSpec:
     bases: tuple[BaseStream, ...]
 
     @staticmethod
-    def of(topology: Topology, deployment: Deployment) -> GroundSpec:
+    def of(topology: Topology, deployment: Deployment, measured: Measured) -> GroundSpec:
         hosts = tuple(
             Host(s.id, _finite(s.cpu), _finite(s.nic_in_mbps), _finite(s.nic_out_mbps))
             for s in sorted(topology.sites.values(), key=lambda s: s.id)
         )
         ends = [(a, b, link.mbps) for link in topology.links.values() for a, b in ((link.a, link.b), (link.b, link.a))]
         links = tuple(Link(a, b, _finite(mbps)) for a, b, mbps in sorted(ends))
-        return GroundSpec(hosts, links if len(hosts) > 1 else None, tuple(_bases(topology, deployment)))
+        return GroundSpec(hosts, links if len(hosts) > 1 else None, tuple(_bases(topology, deployment, measured)))
 
 
-def _bases(topology: Topology, deployment: Deployment) -> Iterable[BaseStream]:
+def drifted(deployment: Deployment, used: Measured, measured: Measured, threshold: float) -> tuple[StreamId, ...]:
+    """Streams whose measured devices together send other than was planned with, by more than the threshold."""
+    made = {query.target for query in deployment.queries.values() if query.internal}
+    totals: dict[StreamId, tuple[float, float]] = {}
+    for (stream, device), now in measured.items():
+        if stream in deployment.streams and stream not in made:
+            then = used.get((stream, device), _declared(deployment, stream))
+            before, after = totals.get(stream, (0.0, 0.0))
+            totals[stream] = before + then, after + now
+    return tuple(sorted(s for s, (then, now) in totals.items() if abs(now - then) > threshold * then))
+
+
+def _bases(topology: Topology, deployment: Deployment, measured: Measured) -> Iterable[BaseStream]:
     made = {query.target for query in deployment.queries.values() if query.internal}
     anywhere = max(topology.sites.values(), key=lambda s: (s.cpu, s.id), default=None)
     for stream in sorted(deployment.streams.values(), key=lambda s: s.id):
         if stream.id in made:
             continue
-        each = GUESS_MBPS if stream.mbps is None else stream.mbps
-        at = _attached(topology, deployment.feeds.get(stream.id, ()))
-        for site, count in sorted(at.items()):
-            yield BaseStream(f"{stream.id}@{site}", each * count, (site,))
+        at = _sent(topology, deployment, stream.id, deployment.feeds.get(stream.id, ()), measured)
+        for site, mbps in sorted(at.items()):
+            yield BaseStream(f"{stream.id}@{site}", mbps, (site,))
         if not at and anywhere is not None:
             yield BaseStream(f"{stream.id}@", 0.0, (anywhere.id,))
 
@@ -79,16 +93,48 @@ def _attached(topology: Topology, devices: Iterable[DeviceId]) -> Counter[SiteId
     return Counter(device.site for device in known if device is not None and device.site is not None)
 
 
+def _sent(
+    topology: Topology, deployment: Deployment, stream: StreamId, devices: Iterable[DeviceId], measured: Measured
+) -> dict[SiteId, float]:
+    """Site -> what the devices that are attached there send into the stream."""
+    found: dict[SiteId, float] = {}
+    for device in devices:
+        known = topology.devices.get(device)
+        if known is not None and known.site is not None:
+            mbps = measured.get((stream, device), _declared(deployment, stream))
+            found[known.site] = found.get(known.site, 0.0) + mbps
+    return found
+
+
+def _declared(deployment: Deployment, stream: StreamId) -> float:
+    known = deployment.streams.get(stream)
+    return GUESS_MBPS if known is None or known.mbps is None else known.mbps
+
+
 class Specs:
     """Writes queries as specs over one ground."""
 
-    def __init__(self, topology: Topology, deployment: Deployment, queries: Iterable[Query]) -> None:
-        self._topology, self._deployment = topology, deployment
+    def __init__(
+        self, topology: Topology, deployment: Deployment, queries: Iterable[Query], measured: Measured
+    ) -> None:
+        self._topology, self._deployment, self._measured = topology, deployment, measured
         #: derived stream -> the shared part that makes it
         self._parts = {q.target: q for q in queries if q.internal and q.target}
 
     def of(self, query: Query) -> QuerySpec:
-        return QuerySpec(query.id, self._all(query, query.shape.plan.sink.inputs[0]))
+        return QuerySpec(query.id, self._root(query))
+
+    def observed(self, producer: Mapping[QueryId, DeviceId]) -> dict[str, float]:
+        """What the shared parts were seen to send, by signature; `producer`: the device that a part is."""
+        found = {}
+        for stream, part in self._parts.items():
+            device = producer.get(part.id)
+            if device is not None and (stream, device) in self._measured:
+                found[signature_of(self._root(part))] = self._measured[stream, device]
+        return found
+
+    def _root(self, query: Query) -> Node:
+        return self._all(query, query.shape.plan.sink.inputs[0])
 
     def _all(self, query: Query, index: int) -> Node:
         """The rows of an operator, from wherever its instances are, together."""
@@ -110,22 +156,26 @@ class Specs:
         for site in sorted({site for nodes in below for site in nodes}):
             inputs = [nodes[site] for nodes in below if site in nodes]
             devices = self._devices(query, index).get(SiteId(site), 1)
-            made[site] = _operator(operator, inputs, f"{query.id}/{index}@{site}", devices)
+            made[site] = _operator(operator, inputs, _name(query, index, site), devices)
         return made
 
     def _scan(self, query: Query, index: int, scan: Scan) -> dict[str, Node]:
         part = self._parts.get(scan.stream)
         if part is not None:
-            return {"": self._all(part, part.shape.plan.sink.inputs[0])}
-        every = _attached(self._topology, self._deployment.feeds.get(scan.stream, ()))
-        mine = self._devices(query, index)
+            return {"": self._root(part)}
+        every = self._sent(scan.stream, self._deployment.feeds.get(scan.stream, ()))
+        mine = self._sent(scan.stream, self._deployment.devices_of(query, index))
         if not mine:
             return {"": Base(f"{scan.stream}@")} if not every else {min(every): Base(f"{scan.stream}@{min(every)}")}
         nodes: dict[str, Node] = {}
-        for site, count in mine.items():
-            name = f"{query.id}/{index}@{site}"
-            nodes[site] = Unary(Base(f"{scan.stream}@{site}"), name, count / every[site], 0.0, "scan", cpu=0.0)
+        for site, mbps in mine.items():
+            share = mbps / every[site] if every[site] else 1.0
+            base = Base(f"{scan.stream}@{site}")
+            nodes[site] = Unary(base, _name(query, index, site), share, 0.0, "scan", cpu=0.0)
         return nodes
+
+    def _sent(self, stream: StreamId, devices: Iterable[DeviceId]) -> dict[SiteId, float]:
+        return _sent(self._topology, self._deployment, stream, devices, self._measured)
 
     def _devices(self, query: Query, index: int) -> Counter[SiteId]:
         scans = query.shape.plan.scans_below(index)
@@ -135,7 +185,11 @@ class Specs:
     def _holistic(self, query: Query, index: int) -> Node:
         operator = query.shape.plan.operators[index]
         inputs = [self._all(query, i) for i in operator.inputs]
-        return _operator(operator, inputs, f"{query.id}/{index}", 1)
+        return _operator(operator, inputs, _name(query, index), 1)
+
+
+def _name(query: Query, index: int, site: str = "") -> str:
+    return f"{query.id}/{index}~{query.shape.key}" + (f"@{site}" if site else "")
 
 
 def _operator(operator: Operator, inputs: list[Node], name: str, instances: int) -> Node:
@@ -160,7 +214,7 @@ def wishes(operators: Iterable[tuple[str, str]]) -> dict[Wish, SiteId]:
     for output, host in operators:
         predicate = _PREDICATE.search(output)
         name, at, site = (predicate[1] if predicate else output).partition("@")
-        query, slash, operator = name.rpartition("/")
+        query, slash, operator = name.partition("~")[0].rpartition("/")
         if slash and operator.isdigit():
             found[QueryId(query), int(operator), SiteId(site) if at and site else None] = SiteId(host)
     return found

@@ -79,6 +79,19 @@ def begins(reader: Query, epoch: int) -> Query:
     return replace(reader, parameters=(*reader.parameters[:-1], str(epoch))) if reader.parts else reader
 
 
+def begun(reader: Query) -> int:
+    """The epoch with which a reader begins."""
+    return int(reader.parameters[-1]) if reader.parts else 0
+
+
+def own_names(reader: Query, part: Query) -> dict[str, str]:
+    """A part's columns -> what the reader calls them; those that it does not read are left out."""
+    operators = reader.shape.plan.operators
+    alias = next((o.alias for o in operators if isinstance(o, Scan) and o.stream == part.target), None)
+    made = [c for o in operators if isinstance(o, Project) for c in o.columns] if alias else []
+    return {c.sql.removeprefix(f"{alias}__"): c.name for c in made if c.sql.startswith(f"{alias}__")}
+
+
 class _Splitter:
     def __init__(
         self, query: Query, streams: Mapping[StreamId, Stream], running: Mapping[str, Query], since: int

@@ -114,6 +114,7 @@ class Attendant:
             try:
                 self.flush()
                 self._fleet.reoptimiser.look_if_due()
+                self._fleet.door.look_if_due()
             except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
                 self.failure = error
                 log.exception("housekeeping has stopped; nothing is lost, but the folder grows")

@@ -1,31 +1,44 @@
 """The doorkeeper: a query is let in if it fits, and what it shares with others is executed once.
 
-On when every site of the topology says what CPU and bandwidth it has (or by `Fleet(admission=True)`). A query is split
-at its joins (`planner/share.py`); admission plans what is new beside what runs (`planner/admission.py`); where it wants
-operators goes to the deployment as wishes. A part lives as long as anybody reads it.
+On when every site of the topology says what CPU and bandwidth it has (or by `Fleet(admission=True)`). A query is tried
+in the join orders that add least to what runs (`sql/orders.py`), split at its joins (`planner/share.py`); admission
+plans what is new beside what runs (`planner/admission.py`); where it wants operators goes to the deployment as wishes.
+A part lives as long as anybody reads it. While the fleet runs, what devices are seen to send replaces what was
+declared; past a threshold everything is planned anew, and what is better elsewhere moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from godwit.deployment.clocks import NEVER
+from godwit.deployment.stories import Story
 from godwit.errors import AdmissionError
-from godwit.ids import QueryId, SiteId
+from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
 from godwit.planner.admission import Admission
-from godwit.planner.answers import Plan, Refused
-from godwit.planner.fleet_spec import GroundSpec, Specs, gives_capacities, ways, wishes
-from godwit.planner.share import split
+from godwit.planner.answers import Admitted, Plan, Replanned
+from godwit.planner.fleet_spec import GroundSpec, Measured, Specs, drifted, gives_capacities, ways, wishes
+from godwit.planner.share import Split, split
 from godwit.runtime.derive import producer
+from godwit.sql import orders
 
 if TYPE_CHECKING:
     from godwit.runtime.fleet import Fleet
+
+#: join orders that are tried before a query is refused, the cheapest first
+TRIES = 4
+#: seconds between two looks at what devices send
+LOOK_S = 5.0
+#: by so much, relative to what was planned with, a stream must have changed to be planned for anew
+DRIFT = 0.3
 
 
 @dataclass(frozen=True)
@@ -46,43 +59,49 @@ class Let:
 
 
 class Doorkeeper:
-    """Holds admission's view of the fleet. What it needs to know is in the deployment, so a restart loses nothing."""
+    """Holds admission's view of the fleet.
+
+    Where things run is in the deployment, and the ways of their rows are in a file, so a restart loses nothing.
+    """
 
     def __init__(self, fleet: Fleet, wanted: bool | None) -> None:
         self._fleet, self._wanted = fleet, wanted
         self._ground: GroundSpec | None = None
         self._admission: Admission | None = None
         self._wished: dict[Wish, SiteId] = {}
+        #: what devices were seen to send when it was last planned for
+        self._measured: Measured = {}
+        self._looked = 0.0
+        self._ways = _WaysFile(fleet)
 
     @property
     def on(self) -> bool:
         return gives_capacities(self._fleet.plane.topology) if self._wanted is None else self._wanted
 
+    # -- queries come and go
+
     def admit(self, query: Query) -> Let:
         """Let a query in, or raise an AdmissionError that says what is short, where, and what would help."""
         if not self.on:
             return Let(query)
-        deployment = self._fleet.deployment
-        running = {q.identity: q for q in deployment.queries.values() if q.internal}
-        made = split(query, deployment.streams, running, int(deployment.epoch) + 1)
-        starting = tuple(p for p in made.parts if p[0].id not in deployment.queries)
-        plan = self._plan(made.reader, [part for part, _ in made.parts])
-        places = wishes((p.output, p.host) for p in plan.operators)
-        sinks = {part.id: self._outlet(part, places) for part, _ in starting}
-        reused = tuple(part for part, _ in made.parts if part.id in deployment.queries)
-        assert self._admission is not None
-        return Let(made.reader, starting, reused, sinks, places, ways(self._admission.tree(query.id)))
+        refused = None
+        for made in self._candidates(query):
+            parts = [part for part, _ in made.parts]
+            answer = self._current().submit(self._specs(parts).of(made.reader))
+            if isinstance(answer, Admitted):
+                return self._let(made, answer.plan)
+            refused = refused or answer
+        assert refused is not None
+        remedy = "Give the sites that much more, or stop a query; the others go on as they are"
+        msg = f"query '{query.id}' does not fit: {refused.reason}. {remedy}"
+        raise AdmissionError(msg)
 
     def settle(self, let: Let) -> None:
         """The query runs: move what admission has moved for it, and tell it how far the parts it joined have come."""
         if self._admission is None:
             return
-        plans = (self._admission.plan(query) for query in self._admission.admitted)
-        now = wishes((p.output, p.host) for plan in plans for p in plan.operators)
-        moved = {wish: site for wish, site in now.items() if self._wished.get(wish, site) != site}
-        self._wished = now
-        if moved:
-            self._fleet.wish(moved, f"room for query '{let.reader.id}'")
+        self._ways.keep(let.ways)
+        self._move(f"room for query '{let.reader.id}'")
         for part in let.reused:
             assert part.target is not None
             device = producer(part.id)
@@ -99,47 +118,127 @@ class Doorkeeper:
             if not readers and part in self._fleet.deployment.queries:
                 self._fleet.undeploy(part)
                 self._fleet.change([DeviceRemoved(producer(part))])
+        self._ways.drop(self._fleet.deployment.queries)
 
-    @staticmethod
-    def places(query: Query, deployment: Deployment) -> tuple[SiteId | None, Mapping[Wish, SiteId]]:
+    def places(
+        self, query: Query, deployment: Deployment
+    ) -> tuple[SiteId | None, Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
         """Where a query was in an earlier process: a derived stream's sink stays, and so does what admission placed."""
-        sink = len(query.shape.plan.operators) - 1
-        known = {i: deployment.placement.get(instance_id(query.id, i)) for i in range(sink + 1)}
-        pinned = known[sink] if query.target else None
-        admitted = query.internal or query.parts
+        plan, told = query.shape.plan, self._ways.of(query.id)
+        sink = len(plan.operators) - 1
+        out = deployment.placement.get(instance_id(query.id, sink)) if query.target else None
         here: dict[Wish, SiteId] = {}
-        for i, node in known.items():
-            if node is not None and admitted:
-                here[query.id, i, None] = SiteId(node)
-        return SiteId(pinned) if pinned else None, here
+        if query.internal or query.parts or told:
+            for operator in range(sink + 1):
+                scans = plan.scans_below(operator) if plan.is_local(operator) else ()
+                devices: list[DeviceId | None] = [d for scan in scans for d in deployment.devices_of(query, scan)]
+                for device in devices or [None]:
+                    node = deployment.placement.get(instance_id(query.id, operator, device))
+                    if node is not None and SiteId(node) in deployment.sites:
+                        here[query.id, operator, deployment.devices.get(device) if device else None] = SiteId(node)
+        return SiteId(out) if out else None, here, told
 
     def plan_of(self, query: QueryId) -> Plan | None:
         """Admission's plan, as far as it is known in this process."""
         known = self._admission is not None and query in self._admission.admitted
         return self._admission.plan(query) if known and self._admission is not None else None
 
-    def _plan(self, reader: Query, parts: list[Query]) -> Plan:
-        admission, specs = self._current(parts)
-        answer = admission.submit(specs.of(reader))
-        if isinstance(answer, Refused):
-            remedy = "Give the sites that much more, or stop a query; the others go on as they are"
-            msg = f"query '{reader.id}' does not fit: {answer.reason}. {remedy}"
-            raise AdmissionError(msg)
-        return answer.plan
+    # -- rates change
 
-    def _current(self, parts: list[Query]) -> tuple[Admission, Specs]:
-        """Admission over the ground as it is; made anew when the ground has changed since it was last asked."""
+    def look_if_due(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            self.look()
+
+    def look(self) -> Replanned | None:
+        """Plan anew if devices, or shared parts, send other than was planned with; None: they do not."""
         fleet = self._fleet
-        deployment, topology = fleet.deployment, fleet.plane.topology
-        ground = GroundSpec.of(topology, deployment)
-        specs = Specs(topology, deployment, [*deployment.queries.values(), *parts])
-        if self._admission is None or ground != self._ground:
-            admission = Admission(ground.hosts, ground.links, streams=ground.bases)
-            for query in deployment.queries.values():
-                if not query.internal:
-                    admission.submit(specs.of(query))  # what runs, runs; if it no longer fits, newcomers do not either
-            self._ground, self._admission = ground, admission
-        return self._admission, specs
+        with fleet.deciding, fleet.lock:
+            if not self.on or not fleet.deployment.queries:
+                return None
+            admission, seen = self._current(), {**self._measured, **fleet.gateway.meter.mbps()}
+            streams = drifted(fleet.deployment, self._measured, seen, DRIFT)
+            parts = [q for q in fleet.deployment.queries.values() if q.internal]
+            observed = self._specs((), seen).observed({part.id: producer(part.id) for part in parts})
+            known = {signature: admission.rate(signature) for signature in observed}
+            others = [s for s, mbps in observed.items() if (was := known[s]) and abs(mbps - was) > DRIFT * was]
+            if not streams and not others:
+                return None
+            self._measured = seen
+            admission.costs.observe(observed)
+            replanned = self._refresh(admission)
+            what = ", ".join([f"stream '{s}'" for s in streams] or ["a shared join"])
+            self._tell(f"admission: {what} brings other than planned", replanned)
+            return replanned
+
+    def _tell(self, cause: str, replanned: Replanned) -> None:
+        moved = self._move(cause)
+        trouble = [refused.reason for refused in (*replanned.short, *replanned.stranded)]
+        if not moved or trouble:
+            last = self._fleet.plane.coordinator.story.number
+            queries = tuple(map(QueryId, replanned.replanned))
+            reason = "; ".join(trouble) or "everything is well where it is"
+            self._fleet.history.add(Story(last, cause, queries, outcome="declined", reason=reason))
+
+    # -- inside
+
+    def _candidates(self, query: Query) -> list[Split]:
+        """The query in several join orders, split; first those that add least to what runs."""
+        deployment = self._fleet.deployment
+        running = {q.identity: q for q in deployment.queries.values() if q.internal}
+        since = int(deployment.epoch) + 1
+        made = [split(one, deployment.streams, running, since) for one in orders(query, deployment.streams)]
+        admission = self._current()
+
+        def weight(one: Split) -> tuple[float, ...]:
+            root = self._specs([part for part, _ in one.parts]).of(one.reader).root
+            return tuple(round(x, 6) for x in admission.weigh(root))
+
+        return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
+
+    def _let(self, made: Split, plan: Plan) -> Let:
+        queries = self._fleet.deployment.queries
+        starting = tuple(p for p in made.parts if p[0].id not in queries)
+        places = wishes((p.output, p.host) for p in plan.operators)
+        sinks = {part.id: self._outlet(part, places) for part, _ in starting}
+        reused = tuple(part for part, _ in made.parts if part.id in queries)
+        return Let(made.reader, starting, reused, sinks, places, ways(self._current().tree(made.reader.id)))
+
+    def _move(self, cause: str) -> bool:
+        """Wish for what admission has moved since last time; whether there was anything."""
+        assert self._admission is not None
+        plans = (self._admission.plan(query) for query in self._admission.admitted)
+        now = wishes((p.output, p.host) for plan in plans for p in plan.operators)
+        moved = {wish: site for wish, site in now.items() if self._wished.get(wish, site) != site}
+        self._wished = now
+        if moved:
+            self._fleet.wish(moved, cause)
+        return bool(moved)
+
+    def _specs(self, parts: Iterable[Query], measured: Measured | None = None) -> Specs:
+        fleet = self._fleet
+        queries = [*fleet.deployment.queries.values(), *parts]
+        return Specs(fleet.plane.topology, fleet.deployment, queries, self._measured if measured is None else measured)
+
+    def _current(self) -> Admission:
+        """Admission over the ground as it is now."""
+        if self._admission is None:
+            self._admission = Admission(())
+            self._refresh(self._admission)
+        elif self._spec() != self._ground:
+            self._refresh(self._admission)
+        return self._admission
+
+    def _spec(self) -> GroundSpec:
+        return GroundSpec.of(self._fleet.plane.topology, self._fleet.deployment, self._measured)
+
+    def _refresh(self, admission: Admission) -> Replanned:
+        """Tell admission how things are. What runs, runs; if it no longer fits, newcomers do not either."""
+        ground, specs = self._spec(), self._specs(())
+        self._ground = ground
+        users = [specs.of(query) for query in self._fleet.deployment.queries.values() if not query.internal]
+        return admission.refresh(ground.hosts, ground.links, ground.bases, users)
 
     def _outlet(self, part: Query, places: Mapping[Wish, SiteId]) -> SiteId:
         """A part's results come out where its join is."""
@@ -148,3 +247,40 @@ class Doorkeeper:
             if (part.id, operator, None) in places:
                 return places[part.id, operator, None]
         return SiteId(self._fleet.plane.planner.default_root())
+
+
+class _WaysFile:
+    """Over which sites (relays among them) operators' rows go: ways.json, by query."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._path = fleet.root / "ways.json"
+        #: query -> (operator, site of its devices or None, all sites of the way)
+        self._known: dict[QueryId, list[tuple[int, SiteId | None, tuple[SiteId, ...]]]] = {}
+        if self._path.exists():
+            told = json.loads(self._path.read_text())
+            self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
+
+    def of(self, query: QueryId) -> dict[Wish, Ways]:
+        found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
+        for operator, at, way in self._known.get(query, ()):
+            found.setdefault((query, operator, at), {})[way[0], way[-1]] = way
+        return dict(found)
+
+    def keep(self, ways: Mapping[Wish, Ways]) -> None:
+        for query in {wish[0] for wish in ways}:
+            mine = ((wish, way) for wish, known in ways.items() if wish[0] == query for way in known.values())
+            self._known[query] = [(operator, at, way) for (_, operator, at), way in mine]
+        self._save()
+
+    def drop(self, running: Mapping[QueryId, Query]) -> None:
+        """Forget the ways of queries that have ended."""
+        ended = [query for query in self._known if query not in running]
+        for query in ended:
+            del self._known[query]
+        if ended:
+            self._save()
+
+    def _save(self) -> None:
+        draft = self._path.with_suffix(".tmp")
+        draft.write_text(json.dumps(self._known))
+        draft.rename(self._path)

@@ -83,7 +83,7 @@ class Fleet:
         #: whoever decides, or appends to a source log, holds it
         self.lock = self._lock = threading.RLock()
         #: one decision after the other; taken before the lock, and held while stages wait for each other
-        self._deciding = threading.RLock()
+        self.deciding = self._deciding = threading.RLock()
         self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
         self._control = Control(root)
         self._analyst = Analyst(spark)
@@ -102,7 +102,7 @@ class Fleet:
         self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
         self._twins = Twins(root)
-        self._door = Doorkeeper(self, admission)
+        self.door = Doorkeeper(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
         self._reopen()
@@ -232,12 +232,12 @@ class Fleet:
             if twin is not None:
                 self._twins.join(query.id, twin)
                 return QueryHandle(self, query.id)
-            admitted = self._door.admit(query)
+            admitted = self.door.admit(query)
             for part, stream in admitted.starting:
                 self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
             pinned = sink or (self._plane.planner.default_root() if query.target else None)
             self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
-            self._door.settle(admitted)
+            self.door.settle(admitted)
             return QueryHandle(self, query.id)
 
     def deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
@@ -267,7 +267,7 @@ class Fleet:
             ended = self._twins.leave(query, self.deployment)
             if ended is not None:
                 self.undeploy(ended.id)
-                self._door.leave(ended)
+                self.door.leave(ended)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
@@ -469,7 +469,7 @@ class Fleet:
             schema = self._analyst.declare(stream)
             self.gateway.declare(schema, set(old.sites.values()))
         for query in old.queries.values():
-            for instruction in self._plane.submit(query, *self._door.places(query, old)):
+            for instruction in self._plane.submit(query, *self.door.places(query, old)):
                 if isinstance(instruction, Park):
                     self.parked[instruction.query] = instruction.reason
         self.crew.arrange(self.deployment)

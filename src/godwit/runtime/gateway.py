@@ -18,6 +18,7 @@ from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.runtime.ingest import DeadLetters, Rows, Schema, SourceLog, newest_by_device
 from godwit.runtime.log import Segment
+from godwit.runtime.meter import Meter
 from godwit.runtime.source_state import SourceState, StreamState, remembered
 
 
@@ -26,7 +27,7 @@ class Gateway:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.dead = DeadLetters(root)
+        self.dead, self.meter = DeadLetters(root), Meter()
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
@@ -64,7 +65,7 @@ class Gateway:
     def log(self, region: RegionId, stream: StreamId) -> SourceLog:
         key = (region, stream)
         if key not in self._logs:
-            self._logs[key] = SourceLog(self._root, region, self.schema(stream))
+            self._logs[key] = SourceLog(self._root, region, self.schema(stream), self.meter)
         return self._logs[key]
 
     def push(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -9,7 +10,8 @@ from pyspark.sql import functions as F
 
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.explain import explain
-from godwit.model.plan import QUERY, Query
+from godwit.model.plan import EPOCH, QUERY, Query
+from godwit.planner.share import begun, own_names
 from godwit.runtime import segments
 from godwit.runtime.delivery import Delivery
 from godwit.runtime.ingest import Rows
@@ -48,13 +50,33 @@ class QueryHandle:
         return verdict(self._fleet, self.id)
 
     def late(self) -> DataFrame:
-        """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost."""
+        """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost.
+
+        Of a query that shares a join, also what was too late there, from the query's beginning on.
+        """
         fleet = self._fleet
         query = fleet.execution(self.id)
-        found = segments.read(fleet.spark, fleet.crew.late(query.shape.key))
-        if found is None:
+        found = [self._late(query), *(self._late_in(query, fleet.execution(part)) for part in query.parts)]
+        frames = [frame for frame in found if frame is not None]
+        if not frames:
             return fleet.spark.range(0).select()
-        return found.where(F.col(QUERY) == query.id).drop(QUERY)
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+
+    def _late(self, query: Query) -> DataFrame | None:
+        found = segments.read(self._fleet.spark, self._fleet.crew.late(query.shape.key))
+        return None if found is None else found.where(F.col(QUERY) == query.id).drop(QUERY)
+
+    def _late_in(self, query: Query, part: Query) -> DataFrame | None:
+        """What was too late in a part, under the names that the query has for its columns."""
+        found = self._late(part)
+        if found is None:
+            return None
+        epochs = [name for name in found.columns if name.endswith(f"__{EPOCH}")]
+        since = F.lit(int(begun(query)))
+        found = found.where(reduce(lambda a, b: a & b, [F.coalesce(F.col(e), since) >= since for e in epochs]))
+        names = own_names(query, part)
+        kept = [F.col(f"`{name}`").alias(names.get(name, name)) for name in found.columns if name not in epochs]
+        return found.select(*kept)
 
     def write_to(self, sink: Sink) -> Delivery:
         """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""

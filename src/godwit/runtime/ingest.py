@@ -22,6 +22,7 @@ from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId
 from godwit.model.plan import Stream
 from godwit.runtime.log import Log, Segment
+from godwit.runtime.meter import Meter
 from godwit.runtime.segments import write_table
 from godwit.runtime.work import source_log, source_record
 
@@ -98,8 +99,8 @@ class Schema:
 class SourceLog:
     """The log of one stream in one region."""
 
-    def __init__(self, root: Path, region: RegionId, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, root: Path, region: RegionId, schema: Schema, meter: Meter) -> None:
+        self.schema, self._meter = schema, meter
         self.folder = source_log(root, region, schema.stream.id)
         self.log = Log(self.folder)
 
@@ -108,6 +109,7 @@ class SourceLog:
     ) -> int:
         """Rows of some devices and how far each has come: one atomic entry."""
         segment = write_table(table, self.folder / "data" / f"{self.log.last + 1:010d}", self.schema.json)
+        self._meter.count(self.schema.stream.id, rows, table.nbytes)
         return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence)
 
     def append_files(
@@ -119,6 +121,7 @@ class SourceLog:
         sequence: dict[str, int] | None = None,
     ) -> int:
         """Recorded files become part of the log as they are; they are not copied."""
+        self._meter.count(self.schema.stream.id, rows, segment.bytes)
         return self._append(segment, marks, rows, at_us, sequence or {})
 
     def _append(

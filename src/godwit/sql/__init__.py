@@ -2,5 +2,6 @@
 
 from godwit.sql.compile import compile_query
 from godwit.sql.fluent import Builder, hopping, session, stream, tumbling
+from godwit.sql.orders import orders
 
-__all__ = ["Builder", "compile_query", "hopping", "session", "stream", "tumbling"]
+__all__ = ["Builder", "compile_query", "hopping", "orders", "session", "stream", "tumbling"]

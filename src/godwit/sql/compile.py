@@ -19,7 +19,7 @@ from godwit.sql.fault import Fault, located, point
 from godwit.sql.guard import guard
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
-from godwit.sql.select import Compiler, Result
+from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
 
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
@@ -29,18 +29,39 @@ _MAY_GIVE_DECIMALS = frozenset(
 _BEGINNINGS = ("SELECT", "WITH", "INSERT", "FROM", "(")
 
 
-def compile_query(sql: str, streams: Mapping[StreamId, Stream], query_id: QueryId) -> Query:
-    """The query's plan, or an SqlError that says where it is wrong and what would help."""
+def compile_query(
+    sql: str, streams: Mapping[StreamId, Stream], query_id: QueryId, order: tuple[int, ...] = ()
+) -> Query:
+    """The query's plan, or an SqlError that says where it is wrong and what would help.
+
+    `order`: how to join what its widest FROM names, by position; without it, as written.
+    """
     with located(sql):
         select, target = _target(_parse(sql))
         for tree in (target, select):
             if tree is not None:
                 guard(tree, sql)
         select = normalise(select)
+        if order:
+            widest(select).meta[ORDER] = order
         result = Compiler(streams).query(select, {})
         _check_target(target, result, select)
         decimals = _computes_with_decimals(select, streams)
         return _query(sql, query_id, select, target, result, decimals)
+
+
+def width(sql: str) -> int:
+    """How many relations the widest FROM of a query names."""
+    return _relations(widest(_target(_parse(sql))[0]))
+
+
+def widest(query: exp.Query) -> exp.Select:
+    """The SELECT whose FROM names most; of equals the outermost."""
+    return max(query.find_all(exp.Select), key=_relations)
+
+
+def _relations(select: exp.Select) -> int:
+    return 1 + len(select.args.get("joins") or ())
 
 
 def _query(

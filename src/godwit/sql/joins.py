@@ -1,4 +1,4 @@
-"""What stands in FROM, put together: left-deep joins in the order written, each with its keys, band and rest."""
+"""What stands in FROM, put together: left-deep joins in the order written (or another), each with keys, band, rest."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from godwit.sql.scope import Field, Relation, Scope
 MAX_STREAMS = 5
 
 
-def combine(scope: Scope, parts: tuple[exp.Expr, ...]) -> tuple[Draft, Scope]:
-    """One draft for all relations of a FROM under the conjuncts of its ON and WHERE, and the scope above it."""
+def combine(scope: Scope, parts: tuple[exp.Expr, ...], order: tuple[int, ...] = ()) -> tuple[Draft, Scope]:
+    """One draft for all relations of a FROM under the conjuncts of its ON and WHERE, and the scope above it.
+
+    `order`: positions of the relations in the order to join them; without it, as they are written.
+    """
     if len(scope.relations) > MAX_STREAMS:
         msg = f"{len(scope.relations)} streams are joined; at most {MAX_STREAMS} can be"
         remedy = "join some of them in a query of their own and INSERT INTO a derived stream"
         raise Fault(msg, scope.relations[MAX_STREAMS].origin, remedy)
-    return _Joiner(scope, parts).run()
+    if not order:
+        return _Joiner(scope, parts).run()
+    draft, above = _Joiner(Scope(tuple(scope.relations[i] for i in order)), parts).run()
+    # Whatever the order, SELECT * lists columns as they are written.
+    return draft, Scope(tuple(above.relations[order.index(i)] for i in range(len(order))))
 
 
 class _Joiner:

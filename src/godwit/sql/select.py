@@ -17,6 +17,9 @@ from godwit.sql.joins import combine
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import Field, Relation, Scope, same
 
+#: meta key of a SELECT: the order in which to join what its FROM names (see `orders.py`)
+ORDER = "godwit_join_order"
+
 
 @dataclass(frozen=True, eq=False)
 class Definition:
@@ -69,7 +72,7 @@ class Compiler:
         parts = tuple(scope.resolve(p) for p in (*on, *conjuncts(where.this if where else None)))
         for part in parts:
             _refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
-        draft, scope = combine(scope, parts)
+        draft, scope = combine(scope, parts, node.meta.get(ORDER, ()))
         if is_aggregated(node):
             return self._aggregated(node, draft, scope, alias)
         columns, fields = [], []
