@@ -48,8 +48,8 @@ is taken together, by every strategy.
 holistic strategies run on our data plane, where a deployment is rows of a table: they stop whole queries, place them
 anew and deploy them, one query after the other or all together, each stage once all regions work under the one before.
 While a query is stopped its rows wait. `native-restart` is plain Spark: a streaming query each, stopped and started
-from its checkpoint when a device turns up at a site that the query does not read yet (with 16 sources it reads most sites
-anyway, so few changes make it restart). Every cell ends with the oracle: all ten queries against the same
+from its checkpoint when a device turns up at a site that the query does not read yet (with 16 sources it reads most
+sites anyway, so few changes make it restart). Every cell ends with the oracle: all ten queries against the same
 SQL as a batch over everything that was sent.
 """
 HEAD = (
