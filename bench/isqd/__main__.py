@@ -1,8 +1,8 @@
 """The published ISQD experiments, all strategies; writes docs/results/isqd.md, isqd/cells/*.json and pictures.
 
 python -m bench.isqd                    # everything, in short cuts; cells that are done already are passed over
-python -m bench.isqd 7-8 10             # some figures: 7-8, 9, 10, 7.2.3, state, control_plane
-python -m bench.isqd 7-8 --full-length  # 20 s calm + 120 s of changes + 10 s calm, as published: hours
+python -m bench.isqd 7-8 10             # some figures: 7-8, 7-8-full, 9, 10, 7.2.3, state, control_plane
+python -m bench.isqd 9 --full-length    # 20 s calm + 120 s of changes + 10 s calm, as published: hours
 python -m bench.isqd --again            # cells that are done are run again
 """
 
@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from bench._harness import RESULTS, describe, say
-from bench.isqd.cells import all_cells
+from bench.isqd.cells import FULL_LENGTH, all_cells
 from bench.isqd.inputs import Cut, data
 from bench.isqd.plots import draw
 from bench.isqd.report import TITLES, moved, page
@@ -41,7 +41,8 @@ def main() -> int:
         if cell.figure in wanted:
             if asked.again:
                 (OUT / f"{cell.name}.json").unlink(missing_ok=True)
-            run_cells([cell], FULL if asked.full_length else SHORT, asked.rate)
+            whole = asked.full_length or cell.figure == FULL_LENGTH
+            run_cells([cell], FULL if whole else SHORT, asked.rate)
             write()  # after each, so that a run that is cut short leaves what it has
     if STATE in wanted and importlib.util.find_spec("bench.isqd.state_movement") is not None:
         subprocess.run([sys.executable, "-m", "bench.isqd.state_movement"], check=False)

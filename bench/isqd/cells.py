@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.isqd.workload import RATE, Kind
 
@@ -13,6 +13,8 @@ STRATEGIES = (OURS, CONCURRENT, SERIAL, NATIVE)
 INTERVALS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.05)
 #: sixteen sources of ten joins are 16,000 rows a second at the published rate: more than two cores hold in the calm
 MANY, FEWER_ROWS = 16, 25
+#: the figure whose cells are played at full length
+FULL_LENGTH = "7-8-full"
 #: where the folder has no ring, the sites of the full graph are joined in one
 RING = "ring"
 
@@ -39,6 +41,7 @@ class Cell:
 
 def all_cells() -> Iterator[Cell]:
     yield from figures_7_and_8()
+    yield from full_length()
     yield from figure_9()
     yield from figure_10()
     yield from topologies()
@@ -51,6 +54,11 @@ def figures_7_and_8(sources: tuple[int, ...] = (4, 16, 2, 8)) -> Iterator[Cell]:
             folder = f"{kind.capitalize()}/Varying-Num-of-Total-Sources/{n}_src_{moving}_change_per_query_120sec"
             for strategy in STRATEGIES:
                 yield Cell("7-8", kind, folder, f"{n} sources", strategy, rate=_rate(kind, n))  # type: ignore[arg-type]
+
+
+def full_length() -> Iterator[Cell]:
+    """Four sources a query as published: 20 s calm, 120 s of changes, 10 s calm."""
+    return (replace(cell, figure=FULL_LENGTH) for cell in figures_7_and_8((4,)))
 
 
 def figure_9() -> Iterator[Cell]:

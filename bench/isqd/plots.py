@@ -8,8 +8,8 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench.isqd.cells import STRATEGIES
-from bench.isqd.report import a_reconfiguration
+from bench.isqd.cells import FULL_LENGTH, STRATEGIES
+from bench.isqd.report import aggregated
 
 mpl.use("Agg")
 
@@ -20,8 +20,9 @@ def draw(results: Sequence[dict[str, Any]], folder: Path) -> list[str]:
     made = []
     for kind in ("stateless", "stateful"):
         rows = [r for r in good if r["cell"]["figure"] == "7-8" and r["cell"]["kind"] == kind]
+        whole = [r for r in good if r["cell"]["figure"] == FULL_LENGTH and r["cell"]["kind"] == kind]
         if rows:
-            made += [_over_time(rows, kind, folder), _cost(rows, kind, folder)]
+            made += [_over_time(whole or rows, kind, folder), _cost(rows, kind, folder)]
     return made
 
 
@@ -46,10 +47,12 @@ def _cost(rows: Sequence[dict[str, Any]], kind: str, folder: Path) -> str:
     figure, axes = plt.subplots(figsize=(6, 4))
     for strategy in STRATEGIES:
         mine = sorted(
-            (int(r["cell"]["x"].split()[0]), a_reconfiguration(r)) for r in rows if r["cell"]["strategy"] == strategy
+            (int(r["cell"]["x"].split()[0]), aggregated(r) or 0, max(r["reconfigurations"], 1))
+            for r in rows
+            if r["cell"]["strategy"] == strategy
         )
         if mine:
-            axes.plot([x for x, _ in mine], [1000 * (y or 0) for _, y in mine], "o-", label=strategy)
+            axes.plot([x for x, _, _ in mine], [1000 * s / count for _, s, count in mine], "o-", label=strategy)
     axes.set(yscale="log", xlabel="sources a query", ylabel="ms a reconfiguration", title=kind)
     return _saved(figure, axes, folder / f"deployment_{kind}.png")
 

@@ -46,7 +46,9 @@ def _against(ours: dict[str, Any], native: dict[str, Any]) -> dict[str, Any]:
     ratio = theirs / mine if mine and theirs else None
     both = "equal" if ours["oracle"] == native["oracle"] == "equal" else "different"
     note = "ms of placement and deployment over the whole run, ours and plain Spark queries restarted"
-    note += "".join(f"; a reconfiguration: {each:.1f}x" for _, _, each in beside([ours, native]))
+    for other in beside([ours, native]):
+        each = "" if other.a_change is None else f"; a change handled: {other.a_change:.1f}x"
+        note += f"{each}; a reconfiguration: {other.a_reconfiguration:.1f}x"
     if "handled" in native:
         note += f" (which handled {native['handled']} of {native['changes']} in time)"
     return _figure(

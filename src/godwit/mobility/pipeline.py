@@ -78,6 +78,9 @@ def build(spark: SparkSession, request: Request, progress: Callable[[str], None]
     except (PySparkException, Py4JJavaError) as error:
         why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
         reason = why.strip().splitlines()[0]
+        if "OutOfMemoryError" in reason:
+            msg = f"Spark's memory is too small for {request.towers} and {request.gtfs}; give more, e.g. --memory 4g"
+            raise ConfigError(msg) from error
         msg = f"Spark could not read {request.towers} or {request.gtfs}: {reason}; check that the files are whole"
         raise DataError(msg) from error
 

@@ -24,6 +24,16 @@ from godwit.placement.kernels import (
 
 
 @kernel
+def rows(ar: Arrays, plan: Plan, v: int, lat: Vector, tail: Vector, out: Vector, rest: Vector, traffic: Vector) -> None:
+    """What every action of operator v would make of the plan: latency and traffic by action, the rest without v."""
+    row_latency(
+        ar.topo, ar.pred_at, ar.pred, ar.succ_at, ar.succ, ar.desc_at, ar.desc,
+        ar.is_sink, ar.site, ar.latency, ar.distance, plan, v, lat, tail, out,
+    )  # fmt: skip
+    row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
+
+
+@kernel
 def best_move(ar: Arrays, plan: Plan, free: NDArray[np.bool_]) -> tuple[int, int]:
     """The cheapest (operator, action) among the free operators, ties to the first; (-1, -1) if nothing can run."""
     n, actions = ar.latency.shape
@@ -34,25 +44,7 @@ def best_move(ar: Arrays, plan: Plan, free: NDArray[np.bool_]) -> tuple[int, int
         if not free[v]:
             continue
         kept = plan[v]
-        row_latency(
-            ar.topo,
-            ar.pred_at,
-            ar.pred,
-            ar.succ_at,
-            ar.succ,
-            ar.desc_at,
-            ar.desc,
-            ar.is_sink,
-            ar.site,
-            ar.latency,
-            ar.distance,
-            plan,
-            v,
-            lat,
-            tail,
-            out,
-        )
-        row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
+        rows(ar, plan, v, lat, tail, out, rest, traffic)
         for a in range(actions):
             farthest = max(rest[3], ar.migration[v, a])
             slowest = -min(rest[0], ar.throughput[v, a])
@@ -89,25 +81,7 @@ def good_moves(ar: Arrays, plan: Plan, known: Matrix, vectors: Matrix, moves: In
     found, last = 0, 0
     for v in range(n):
         kept = plan[v]
-        row_latency(
-            ar.topo,
-            ar.pred_at,
-            ar.pred,
-            ar.succ_at,
-            ar.succ,
-            ar.desc_at,
-            ar.desc,
-            ar.is_sink,
-            ar.site,
-            ar.latency,
-            ar.distance,
-            plan,
-            v,
-            lat,
-            tail,
-            out,
-        )
-        row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
+        rows(ar, plan, v, lat, tail, out, rest, traffic)
         for a in range(actions):
             if a == kept or not out[a] < np.inf:
                 continue
@@ -299,25 +273,7 @@ def enumerate_moves(
         for k in range(h - 1):
             o = moved[k]
             plan[o] = digit[k] + (1 if digit[k] >= root[o] else 0)
-        row_latency(
-            ar.topo,
-            ar.pred_at,
-            ar.pred,
-            ar.succ_at,
-            ar.succ,
-            ar.desc_at,
-            ar.desc,
-            ar.is_sink,
-            ar.site,
-            ar.latency,
-            ar.distance,
-            plan,
-            v,
-            lat,
-            tail,
-            out,
-        )
-        row_rest(ar.edge, ar.site, ar.weight, ar.spread, ar.own, ar.throughput, ar.migration, plan, v, rest, traffic)
+        rows(ar, plan, v, lat, tail, out, rest, traffic)
         lo = digit[h - 1]
         hi = min(actions - 1, lo + left)
         for d in range(lo, hi):
