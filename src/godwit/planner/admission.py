@@ -74,6 +74,10 @@ class Admission:
         """Ids of the admitted queries that run."""
         return tuple(query for query in self._specs if query not in self._stranded)
 
+    def knows(self, query: str) -> bool:
+        """Whether a query was admitted, running or not."""
+        return query in self._specs
+
     def plan(self, query: str) -> Plan:
         """The plan an admitted query runs by."""
         self._known(query)
