@@ -22,7 +22,7 @@ from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
-from godwit.planner.admission import Admission
+from godwit.planner.admission import Admission, weights_named
 from godwit.planner.answers import Admitted, Plan, Replanned
 from godwit.planner.fleet_spec import GroundSpec, Measured, Specs, drifted, gives_capacities, ways, wishes
 from godwit.planner.share import Split, split
@@ -64,8 +64,10 @@ class Doorkeeper:
     Where things run is in the deployment, and the ways of their rows are in a file, so a restart loses nothing.
     """
 
-    def __init__(self, fleet: Fleet, wanted: bool | None) -> None:
+    def __init__(self, fleet: Fleet, wanted: bool | str | None) -> None:
+        """`wanted`: weights by name (`pack`, `balance`, `paper`), or just whether; None: where capacities are given."""
         self._fleet, self._wanted = fleet, wanted
+        self._weights = weights_named(wanted if isinstance(wanted, str) else "paper")
         self._ground: GroundSpec | None = None
         self._admission: Admission | None = None
         self._wished: dict[Wish, SiteId] = {}
@@ -76,7 +78,7 @@ class Doorkeeper:
 
     @property
     def on(self) -> bool:
-        return gives_capacities(self._fleet.plane.topology) if self._wanted is None else self._wanted
+        return gives_capacities(self._fleet.plane.topology) if self._wanted is None else bool(self._wanted)
 
     # -- queries come and go
 
@@ -224,7 +226,7 @@ class Doorkeeper:
     def _current(self) -> Admission:
         """Admission over the ground as it is now."""
         if self._admission is None:
-            self._admission = Admission(())
+            self._admission = Admission((), weights=self._weights)
             self._refresh(self._admission)
         elif self._spec() != self._ground:
             self._refresh(self._admission)
