@@ -52,12 +52,14 @@ class StreamSpec(_Strict):
     idle: str | None = None
     #: where a stream without a device column is attached
     site: str | None = None
+    #: what one device sends, for admission, until it has been measured
+    mbps: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
 
     def value(self) -> Stream:
         """The declaration as a value, without Spark."""
         disorder = microseconds(self.disorder) if self.disorder else 0
         idle = microseconds(self.idle) / 1e6 if self.idle else None
-        return Stream(StreamId(self.name), columns(self.schema_), self.time, self.device, disorder, idle)
+        return Stream(StreamId(self.name), columns(self.schema_), self.time, self.device, disorder, idle, self.mbps)
 
 
 class DeviceSpec(_Strict):
@@ -150,6 +152,8 @@ class Scenario(_Strict):
     rule: str = "bottom-up"
     redeployment: str = "incremental"
     state: str = "delta"
+    #: by which weights queries are let in; true: the paper's, false: all are; left out: where sites give capacities
+    admission: bool | Literal["paper", "pack", "balance"] | None = None
     #: let the re-optimiser move operators when rates drift
     reoptimise: bool = False
     #: the folder that paths are relative to

@@ -75,7 +75,7 @@ def play(
     """From an empty (or an earlier) folder to the last answer."""
     stage = staged(scenario)
     options: dict[str, Any] = {
-        name: getattr(scenario, name) for name in ("rule", "redeployment", "state", "reoptimise")
+        name: getattr(scenario, name) for name in ("rule", "redeployment", "state", "reoptimise", "admission")
     }
     # The oracle needs everything that was ever sent.
     with Fleet(root, spark, retention=Retention(keep=judge), **options) as fleet:

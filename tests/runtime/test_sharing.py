@@ -276,3 +276,23 @@ def test_rows_too_late_for_a_shared_join_are_shown_to_its_readers(station):
     assert counts.late().count() == 0
     assert {row.partition(" | ")[0] for row in pairs.verdict().missing} == {"t0"}  # what it would have met
     assert counts.verdict().equal
+
+
+@pytest.mark.parametrize(("weights", "used"), [("pack", 1), ("balance", 2)])
+def test_weights_are_chosen_for_a_fleet(open_fleet, weights, used):
+    """Two sites of the same size, two filters over a device at each: packed at one, or spread over both."""
+    fleet = open_fleet(admission=weights)
+    sites = [Site(n, f"r-{n}", cpu=9.0, nic_in_mbps=90.0, nic_out_mbps=90.0) for n in ("west", "east")]  # type: ignore[arg-type]
+    fleet.topology.add(Topology.of(sites, [Link("west", "east")]))  # type: ignore[arg-type]
+    fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.01)
+    for name in ("t0", "t1"):
+        fleet.device(name, site="west", streams=["trains"])
+    for k, name in enumerate(("t0", "t1")):
+        fleet.submit(f"SELECT load, ts FROM trains WHERE train = '{name}' AND load > {k}", f"q{k}")
+    filters = {node for instance, node in fleet.deployment.placement.items() if "/1" in instance}
+    assert len(filters) == used
+
+
+def test_unknown_weights_are_refused(open_fleet):
+    with pytest.raises(AdmissionError, match="weights 'greedy' are unknown: choose one of paper, pack, balance"):
+        open_fleet(admission="greedy")

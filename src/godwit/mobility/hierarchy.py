@@ -143,6 +143,11 @@ def _fields(site: Site) -> dict[str, Any]:
 
 
 def _section(out: TextIO, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    lines = [f"  - {json.dumps(row, ensure_ascii=False)}\n" for row in rows]
-    out.write(f"{name}:\n" if lines else f"{name}: []\n")
-    out.writelines(lines)
+    """Line by line: a country's would be hundreds of megabytes at once."""
+    empty = True
+    for row in rows:
+        out.write(f"{name}:\n" if empty else "")
+        out.write(f"  - {json.dumps(row, ensure_ascii=False)}\n")
+        empty = False
+    if empty:
+        out.write(f"{name}: []\n")

@@ -18,7 +18,7 @@ from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, NodeId, RegionId, SiteId
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Site:
     """A place that can host operators."""
 
@@ -35,7 +35,7 @@ class Site:
     lon: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Device:
     """A mobile or fixed source. It is attached to one site at a time, or to none while it is away."""
 
@@ -48,7 +48,7 @@ class Device:
     ms: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Link:
     """A two-way connection between two sites."""
 

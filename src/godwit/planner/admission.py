@@ -29,6 +29,14 @@ from godwit.planner.state import Ledger, Snapshot
 WEIGHTS = {"paper": Weights.paper, "pack": Weights.pack, "balance": Weights.spread}
 
 
+def weights_named(name: str) -> str:
+    """The name, if there are such weights."""
+    if name not in WEIGHTS:
+        msg = f"weights '{name}' are unknown: choose one of {', '.join(WEIGHTS)}"
+        raise AdmissionError(msg)
+    return name
+
+
 class Admission:
     """All admitted queries and where they run."""
 
@@ -43,13 +51,10 @@ class Admission:
         options: Options | None = None,
         drift: float = 0.2,
     ) -> None:
-        if weights not in WEIGHTS:
-            msg = f"weights '{weights}' are unknown: choose one of {', '.join(WEIGHTS)}"
-            raise AdmissionError(msg)
         self._hosts = {host.id: host for host in hosts}
         self._links = None if links is None else list(links)
         self._streams: dict[str, BaseStream] = {}
-        self._weights = weights
+        self._weights = weights_named(weights)
         self._options = options or Options()
         self._drift = drift
         self.costs = costs or CostModel()
@@ -73,6 +78,10 @@ class Admission:
     def admitted(self) -> tuple[str, ...]:
         """Ids of the admitted queries that run."""
         return tuple(query for query in self._specs if query not in self._stranded)
+
+    def knows(self, query: str) -> bool:
+        """Whether a query was admitted, running or not."""
+        return query in self._specs
 
     def plan(self, query: str) -> Plan:
         """The plan an admitted query runs by."""

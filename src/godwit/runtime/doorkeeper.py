@@ -9,7 +9,6 @@ declared; past a threshold everything is planned anew, and what is better elsewh
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,11 +22,12 @@ from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
-from godwit.planner.admission import Admission
+from godwit.planner.admission import Admission, weights_named
 from godwit.planner.answers import Admitted, Plan, Replanned
 from godwit.planner.fleet_spec import GroundSpec, Measured, Specs, drifted, gives_capacities, ways, wishes
 from godwit.planner.share import Split, split
 from godwit.runtime.derive import producer
+from godwit.runtime.ways_file import WaysFile
 from godwit.sql import orders
 
 if TYPE_CHECKING:
@@ -64,19 +64,21 @@ class Doorkeeper:
     Where things run is in the deployment, and the ways of their rows are in a file, so a restart loses nothing.
     """
 
-    def __init__(self, fleet: Fleet, wanted: bool | None) -> None:
+    def __init__(self, fleet: Fleet, wanted: bool | str | None) -> None:
+        """`wanted`: weights by name (`pack`, `balance`, `paper`), or just whether; None: where capacities are given."""
         self._fleet, self._wanted = fleet, wanted
+        self._weights = weights_named(wanted if isinstance(wanted, str) else "paper")
         self._ground: GroundSpec | None = None
         self._admission: Admission | None = None
         self._wished: dict[Wish, SiteId] = {}
         #: what devices were seen to send when it was last planned for
         self._measured: Measured = {}
         self._looked = 0.0
-        self._ways = _WaysFile(fleet)
+        self._ways = WaysFile(fleet.root)
 
     @property
     def on(self) -> bool:
-        return gives_capacities(self._fleet.plane.topology) if self._wanted is None else self._wanted
+        return gives_capacities(self._fleet.plane.topology) if self._wanted is None else bool(self._wanted)
 
     # -- queries come and go
 
@@ -111,7 +113,7 @@ class Doorkeeper:
 
     def leave(self, query: Query) -> None:
         """A query has ended: its resources are free, and parts that nobody reads any more end too."""
-        if self._admission is not None and query.id in self._admission.admitted:
+        if self._admission is not None and self._admission.knows(query.id):
             self._admission.withdraw(query.id)
         for part in reversed(query.parts):
             readers = [q for q in self._fleet.deployment.queries.values() if part in q.parts]
@@ -224,7 +226,7 @@ class Doorkeeper:
     def _current(self) -> Admission:
         """Admission over the ground as it is now."""
         if self._admission is None:
-            self._admission = Admission(())
+            self._admission = Admission((), weights=self._weights)
             self._refresh(self._admission)
         elif self._spec() != self._ground:
             self._refresh(self._admission)
@@ -247,40 +249,3 @@ class Doorkeeper:
             if (part.id, operator, None) in places:
                 return places[part.id, operator, None]
         return SiteId(self._fleet.plane.planner.default_root())
-
-
-class _WaysFile:
-    """Over which sites (relays among them) operators' rows go: ways.json, by query."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._path = fleet.root / "ways.json"
-        #: query -> (operator, site of its devices or None, all sites of the way)
-        self._known: dict[QueryId, list[tuple[int, SiteId | None, tuple[SiteId, ...]]]] = {}
-        if self._path.exists():
-            told = json.loads(self._path.read_text())
-            self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
-
-    def of(self, query: QueryId) -> dict[Wish, Ways]:
-        found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
-        for operator, at, way in self._known.get(query, ()):
-            found.setdefault((query, operator, at), {})[way[0], way[-1]] = way
-        return dict(found)
-
-    def keep(self, ways: Mapping[Wish, Ways]) -> None:
-        for query in {wish[0] for wish in ways}:
-            mine = ((wish, way) for wish, known in ways.items() if wish[0] == query for way in known.values())
-            self._known[query] = [(operator, at, way) for (_, operator, at), way in mine]
-        self._save()
-
-    def drop(self, running: Mapping[QueryId, Query]) -> None:
-        """Forget the ways of queries that have ended."""
-        ended = [query for query in self._known if query not in running]
-        for query in ended:
-            del self._known[query]
-        if ended:
-            self._save()
-
-    def _save(self) -> None:
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps(self._known))
-        draft.rename(self._path)

@@ -71,7 +71,7 @@ class Fleet:
         redeployment: str = "incremental",
         state: str = "delta",
         links: Links | None = None,
-        admission: bool | None = None,
+        admission: bool | str | None = None,
         reoptimise: bool | Watching = False,
         limits: Limits | None = None,
         retention: Retention | None = None,

@@ -1,0 +1,50 @@
+"""Over which sites operators' rows go, relays among them, where admission has chosen: ways.json, by query.
+
+Placements are in the deployment; the ways between them are not, so they are kept here over a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from godwit.ids import QueryId, SiteId
+from godwit.placement.rules.base import Ways, Wish
+
+
+class WaysFile:
+    """One a fleet; callers hold its lock."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "ways.json"
+        #: query -> (operator, site of its devices or None, all sites of the way)
+        self._known: dict[QueryId, list[tuple[int, SiteId | None, tuple[SiteId, ...]]]] = {}
+        if self._path.exists():
+            told = json.loads(self._path.read_text())
+            self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
+
+    def of(self, query: QueryId) -> dict[Wish, Ways]:
+        found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
+        for operator, at, way in self._known.get(query, ()):
+            found.setdefault((query, operator, at), {})[way[0], way[-1]] = way
+        return dict(found)
+
+    def keep(self, ways: Mapping[Wish, Ways]) -> None:
+        for query in {wish[0] for wish in ways}:
+            mine = ((wish, way) for wish, known in ways.items() if wish[0] == query for way in known.values())
+            self._known[query] = [(operator, at, way) for (_, operator, at), way in mine]
+        self._save()
+
+    def drop(self, running: Collection[QueryId]) -> None:
+        """Forget the ways of queries that have ended."""
+        ended = [query for query in self._known if query not in running]
+        for query in ended:
+            del self._known[query]
+        if ended:
+            self._save()
+
+    def _save(self) -> None:
+        draft = self._path.with_suffix(".tmp")
+        draft.write_text(json.dumps(self._known))
+        draft.rename(self._path)
