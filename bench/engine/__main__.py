@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench._harness import RESULTS, machine, save, say
+from bench._memory import peak_memory
 from bench.engine import ground, many_queries, report, start_latency, state_growth, throughput
-from bench.engine.memory import peak_memory
 
 OUT = RESULTS / "engine"
 

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench._harness import say
+from bench._memory import peak_memory
 from bench.engine import data, ground
-from bench.engine.memory import peak_memory
 
 DEVICES, SITES = 2_000, 1_000
 ROWS = 100_000

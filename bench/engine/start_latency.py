@@ -20,8 +20,8 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from bench._harness import say
+from bench._memory import peak_memory
 from bench.engine import data, ground
-from bench.engine.memory import peak_memory
 from godwit.model.plan import QUERY
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.runner import Runner

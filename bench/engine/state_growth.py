@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bench._harness import say
+from bench._memory import peak_memory
 from bench.engine import data, ground
-from bench.engine.memory import peak_memory
 from godwit.runtime.fleet import Fleet
 
 AGGREGATE = """SELECT key, count(*) AS n, sum(value) AS total, window.end AS until

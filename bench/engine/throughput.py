@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench._harness import headline, say
+from bench._memory import Peak, cpu_seconds, peak_memory
 from bench.engine import data, ground, native
-from bench.engine.memory import Peak, cpu_seconds, peak_memory
 from godwit.runtime.fleet import Fleet
 
 AGGREGATE = """SELECT key, count(*) AS n, sum(value) AS total, max(value) AS most, avg(value) AS mean,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import psutil
 from pyspark.sql import SparkSession
 
+from bench._harness import machine
 from bench.mobility.country import make_country
 from bench.mobility.measure import spark_stage, tree_baseline
 from bench.mobility.native import native_nearest
@@ -52,16 +51,6 @@ def main() -> None:
     if "scale" in results:
         draw(results["scale"]["results"])
     (OUT.parent / "mobility.md").write_text(report(results))
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on, and how busy it was with other things."""
-    return {
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9),
-        "python": platform.python_version(),
-        "load_before": [round(x, 1) for x in os.getloadavg()],
-    }
 
 
 def scale(spark: SparkSession, work: Path) -> list[dict[str, Any]]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from scipy.spatial import cKDTree
 
+from bench._memory import peak_memory
 from bench.mobility.country import Country, segments, write_parquet
 from godwit.mobility.attach import TowerIndex
 from godwit.mobility.geo import Ints, pack, to_xyz, unpack
@@ -22,59 +18,6 @@ from godwit.mobility.handovers import attachment_changes, count_positions
 from godwit.mobility.motion import sample
 
 STEP_MS = 1000
-
-
-@dataclass
-class Peak:
-    """Largest resident memory seen, megabytes, and the processor time that went by."""
-
-    jvm: float = 0.0
-    driver: float = 0.0
-    workers: float = 0.0
-    cpu_s: float = 0.0
-
-
-@contextmanager
-def peak_memory(every_s: float = 0.2) -> Iterator[Peak]:
-    """Watch this process, its JVM and the JVM's Python workers."""
-    peak, done, me = Peak(), threading.Event(), psutil.Process()
-    seen = _cpu(me)
-    before = sum(seen.values())
-
-    def look() -> None:
-        while not done.wait(every_s):
-            seen.update(_cpu(me))
-            jvm = workers = 0.0
-            for child in me.children(recursive=True):
-                try:
-                    name, rss = child.name(), child.memory_info().rss / 1e6
-                except psutil.Error:
-                    continue
-                jvm, workers = (jvm + rss, workers) if "java" in name else (jvm, workers + rss)
-            peak.jvm, peak.workers = max(peak.jvm, jvm), max(peak.workers, workers)
-            peak.driver = max(peak.driver, me.memory_info().rss / 1e6)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        done.set()
-        thread.join()
-        peak.cpu_s = sum((seen | _cpu(me)).values()) - before
-
-
-def _cpu(me: psutil.Process) -> dict[int, float]:
-    """Seconds of processor time of this process and everything below it: says more than a clock on a busy machine.
-
-    By process: one that has ended meanwhile still counts, with what it was last seen to have used.
-    """
-    found = {}
-    for process in (me, *me.children(recursive=True)):
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            found[process.pid] = times.user + times.system
-    return found
 
 
 def spark_stage(spark: SparkSession, country: Country, folder: Path, hysteresis_m: float) -> dict[str, float]:

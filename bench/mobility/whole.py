@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from bench._memory import peak_memory
 from bench.mobility.country import make_country, write_files
-from bench.mobility.measure import peak_memory
 from godwit.mobility.gtfs import Slot
 from godwit.mobility.pipeline import Request, build
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from godwit.errors import DeploymentError
-from godwit.ids import SiteId
+from godwit.ids import QueryId, SiteId
 from godwit.model.changes import LinkAdded, LinkRemoved
 from godwit.model.topology import Link
 from godwit.runtime.fleet import Fleet
@@ -167,3 +167,15 @@ def test_values_of_every_type_come_out_as_they_went_in(open_fleet: Callable[...,
     found = sorted((r.asDict(recursive=True) for r in rows), key=lambda r: r["c"])
     at = int(START.timestamp())
     assert found == [empty | {"ts": at + 1}, row | {"k": {"one": 1}, "h": bytearray(b"\x00\xff"), "ts": at}]
+
+
+@pytest.mark.parametrize("others", [{}, {"other": "SELECT train, boarded AS n, ts FROM passengers WHERE boarded > 0"}])
+@pytest.mark.parametrize("runner", [0, 1, 2])
+def test_rows_under_way_for_a_query_that_was_withdrawn_go_no_further(open_fleet, others, runner):
+    """Another query of the same shape must not lend them its parameters; and there may be no other one at all."""
+    sql = "SELECT train, boarded AS n, ts FROM passengers WHERE boarded > 4"
+    world = World(open_fleet, {"q": sql, **others}, trains=3)
+    pushes = [Push(train, float(second), 4) for second in (0, 4, 8) for train in range(3)]
+    world.play([*pushes, Attach(0, "cloud"), Step((runner,)), Withdraw("q")])
+    assert all(verdict.equal for verdict in world.finish())
+    assert world.fleet.results(QueryId("q")).where("n <= 4").count() == 0

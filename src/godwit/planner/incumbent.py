@@ -11,6 +11,8 @@ from godwit.planner.scope import Scope, load_snapshot
 from godwit.planner.state import Ledger
 
 _HALVINGS = 12
+#: how often a plan is made again under one cap, and how much dearer CPU becomes where it was short
+_ROUNDS, _DEARER = 8, 0.5
 
 
 def incumbent(scope: Scope) -> Ledger | None:
@@ -58,21 +60,34 @@ def _lowest_cap(scope: Scope, start: Ledger, afresh: bool) -> Ledger | None:
 
 
 def _under(scope: Scope, ledger: Ledger, cap: float, afresh: bool, keep: bool = False) -> float | None:
-    """Plan with no host above the cap and return the highest load; the ledger is left as it was unless told."""
+    """Plan with no host above the cap and return the highest load; the ledger is left as it was unless told.
+
+    Operators that each fit a host may not fit it together. Then CPU there becomes dearer, and the plan is made again.
+    """
     withheld = np.maximum(scope.network.cpu - cap, 0.0)
     size = len(scope.network)
     price = np.stack((np.full(size, scope.weights.cpu), np.full(size, scope.weights.network), np.zeros(size))) + 1e-12
+    queries = [s for s in scope.wanted if s != scope.query.result] if afresh else []
     mark = ledger.mark()
     ledger.cpu_free -= withheld
-    queries = [s for s in scope.wanted if s != scope.query.result] if afresh else []
-    for stream in queries:
-        ledger.withdraw(stream)
-    fine = all(_add(scope, ledger, stream, price) for stream in [*queries, scope.query.result]) and ledger.fits()
-    ledger.cpu_free += withheld
-    peak = float((scope.network.cpu - ledger.cpu_free).max())
-    if not (keep and fine):
+    peak = None
+    for _ in range(_ROUNDS):
+        for stream in queries:
+            ledger.withdraw(stream)
+        if not all(_add(scope, ledger, stream, price) for stream in [*queries, scope.query.result]):
+            break
+        if ledger.fits():
+            peak = float((scope.network.cpu - ledger.cpu_free - withheld).max())
+            break
+        crowded = [host for kind, host, _, _ in ledger.overdrawn() if kind == "cpu"]
+        if not crowded:
+            break
+        price[0, crowded] += _DEARER * max(scope.weights.cpu, 1e-9)
         ledger.rollback(mark)
-    return peak if fine else None
+    ledger.cpu_free += withheld
+    if not (keep and peak is not None):
+        ledger.rollback(mark)
+    return peak
 
 
 def _add(scope: Scope, ledger: Ledger, stream: int, price: np.ndarray) -> bool:

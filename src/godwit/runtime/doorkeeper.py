@@ -10,7 +10,7 @@ declared; past a threshold everything is planned anew, and what is better elsewh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,12 +82,16 @@ class Doorkeeper:
 
     # -- queries come and go
 
-    def admit(self, query: Query) -> Let:
-        """Let a query in, or raise an AdmissionError that says what is short, where, and what would help."""
+    def orders(self, query: Query) -> list[Query]:
+        """The join orders in which the query may be let in, the written one first."""
+        return list(orders(query, self._fleet.deployment.streams)) if self.on else [query]
+
+    def admit(self, candidates: Sequence[Query]) -> Let:
+        """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""
         if not self.on:
-            return Let(query)
+            return Let(candidates[0])
         refused = None
-        for made in self._candidates(query):
+        for made in self._cheapest(candidates):
             parts = [part for part, _ in made.parts]
             answer = self._current().submit(self._specs(parts).of(made.reader))
             if isinstance(answer, Admitted):
@@ -95,7 +99,7 @@ class Doorkeeper:
             refused = refused or answer
         assert refused is not None
         remedy = "Give the sites that much more, or stop a query; the others go on as they are"
-        msg = f"query '{query.id}' does not fit: {refused.reason}. {remedy}"
+        msg = f"query '{candidates[0].id}' does not fit: {refused.reason}. {remedy}"
         raise AdmissionError(msg)
 
     def settle(self, let: Let) -> None:
@@ -185,12 +189,12 @@ class Doorkeeper:
 
     # -- inside
 
-    def _candidates(self, query: Query) -> list[Split]:
-        """The query in several join orders, split; first those that add least to what runs."""
+    def _cheapest(self, candidates: Sequence[Query]) -> list[Split]:
+        """The query in its orders, split; first those that add least to what runs."""
         deployment = self._fleet.deployment
         running = {q.identity: q for q in deployment.queries.values() if q.internal}
         since = int(deployment.epoch) + 1
-        made = [split(one, deployment.streams, running, since) for one in orders(query, deployment.streams)]
+        made = [split(one, deployment.streams, running, since) for one in candidates]
         admission = self._current()
 
         def weight(one: Split) -> tuple[float, ...]:

@@ -222,23 +222,28 @@ class Fleet:
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
         text = sql if isinstance(sql, str) else sql.sql()
-        with self._deciding, self._lock:
+        with self._deciding:
             query = compile_query(text, self.deployment.streams, QueryId(name))
-            if query.id in self.deployment.queries or query.id in self._twins.names(self.deployment):
-                msg = f"there is a query '{name}' already; stop it first or choose another name"
-                raise DeploymentError(msg)
-            columns = self._analyst.output(query)
-            twin = self._twins.find(query, self.deployment)
-            if twin is not None:
-                self._twins.join(query.id, twin)
-                return QueryHandle(self, query.id)
-            admitted = self.door.admit(query)
-            for part, stream in admitted.starting:
-                self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
-            pinned = sink or (self._plane.planner.default_root() if query.target else None)
-            self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
-            self.door.settle(admitted)
+            candidates = self.door.orders(query)  # without the lock: rows come in meanwhile
+            with self._lock:
+                return self._submit(query, candidates, sink)
+
+    def _submit(self, query: Query, candidates: Sequence[Query], sink: str | None) -> QueryHandle:
+        if query.id in self.deployment.queries or query.id in self._twins.names(self.deployment):
+            msg = f"there is a query '{query.id}' already; stop it first or choose another name"
+            raise DeploymentError(msg)
+        columns = self._analyst.output(query)
+        twin = self._twins.find(query, self.deployment)
+        if twin is not None:
+            self._twins.join(query.id, twin)
             return QueryHandle(self, query.id)
+        admitted = self.door.admit(candidates)
+        for part, stream in admitted.starting:
+            self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
+        pinned = sink or (self._plane.planner.default_root() if query.target else None)
+        self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
+        self.door.settle(admitted)
+        return QueryHandle(self, query.id)
 
     def deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""

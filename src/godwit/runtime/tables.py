@@ -79,15 +79,17 @@ class Tables:
         return frame.crossJoin(F.broadcast(self.parameters()))
 
     def with_parameters(self, frame: DataFrame, *texts: str) -> DataFrame:
-        """Add the parameter columns that the texts mention and the frame does not have."""
+        """Add the parameter columns that the texts mention and the frame does not have.
+
+        Rows without them come from another region, or from state: they may be of queries that have been withdrawn
+        since, and go no further.
+        """
         missing = {name for text in texts for name in _PARAMETER.findall(text)} - set(frame.columns)
         if not missing:
             return frame
-        if len(self.queries) == 1:
-            (query,) = self.queries.values()
-            return frame.selectExpr("*", *self._literals(query))
         if len(self.queries) <= FEW:
-            mine = frame.where(f"{QUERY} IN ({', '.join(text(q) for q in self.queries)})")
+            known = ", ".join(text(q) for q in self.queries)
+            mine = frame.where(f"{QUERY} IN ({known})" if known else "false")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
         return frame.join(F.broadcast(self.parameters()), QUERY)
 
@@ -101,8 +103,8 @@ class Tables:
         by_value: dict[str, list[str]] = {}
         for query in self.queries.values():
             by_value.setdefault(query.parameters[parameter], []).append(text(query.id))
-        if len(by_value) == 1:
-            return f"CAST({next(iter(by_value))} AS {known.type}) AS {known.name}"
+        if len(by_value) <= 1:
+            return f"CAST({next(iter(by_value), 'NULL')} AS {known.type}) AS {known.name}"
         cases = " ".join(f"WHEN {QUERY} IN ({', '.join(ids)}) THEN {value}" for value, ids in by_value.items())
         return f"CAST(CASE {cases} END AS {known.type}) AS {known.name}"
 
