@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,19 +55,33 @@ def _figures(values: np.ndarray) -> dict[str, Any]:
     return {"results": len(values), **{name: round(float(value), 1) for name, value in found.items()}}
 
 
-def of_fleet(fleet: Fleet, start: float) -> Latencies:
-    """From the commit logs: a result is out when the commit that names it is written."""
-    found = Latencies(start)
-    for key in list(fleet.crew.runners):
-        for _, record in fleet.crew.commits(key, 0):
-            for file in (f for segment in record["results"] for f in segment["files"]):
-                at = pq.read_table(file, columns=["at"]).column("at").cast(pa.timestamp("us", tz="UTC"))
-                found.add(record["metrics"]["wall"], at.cast(pa.int64()).to_numpy() / 1000)
-    return found
+class Follower:
+    """Reads the commit logs as they grow: a result is out when the commit that names it is written.
+
+    Looks every second, because the fleet keeps house meanwhile: commits do not stay for a whole run.
+    """
+
+    def __init__(self, fleet: Fleet, start: float) -> None:
+        self.found = Latencies(start)
+        self._fleet, self._looked = fleet, start
+        self._read: dict[Any, int] = {}
+
+    def look_if_due(self) -> None:
+        if time.time() - self._looked >= BIN_S:
+            self.look()
+
+    def look(self) -> None:
+        self._looked = time.time()
+        for key in list(self._fleet.crew.runners):
+            for number, record in self._fleet.crew.commits(key, self._read.get(key, 0)):
+                self._read[key] = number
+                for file in (f for segment in record["results"] for f in segment["files"]):
+                    at = pq.read_table(file, columns=["at"]).column("at").cast(pa.timestamp("us", tz="UTC"))
+                    self.found.add(record["metrics"]["wall"], at.cast(pa.int64()).to_numpy() / 1000)
 
 
 def micro_batches(fleet: Fleet, start: float) -> dict[str, Any]:
-    """How many there were in each region, and how long they took."""
+    """How many there were in each region, of those that are kept, and how long they took."""
     found = {}
     for key in list(fleet.crew.runners):
         times = [

@@ -34,14 +34,19 @@ def play(
     try:
         warm_up(fleet, stage, rate)
         start = time.time()
-        target = QueueTarget(fleet, "device")
+        target, follower = QueueTarget(fleet, "device"), latency.Follower(fleet, start)
+
+        def watch(_: Driver) -> None:
+            fleet.check()
+            follower.look_if_due()
+
         driver = Driver(
             stage.trace,
             [Feed(STREAM, Readings(int(start * 1000), rate), 0)],
             target,
             start_ms=int(start * 1000),
             tick_ms=min(TICK_MS, round(cut.every * 1000)),
-            watch=lambda _: fleet.check(),
+            watch=watch,
             attached=dict(stage.trace.initial()),
         )
         driver.play()
@@ -49,13 +54,14 @@ def play(
         target.end()
         fleet.close_sources()
         fleet.process_available()
+        follower.look()
     finally:
         fleet.stop()
     verdicts = [fleet.query(query.name).verdict() for query in queries]
     result = {
         **changes([(b.arrived, b.in_force) for b in target.batches], over),
         **deployment(target),
-        "latency": latency.of_fleet(fleet, start).summary(cut.calm, cut.changes),
+        "latency": follower.found.summary(cut.calm, cut.changes),
         "rows": driver.rows,
         "late_s": round(max(over - start - cut.total, 0.0), 2),
         "micro_batches": latency.micro_batches(fleet, start),
