@@ -113,9 +113,7 @@ def _used(scope: Scope, plan: Ledger) -> set[int]:
     return used.union(*({g, m} for g, m, s in state.flows if s in streams))
 
 
-def build(
-    scope: Scope, best: float = float("inf"), keep: Set[int] = frozenset(), top: float | None = None
-) -> Reduced:
+def build(scope: Scope, best: float = float("inf"), keep: Set[int] = frozenset(), top: float | None = None) -> Reduced:
     """The whole model, given the cost of the best plan known and the hosts it uses. `top`: no host is to be busier."""
     cap, top = _caps(scope, best) if top is None else (np.minimum(scope.cpu, top - scope.load), top)
     weights = scope.weights
