@@ -179,3 +179,15 @@ def test_rows_under_way_for_a_query_that_was_withdrawn_go_no_further(open_fleet,
     world.play([*pushes, Attach(0, "cloud"), Step((runner,)), Withdraw("q")])
     assert all(verdict.equal for verdict in world.finish())
     assert world.fleet.results(QueryId("q")).where("n <= 4").count() == 0
+
+
+@pytest.mark.parametrize("runner", [0, 1, 2])
+def test_a_region_that_learns_late_of_a_query_and_of_a_hop_waits_for_the_rows_before_the_hop(open_fleet, runner):
+    """The new region is read first: what it says of the device must not pass for what the old one still holds."""
+    sql = """SELECT a.train, b.train AS other, a.ts FROM passengers a JOIN passengers b
+             ON a.coach = b.coach AND a.ts BETWEEN b.ts AND b.ts WHERE a.boarded + b.alighted > 5"""
+    world = World(open_fleet, {"q": sql}, trains=3)
+    before, after = (
+        [Push(train, second, 1) for second in times for train in range(3)] for times in ((0.0, 4.0), (8.0,))
+    )
+    assert verdicts(world, [*before, Attach(1, "west"), *after, Step((runner,))]) == []

@@ -214,6 +214,9 @@ class Runner:
                     self.begun[query.id] = dict(self.positions)
                 if query.id in before.parked and query.id not in after.parked:
                     self.memory.moves.resumed[query.id] = after.epoch
+            if before.feeds != after.feeds or here != {query.id for query in before.of_shape(self.shape.key)}:
+                # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
+                self._expect(Progress(self.shape, after))
             self.deployment = after
         if work.deployments:
             self._arrange()
@@ -243,12 +246,15 @@ class Runner:
         self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, old)
         if old is None or old.queries != self.tables.queries or old.deployment.feeds != self.deployment.feeds:
             self.progress = Progress(self.shape, self.deployment)
-            for scan, source, session in self.progress.expected():
-                self.memory.book.expect(scan, source, session)
+            self._expect(self.progress)
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
         here = (self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
         #: whether an operator that waits for clocks lives here
         self._keeps_clocks = any(here)
+
+    def _expect(self, progress: Progress) -> None:
+        for scan, source, session in progress.expected():
+            self.memory.book.expect(scan, source, session)
 
     def _hear(self, work: Work) -> None:
         for operator, source, mark in work.marks:
