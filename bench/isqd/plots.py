@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench.isqd.cells import FULL_LENGTH, STRATEGIES
+from bench.isqd.cells import STRATEGIES
 from bench.isqd.report import aggregated
 
 mpl.use("Agg")
@@ -20,9 +20,8 @@ def draw(results: Sequence[dict[str, Any]], folder: Path) -> list[str]:
     made = []
     for kind in ("stateless", "stateful"):
         rows = [r for r in good if r["cell"]["figure"] == "7-8" and r["cell"]["kind"] == kind]
-        whole = [r for r in good if r["cell"]["figure"] == FULL_LENGTH and r["cell"]["kind"] == kind]
         if rows:
-            made += [_over_time(whole or rows, kind, folder), _cost(rows, kind, folder)]
+            made += [_over_time(rows, kind, folder), _cost(rows, kind, folder)]
     return made
 
 

@@ -142,6 +142,7 @@ def _set_up(fleet: Fleet, scenario: Scenario, stage: Stage) -> list[QueryHandle]
             disorder=spec.disorder,
             idle=spec.idle,
             site=spec.site,
+            mbps=spec.mbps,
         )
         with_device += [spec.name] if spec.device else []
     for device in scenario.devices:

@@ -38,6 +38,18 @@ def test_replay_and_sink(call: Call, spark: SparkSession, tmp_path: Path) -> Non
     assert [json.loads(line)["value"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == [21.5, 22.5]
 
 
+def test_a_scenario_lets_in_only_what_fits(call: Call, spark: SparkSession, tmp_path: Path) -> None:
+    """A sensor that sends 5 Mbit/s, at a site that can send 1: half of it would have to go out."""
+    (tmp_path / "field.topology.yaml").write_text("sites: [{id: hall, cpu: 4, nic_in_mbps: 9, nic_out_mbps: 1}]\n")
+    (tmp_path / "readings.jsonl").write_text((GOOD / "readings.jsonl").read_text())
+    text = (GOOD / "replay.yaml").read_text() + "admission: balance\n"
+    for mbps, fits in ((5, False), (1, True)):
+        (tmp_path / "replay.yaml").write_text(text.replace("device: sensor", f"device: sensor, mbps: {mbps}"))
+        told = call("run", tmp_path / "replay.yaml", "--folder", tmp_path / f"fleet-{mbps}", "-o", "table")
+        assert (told.exit_code == 0) == fits, told.stderr
+        assert ("query 'warm' does not fit" in told.stderr.replace("\n", " ")) != fits
+
+
 def test_changes_reach_a_running_fleet(call: Call, open_fleet: Callable[..., Fleet]) -> None:
     fleet = open_fleet()
     sites = [Site("west"), Site("east")]  # type: ignore[arg-type]

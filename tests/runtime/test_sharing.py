@@ -53,6 +53,11 @@ class Station:
         for name, gate in self.gates.items():
             gate.push([{"gate": name, **self._coach(), "people": self.rng.randrange(9), "ts": ts} for ts in times])
 
+    def send_doors(self, second: float) -> None:
+        """3.5 seconds of a stream without a device column."""
+        times = [START + dt.timedelta(seconds=second + step * 0.5) for step in range(7)]
+        self.fleet.push("doors", [{"coach": k % 3, "open": k % 2 == 0, "ts": ts} for k, ts in enumerate(times)])
+
     def _coach(self) -> dict[str, int]:
         return {"coach": self.rng.randrange(3)}
 
@@ -170,8 +175,7 @@ def test_parts_of_parts_and_a_stream_joined_with_itself(station):
         fleet.submit(sql, name)
     for second in (0, 4, 8):
         station.send(second)
-        times = [START + dt.timedelta(seconds=second + step * 0.5) for step in range(7)]
-        fleet.push("doors", [{"coach": k % 3, "open": k % 2 == 0, "ts": ts} for k, ts in enumerate(times)])
+        station.send_doors(second)
         fleet.process_available()
     station.end()
     assert len([q for q in fleet.deployment.queries.values() if q.internal]) == len(joining(fleet)) == 3
@@ -215,8 +219,7 @@ def test_a_join_is_executed_in_the_order_that_shares_most(station):
     again = fleet.submit(three, "again")  # known by what was written, not by what it became
     for second in (0, 4):
         station.send(second)
-        times = [START + dt.timedelta(seconds=second + step * 0.5) for step in range(7)]
-        fleet.push("doors", [{"coach": k % 3, "open": k % 2 == 0, "ts": ts} for k, ts in enumerate(times)])
+        station.send_doors(second)
         fleet.process_available()
     station.end()
     assert len([q for q in fleet.deployment.queries.values() if q.internal]) == len(joining(fleet)) == 2
@@ -280,7 +283,7 @@ def test_rows_too_late_for_a_shared_join_are_shown_to_its_readers(station):
 
 @pytest.mark.parametrize(("weights", "used"), [("pack", 1), ("balance", 2)])
 def test_weights_are_chosen_for_a_fleet(open_fleet, weights, used):
-    """Two sites of the same size, two filters over a device at each: packed at one, or spread over both."""
+    """Two sites of the same size, two filters over devices at one of them: packed at one site, or spread over both."""
     fleet = open_fleet(admission=weights)
     sites = [Site(n, f"r-{n}", cpu=9.0, nic_in_mbps=90.0, nic_out_mbps=90.0) for n in ("west", "east")]  # type: ignore[arg-type]
     fleet.topology.add(Topology.of(sites, [Link("west", "east")]))  # type: ignore[arg-type]

@@ -31,6 +31,9 @@ Wish = tuple[QueryId, int, SiteId | None]
 Measured = Mapping[tuple[StreamId, DeviceId], float]
 #: what a device is taken to send (Mbit/s) where its stream does not say
 GUESS_MBPS = 0.1
+#: a stream that brings less than this more or less (Mbit/s) than planned has not drifted: one that falls silent would
+#: do so for ever, a third of what is left at a time
+LEAST_DRIFT_MBPS = 0.01
 #: a capacity that nobody gave
 PLENTY = 1e6
 #: share of the rows that come out, where nothing was measured
@@ -72,7 +75,11 @@ def drifted(deployment: Deployment, used: Measured, measured: Measured, threshol
             then = used.get((stream, device), _declared(deployment, stream))
             before, after = totals.get(stream, (0.0, 0.0))
             totals[stream] = before + then, after + now
-    return tuple(sorted(s for s, (then, now) in totals.items() if abs(now - then) > threshold * then))
+    return tuple(sorted(s for s, (then, now) in totals.items() if has_drifted(then, now, threshold)))
+
+
+def has_drifted(then: float, now: float, threshold: float) -> bool:
+    return abs(now - then) > max(threshold * then, LEAST_DRIFT_MBPS)
 
 
 def _bases(topology: Topology, deployment: Deployment, measured: Measured) -> Iterable[BaseStream]:

@@ -24,7 +24,7 @@ from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
 from godwit.planner.admission import Admission, weights_named
 from godwit.planner.answers import Admitted, Plan, Replanned
-from godwit.planner.fleet_spec import GroundSpec, Measured, Specs, drifted, gives_capacities, ways, wishes
+from godwit.planner.fleet_spec import GroundSpec, Measured, Specs, drifted, gives_capacities, has_drifted, ways, wishes
 from godwit.planner.share import Split, split
 from godwit.runtime.derive import producer
 from godwit.runtime.ways_file import WaysFile
@@ -155,7 +155,8 @@ class Doorkeeper:
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
-            self.look()
+            if self.on:  # without it, no need to wait for whoever decides
+                self.look()
 
     def look(self) -> Replanned | None:
         """Plan anew if devices, or shared parts, send other than was planned with; None: they do not."""
@@ -167,9 +168,9 @@ class Doorkeeper:
             streams = drifted(fleet.deployment, self._measured, seen, DRIFT)
             parts = [q for q in fleet.deployment.queries.values() if q.internal]
             observed = self._specs((), seen).observed({part.id: producer(part.id) for part in parts})
-            known = {signature: admission.rate(signature) for signature in observed}
-            others = [s for s, mbps in observed.items() if (was := known[s]) and abs(mbps - was) > DRIFT * was]
-            if not streams and not others:
+            planned = {signature: admission.rate(signature) for signature in observed}
+            joins = [s for s, was in planned.items() if was is not None and has_drifted(was, observed[s], DRIFT)]
+            if not streams and not joins:
                 return None
             self._measured = seen
             admission.costs.observe(observed)

@@ -15,7 +15,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from godwit.deployment.control_plane import ControlPlane
 from godwit.deployment.events import Instruction, Park, Publish, Resume, Revert
@@ -45,7 +44,7 @@ from godwit.runtime.history import History
 from godwit.runtime.hops import Links
 from godwit.runtime.housekeeping import Retention
 from godwit.runtime.inbox import Inbox
-from godwit.runtime.ingest import Rows, Schema
+from godwit.runtime.ingest import Rows, Schema, columns_of
 from godwit.runtime.metrics import Metrics
 from godwit.runtime.reoptimiser import Reoptimiser
 from godwit.runtime.runner import Limits, Runner
@@ -132,7 +131,7 @@ class Fleet:
         attached no longer holds the clocks back; `site`: where a stream without a device column is attached; `mbps`:
         what one device sends, for admission.
         """
-        columns = tuple(_columns(schema))
+        columns = columns_of(schema)
         for what, column in (("time", time), ("device", device)):
             if column is not None and column not in {c.name for c in columns}:
                 msg = (
@@ -495,10 +494,3 @@ def _length(stream: str, option: str, text: str) -> int:
     except Fault as fault:
         msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
         raise ConfigError(msg) from fault
-
-
-def _columns(schema: str) -> Iterable[Column]:
-    """`name type, name type`; types may hold commas in brackets."""
-    parsed = StructType.fromDDL(schema)
-    assert isinstance(parsed, StructType)
-    return (Column(field.name, field.dataType.simpleString()) for field in parsed.fields)

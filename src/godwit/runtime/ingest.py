@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from godwit.deployment.clocks import Mark
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId
-from godwit.model.plan import Stream
+from godwit.model.plan import Column, Stream
 from godwit.runtime.log import Log, Segment
 from godwit.runtime.meter import Meter
 from godwit.runtime.segments import write_table
@@ -36,6 +36,13 @@ class Conformed:
 
     table: pa.Table
     dead: list[dict[str, Any]]
+
+
+def columns_of(ddl: str) -> tuple[Column, ...]:
+    """`name type, name type`; types may hold commas in brackets."""
+    parsed = StructType.fromDDL(ddl)
+    assert isinstance(parsed, StructType)
+    return tuple(Column(field.name, field.dataType.simpleString()) for field in parsed.fields)
 
 
 class Schema:

@@ -34,7 +34,8 @@ class WaysFile:
         for query in {wish[0] for wish in ways}:
             mine = ((wish, way) for wish, known in ways.items() if wish[0] == query for way in known.values())
             self._known[query] = [(operator, at, way) for (_, operator, at), way in mine]
-        self._save()
+        if ways:
+            self._save()
 
     def drop(self, running: Collection[QueryId]) -> None:
         """Forget the ways of queries that have ended."""
