@@ -151,7 +151,7 @@ def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> D
     left = meeting(step.spark, [m.left for m in meetings])
     right = None if left is None else meeting(step.spark, [m.right for m in meetings])
     if left is not None and right is not None:
-        return _met(step, operator, left.coalesce(1), right.coalesce(1), meetings=True)
+        return _met(step, operator, left, right, few=True, meetings=True)
     return union(_held(step, operator, one) for one in meetings)
 
 
@@ -160,9 +160,7 @@ def _held(step: Step, operator: Join, one: Meeting) -> DataFrame | None:
     assert left is not None
     assert right is not None
     left, right = _within(left, operator, 0, one.right), _within(right, operator, 1, one.left)
-    if one.rows <= segments.SMALL_ROWS:
-        left, right = left.coalesce(1), right.coalesce(1)
-    return _met(step, operator, left, right)
+    return _met(step, operator, left, right, few=one.rows <= segments.SMALL_ROWS)
 
 
 def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame:
@@ -171,9 +169,9 @@ def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame
     return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
 
 
-def _met(step: Step, operator: Join, left: DataFrame, right: DataFrame, meetings: bool = False) -> DataFrame:
+def _met(step: Step, operator: Join, left: DataFrame, right: DataFrame, few: bool, meetings: bool = False) -> DataFrame:
     left, right = (step.tables.of_queries(frame) for frame in (left, right))
-    found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings)
+    found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings, few=few)
     if operator.residual is None:
         return found
     return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))

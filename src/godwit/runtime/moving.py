@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from godwit.deployment.clocks import NEVER
 from godwit.deployment.handover import Move
 from godwit.model.plan import GENERATION, QUERY
 from godwit.runtime import segments
-from godwit.runtime.edits import edited
+from godwit.runtime.edits import edited, revised, simple
 from godwit.runtime.log import Segment
+from godwit.runtime.state import State
 from godwit.runtime.tables import text
 from godwit.runtime.work import Arrived
 
@@ -78,17 +82,33 @@ def _given(step: Step, index: int, side: int, time: str, going: Sequence[Move]) 
             step.outputs.dead += state.live
             state.live = []
             return {move: given}
-    frame = state.read(step.spark)
-    small = segments.rows_of(state.live) <= segments.SMALL_ROWS
+    whole = State(state.live)
     for move in going:
         state.leave_out(move.query, int(move.epoch))
-    if frame is None:
-        return {}
     mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
-    if not small:
+    if whole.rows > segments.SMALL_ROWS:
+        frame = whole.read(step.spark)
+        assert frame is not None
         written = {move: step.write(frame.where(those), what, time) for move, those in mine.items()}
         return {move: [segment] for move, segment in written.items() if segment is not None}
-    # One job for all that go: ten queries that follow their trains at once must not wait for one another.
-    frame = frame.where(" OR ".join(mine.values()))
-    apart = step.apart(frame, QUERY, [move.query for move in going], what, time)
-    return {m: [segment] for m in going if (segment := apart[m.query]) is not None}
+    found: dict[Move, list[Segment]] = {}
+    for schema, rows in _at_hand(step, whole, " OR ".join(mine.values())):
+        for move in going:
+            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], int(move.epoch)))
+            segment = segments.write_table(rows.filter(leaves), step.folder / step.name(what), schema, time)
+            if segment is not None:
+                found.setdefault(move, []).append(segment)
+    return found
+
+
+def _at_hand(step: Step, whole: State, wanted: str) -> list[tuple[str, pa.Table]]:
+    """Rows of a small state as Arrow tables with their schemas: read here, or by one job for all that go. Ten queries
+    that follow their trains at once must not wait for one another."""
+    tables = segments.tables(whole.live, revised) if all(map(simple, whole.live)) else None
+    if tables is not None:
+        return [(segments.text_of(schema), table) for schema, table in tables]
+    frame = whole.read(step.spark)
+    if frame is None:
+        return []
+    frame = frame.where(wanted).coalesce(1)
+    return [(segments.schema_of(frame), frame.toArrow())]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import Move, MoveBook
@@ -186,7 +187,7 @@ class Step:
         if self._needs_device(index) or self.tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
-        return self.tables.with_queries(frame.selectExpr(*columns), index, scan)
+        return self.tables.with_queries(frame, columns, index, scan)
 
     def _with_place(self, index: int, frame: DataFrame | None) -> DataFrame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
@@ -246,7 +247,10 @@ class Step:
 
     def _sink(self, index: int, operator: Sink, frame: DataFrame | None) -> None:
         if frame is not None:
-            segment = self.write(frame.select(QUERY, *operator.columns), "results", small=self.sized[index])
+            wanted = [QUERY, *operator.columns]
+            # (what the frame's columns are is asked for anyway: they are written down with the segment)
+            frame = frame if frame.columns == wanted else frame.select(*wanted)
+            segment = self.write(frame, "results", small=self.sized[index])
             if segment is not None:
                 self.outputs.results.append(segment)
 
@@ -318,37 +322,35 @@ class Step:
         if only is not None:
             self._send(index, only, self.write(self.without_parameters(frame), f"to-{only}", small=self.sized[index]))
             return None
-        marked = self.tables.marked(frame, routes)
-        away = self.without_parameters(marked.where(f"{TO} != {text(self.region)}"))
-        others = sorted({*routes.by_region} - {self.region})
+        marked, regions = self.tables.marked(frame, routes), sorted({*routes.by_region, self.region})
         if self.sized[index]:
-            for region, segment in self.apart(away, TO, others, "to").items():
-                self._send(index, region, segment)
-        else:
-            for region in others:
-                there = away.where(f"{TO} = {text(region)}").drop(TO)
-                self._send(index, region, self.write(there, f"to-{region}", small=False))
+            self._send_few(index, regions, self.without_parameters(marked))
+            return None
+        for region in (r for r in regions if r != self.region):
+            there = self.without_parameters(marked.where(f"{TO} = {text(region)}").drop(TO))
+            self._send(index, region, self.write(there, f"to-{region}", small=False))
         return marked.where(f"{TO} = {text(self.region)}").drop(TO)
 
-    def _send(self, index: int, region: RegionId, segment: Segment | None) -> None:
-        """What an operator made goes to the next one, in another region."""
-        consumer, side = self.shape.plan.consumer(index)
-        if segment is not None:
-            parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
-            self.outputs.channels.append(parcel)
+    def _send_few(self, index: int, regions: Sequence[RegionId], marked: DataFrame) -> None:
+        """One job for all regions; what stays is sent to this one, in the same micro-batch."""
+        table, schema = marked.toArrow(), marked.schema
+        ended = {TO} if self.shape.plan.is_local(self.shape.plan.consumer(index)[0]) else {TO, DEVICE}
+        names = [name for name in schema.names if name not in ended]
+        kept = segments.text_of(StructType([schema[name] for name in names]))
+        for region in regions:
+            rows = table.filter(pc.equal(table[TO], region)).select(names)
+            self._send(index, region, segments.write_table(rows, self.folder / self.name(f"to-{region}"), kept))
 
-    def apart(
-        self, frame: DataFrame, column: str, values: Sequence[str], what: str, prune_by: str | None = None
-    ) -> dict[Any, Segment | None]:
-        """Few rows, staged by the value of a column, which is dropped if it is ours. One job for all of them."""
-        frame = frame.coalesce(1)
-        table = frame.toArrow()
-        kept = frame.drop(column) if column == TO else frame
-        schema, found = segments.schema_of(kept), {}
-        for value in values:
-            rows = table.filter(pc.equal(table[column], value)).select(kept.columns)
-            found[value] = segments.write_table(rows, self.folder / self.name(what), schema, prune_by)
-        return found
+    def _send(self, index: int, region: RegionId, segment: Segment | None) -> None:
+        """What an operator made goes to the next one, here or in another region."""
+        consumer, side = self.shape.plan.consumer(index)
+        if segment is None:
+            return
+        if region == self.region:
+            self.work.channels.setdefault((consumer, side), []).append((segment, self.memory.moves.epoch))
+            return
+        parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
+        self.outputs.channels.append(parcel)
 
     def _needs_device(self, scan: int) -> bool:
         """Rows carry their device only where their way depends on it."""
@@ -360,7 +362,7 @@ class Step:
         return False
 
     def without_parameters(self, frame: DataFrame) -> DataFrame:
-        return frame.drop(*(p.name for p in self.shape.parameters))
+        return frame.drop(*(p.name for p in self.shape.parameters)) if self.shape.parameters else frame
 
     # --- for the stateful operators
 

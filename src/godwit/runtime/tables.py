@@ -7,7 +7,7 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -63,20 +63,21 @@ class Tables:
 
     # --- queries and parameters
 
-    def with_queries(self, frame: DataFrame, scan_index: int, scan: Scan) -> DataFrame:
-        """Each row once for every query that wants it, with the query's name and parameters."""
+    def with_queries(self, frame: DataFrame, columns: Sequence[str], scan_index: int, scan: Scan) -> DataFrame:
+        """The columns of a stream's rows, each row once for every query that wants it, with the query's name and
+        parameters."""
         if scan.subscribe is not None:
-            column = f"{scan.alias}__{scan.subscribe}"
-            chosen = self._chosen(scan_index, column)
+            chosen = self._chosen(scan_index, f"`{scan.subscribe}`")
             if chosen is not None:
                 # Written as SQL: a CASE made of Column objects costs a round trip to Java for each of its parts.
-                return self.with_parameters(frame.selectExpr("*", chosen).where(f"{QUERY} IS NOT NULL"), *self._names)
-            table = F.broadcast(self._subscription(scan_index))
-            return frame.join(table, F.col(column) == F.col("__wanted")).drop("__wanted")
+                rows = frame.selectExpr(*columns, chosen).where(f"{QUERY} IS NOT NULL")
+                return self.with_parameters(rows, *self._names)
+            table, wanted = F.broadcast(self._subscription(scan_index)), F.col(f"{scan.alias}__{scan.subscribe}")
+            return frame.selectExpr(*columns).join(table, wanted == F.col("__wanted")).drop("__wanted")
         if len(self.queries) == 1:
             (query,) = self.queries.values()
-            return frame.selectExpr("*", f"{text(query.id)} AS {QUERY}", *self._literals(query))
-        return frame.crossJoin(F.broadcast(self.parameters()))
+            return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
+        return frame.selectExpr(*columns).crossJoin(F.broadcast(self.parameters()))
 
     def with_parameters(self, frame: DataFrame, *texts: str) -> DataFrame:
         """Add the parameter columns that the texts mention and the frame does not have.

@@ -7,20 +7,36 @@ from pyspark.sql import functions as F
 
 from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
 
+#: columns that end with the join
+ENDING = (DEVICE, GENERATION, MEETING)
+
 
 def pairs(
-    left: DataFrame, right: DataFrame, operator: Join, *, one_query: bool = False, meetings: bool = False
+    left: DataFrame,
+    right: DataFrame,
+    operator: Join,
+    *,
+    one_query: bool = False,
+    meetings: bool = False,
+    few: bool = False,
 ) -> DataFrame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
     `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
     all rows have the same, and a join by one number is much faster than one by several columns. `meetings`: rows meet
-    those with the same number only. All is written as SQL: Column objects cost a round trip to Java each.
+    those with the same number only. `few`: they are joined in one task. All is written as SQL, in few steps: Column
+    objects cost a round trip to Java each, and every step is analysed.
     """
     keys = range(len(operator.keys))
-    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys))).drop(DEVICE)
-    theirs = right.selectExpr("*", *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys))).drop(DEVICE)
-    theirs = theirs.withColumnsRenamed({QUERY: "__q", GENERATION: "__g", MEETING: "__m"})
+    kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
+    mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
+    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
+    if few:
+        left, right = left.coalesce(1), right.coalesce(1)
+    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys)))
+    theirs = right.selectExpr(*mine, *renamed, *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys)))
+    if few:
+        theirs = theirs.hint("shuffle_hash")  # of one partition each: nothing is shuffled, and nothing broadcast
     apart = f"unix_micros(`{operator.right_time}`) - unix_micros(`{operator.left_time}`)"
     conditions = [
         f"{GENERATION} - __g = 0",
@@ -30,5 +46,4 @@ def pairs(
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]
-    ended = ("__q", "__g", "__m", GENERATION, MEETING, *(f"__{side}{n}" for n in keys for side in "kr"))
-    return ours.join(theirs, F.expr(" AND ".join(conditions)), "inner").drop(*ended)
+    return ours.join(theirs, F.expr(" AND ".join(conditions)), "inner").selectExpr(*dict.fromkeys(kept))
