@@ -153,6 +153,21 @@ def linked(segment: Segment, folder: Path, name: str) -> Segment:
     return replace(segment, files=tuple(files))
 
 
+def collected(frames: Sequence[DataFrame]) -> list[tuple[StructType, pa.Table]]:
+    """Few rows of several DataFrames, by one job: planning and starting one costs more than the rows do."""
+    schemas = [frame.schema for frame in frames]
+    if len(frames) <= 1:
+        return [(schema, frame.toArrow()) for schema, frame in zip(schemas, frames, strict=True)]
+    names = [[f"{n}_{name}" for name in schema.names] for n, schema in enumerate(schemas)]
+    marked = [
+        frame.selectExpr(f"{n} AS __n", *(f"`{old}` AS `{new}`" for old, new in zip(schema.names, mine, strict=True)))
+        for n, (frame, schema, mine) in enumerate(zip(frames, schemas, names, strict=True))
+    ]
+    whole = _all(marked).toArrow()
+    rows = (whole.filter(pc.equal(whole["__n"], n)).select(mine) for n, mine in enumerate(names))
+    return [(schema, mine.rename_columns(schema.names)) for schema, mine in zip(schemas, rows, strict=True)]
+
+
 def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
     """No rows, but the columns they would have."""
     names = ", ".join(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in columns)

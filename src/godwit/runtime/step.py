@@ -127,10 +127,13 @@ class Step:
         #: moves away from here whose state is not sent but made anew, and of which rows of the sources
         self.replays: dict[Move, dict[str, Any]] = {}
         self._opened: dict[tuple[str, ...], DataFrame | None] = {}
+        #: operator -> few rows that go from it to other regions, with the region of each
+        self._outbox: dict[int, DataFrame] = {}
         self._count = 0
 
     def run(self) -> Outputs:
         self.run_through(len(self.shape.plan.operators) - 1)
+        self._post()
         return self.outputs
 
     def run_through(self, last: int) -> DataFrame | None:
@@ -261,8 +264,10 @@ class Step:
 
         A few rows that a stateful operator gets become state as they are (`landed`), without a job of Spark's.
         """
-        sent = self.work.channels.get((index, side), [])
         operator = self.shape.plan.operators[index]
+        if not self._outbox.keys().isdisjoint(operator.inputs):
+            self._post()
+        sent = self.work.channels.get((index, side), [])
         if isinstance(operator, Aggregate | Join) and self._may_land(index, sent):
             path = self.folder / self.name(f"state-{index}-{side}")
             with_owners = [(segment, self._since(index, epoch)) for segment, epoch in sent]
@@ -319,27 +324,31 @@ class Step:
         only = routes.only()
         if only == self.region or not routes.by_region:
             return frame
-        if only is not None:
-            self._send(index, only, self.write(self.without_parameters(frame), f"to-{only}", small=self.sized[index]))
-            return None
-        marked, regions = self.tables.marked(frame, routes), sorted({*routes.by_region, self.region})
         if self.sized[index]:
-            self._send_few(index, regions, self.without_parameters(marked))
+            marked = frame.selectExpr("*", f"{text(only)} AS {TO}") if only else self.tables.marked(frame, routes)
+            self._outbox[index] = self.without_parameters(marked)
             return None
-        for region in (r for r in regions if r != self.region):
+        if only is not None:
+            self._send(index, only, self.write(self.without_parameters(frame), f"to-{only}", small=False))
+            return None
+        marked = self.tables.marked(frame, routes)
+        for region in sorted({*routes.by_region} - {self.region}):
             there = self.without_parameters(marked.where(f"{TO} = {text(region)}").drop(TO))
             self._send(index, region, self.write(there, f"to-{region}", small=False))
         return marked.where(f"{TO} = {text(self.region)}").drop(TO)
 
-    def _send_few(self, index: int, regions: Sequence[RegionId], marked: DataFrame) -> None:
-        """One job for all regions; what stays is sent to this one, in the same micro-batch."""
-        table, schema = marked.toArrow(), marked.schema
-        ended = {TO} if self.shape.plan.is_local(self.shape.plan.consumer(index)[0]) else {TO, DEVICE}
-        names = [name for name in schema.names if name not in ended]
-        kept = segments.text_of(StructType([schema[name] for name in names]))
-        for region in regions:
-            rows = table.filter(pc.equal(table[TO], region)).select(names)
-            self._send(index, region, segments.write_table(rows, self.folder / self.name(f"to-{region}"), kept))
+    def _post(self) -> None:
+        """Few rows that go from operators to operators elsewhere are made by one job for all of them; what stays is
+        sent to this region, in the same micro-batch."""
+        waiting, self._outbox = self._outbox, {}
+        for index, (schema, table) in zip(waiting, segments.collected(list(waiting.values())), strict=True):
+            consumer, _ = self.shape.plan.consumer(index)
+            ended = {TO} if self.shape.plan.is_local(consumer) else {TO, DEVICE}
+            names = [name for name in schema.names if name not in ended]
+            kept = segments.text_of(StructType([schema[name] for name in names]))
+            for region in pc.unique(table[TO]).to_pylist():
+                rows = table.filter(pc.equal(table[TO], region)).select(names)
+                self._send(index, region, segments.write_table(rows, self.folder / self.name(f"to-{region}"), kept))
 
     def _send(self, index: int, region: RegionId, segment: Segment | None) -> None:
         """What an operator made goes to the next one, here or in another region."""
