@@ -17,7 +17,7 @@ from bench.isqd import native, play
 from bench.isqd.cells import NATIVE, Cell
 from bench.isqd.inputs import Cut, Stage, data, stage
 from bench.isqd.workload import asked
-from godwit.runtime.session import spark_session
+from godwit.runtime.session import QUICK, spark_session
 
 OUT = RESULTS / "isqd" / "cells"
 WARM = Cut(1.0, 2.0, 0.0)
@@ -60,7 +60,8 @@ def run_cell(cell: Cell, cut: Cut, rate: int | None = None) -> dict[str, Any]:
 
 
 def _run(cell: Cell, played: Stage, cut: Cut, rate: int, work: Path) -> dict[str, Any]:
-    spark = spark_session("godwit-isqd", cores=2, quick=True)
+    # Plans are many and small, so they are interpreted; but Java compiles itself as well as it can: cells last minutes.
+    spark = spark_session("godwit-isqd", cores=2, settings=QUICK)
     queries = asked(cell.kind, played.groups)
     if cell.strategy == NATIVE:
         return native.play(spark, work / "native", played, cut, queries, rate)

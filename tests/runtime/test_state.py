@@ -65,3 +65,30 @@ def test_sparks_tasks_leave_nothing_beside_their_files(spark: SparkSession, tmp_
     assert segment is not None
     assert segment.rows == len(ROWS)
     assert {str(file) for file in (tmp_path / "rows").iterdir()} == set(segment.files)
+
+
+@pytest.mark.parametrize("handed", [True, False])
+def test_a_crowd_of_few_rows_becomes_one_segment(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handed: bool
+) -> None:
+    monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    crowd = [segments.write(frame, tmp_path / f"{n}", small=True, prune_by="n") for n in range(3)]
+    state = State([edited(crowd[0], "generation", 8), *crowd[1:]])  # type: ignore[arg-type, list-item]
+    assert state.gather(list(state.live), tmp_path / "gathered", "n") is handed
+    assert len(state.live) == (1 if handed else 3)
+    found = state.read(spark)
+    assert found is not None
+    assert sorted(map(tuple, found.collect())) == sorted([*((q, n, 8) for q, n, _ in ROWS), *ROWS, *ROWS])
+    assert (state.low, state.high) == (1, 4)
+
+
+def test_rows_of_several_frames_are_collected_by_one_job(spark: SparkSession) -> None:
+    first = spark.createDataFrame(ROWS, SCHEMA)
+    other = spark.sql("SELECT 'x' AS `an odd name`, 7 AS n, timestamp_seconds(1) AS at WHERE true")
+    nothing = first.where("n > 9")
+    for frames in ([first, other, nothing], [other], []):
+        for frame, (schema, table) in zip(frames, segments.collected(frames), strict=True):
+            assert schema == frame.schema
+            assert table.to_pylist() == frame.toArrow().to_pylist()
+            assert table.schema.types == frame.toArrow().schema.types

@@ -184,6 +184,7 @@ def _tidy(step: Step, index: int, operator: Join, side: int, clock: int) -> None
         step.outputs.dead += state.drop_dead(clock - _lasts(operator, side) - 1)
     if crowd := state.crowded():
         few = rows_of(crowd) <= segments.SMALL_ROWS
-        rewrite = partial(step.write, what=f"compact-{index}-{side}", prune_by=_time(operator, side), small=few)
-        state.compact(step.spark, crowd, rewrite)
+        what, time = f"compact-{index}-{side}", _time(operator, side)
+        if not state.gather(crowd, step.folder / step.name(what), time):
+            state.compact(step.spark, crowd, partial(step.write, what=what, prune_by=time, small=few))
         step.outputs.dead += crowd

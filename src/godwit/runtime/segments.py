@@ -24,6 +24,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.model.plan import Column
 from godwit.runtime.log import Segment
+from godwit.runtime.recent import Recent
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,6 +40,7 @@ WRITER = {
 }
 #: up to so many rows in so many files are read here and handed to Spark
 HANDED_ROWS, HANDED_FILES = 20_000, 64
+RECENT = Recent()
 
 
 def write(frame: DataFrame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
@@ -63,6 +65,7 @@ def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None =
     file.parent.mkdir(parents=True, exist_ok=True)
     # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
     pq.write_table(table, file, compression="snappy", use_dictionary=True)
+    RECENT.keep(str(file), table)
     low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
     return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
 
@@ -126,9 +129,13 @@ def are_few(segments: Sequence[Segment]) -> bool:
 def tables_of(segment: Segment) -> list[pa.Table]:
     """What lies in a segment's files, in the order of its columns."""
     columns = struct(segment.schema).names
-    # Not `read_table`: it looks for a dataset first, which costs two thirds of a small file's time.
-    parts = (pq.ParquetFile(file).read(columns=columns, use_threads=False) for file in segment.files)
+    parts = (RECENT.table(file, _read) for file in segment.files)
     return [part.select([name for name in columns if name in part.column_names]) for part in parts]
+
+
+def _read(file: str) -> pa.Table:
+    # Not `read_table`: it looks for a dataset first, which costs two thirds of a small file's time.
+    return pq.ParquetFile(file).read(use_threads=False)
 
 
 def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:

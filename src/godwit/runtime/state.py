@@ -81,6 +81,18 @@ class State:
         self.live = [s for s in self.live if id(s) not in gone]
         self.append(rewrite(frame))
 
+    def gather(self, crowd: list[Segment], path: Path, prune_by: str) -> bool:
+        """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
+        tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
+        if tables is None:
+            return False
+        gone = set(map(id, crowd))
+        self.live = [s for s in self.live if id(s) not in gone]
+        for number, (schema, table) in enumerate(tables):
+            place = path.with_name(f"{path.name}-{number}")
+            self.append(segments.write_table(table, place, segments.text_of(schema), prune_by))
+        return True
+
     @property
     def low(self) -> int | None:
         """No row is before it; None: not known."""
