@@ -39,7 +39,7 @@ rather than milliseconds). Cells may stem from several runs: the file of each (i
 Each cell but those at full length is **a cut** of the published run: {calm:g} s calm, {changes:g} s of changes,
 {tail:g} s calm (published: 20 + 120 + 10; `--full-length` plays that), {rate} rows a second and source ({fewer} where
 {many} sources feed each of ten joins: 16,000 rows a second are more than two cores hold even in the calm). Ten queries,
-two edge regions and the cloud, one Spark session with the settings for short runs. Sources send every 100 ms, and a
+two edge regions and the cloud, one Spark session that interprets its many small plans. Sources send every 100 ms, and a
 row's latency counts from its own event time, so 50 ms of it are the wait on the device. Changes queue; whatever waits
 is taken together, by every strategy.
 
