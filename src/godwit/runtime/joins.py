@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,6 +27,9 @@ from godwit.runtime.work import Arrived
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
+
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,8 @@ def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> D
     left = meeting(step.spark, [m.left for m in meetings])
     right = None if left is None else meeting(step.spark, [m.right for m in meetings])
     if left is not None and right is not None:
-        return _met(step, operator, left, right, few=True, meetings=True)
+        fewer = sum(m.left.rows for m in meetings) < sum(m.right.rows for m in meetings)
+        return _met(step, operator, left, right, "left" if fewer else "right", meetings=True)
     return union(_held(step, operator, one) for one in meetings)
 
 
@@ -160,7 +164,8 @@ def _held(step: Step, operator: Join, one: Meeting) -> DataFrame | None:
     assert left is not None
     assert right is not None
     left, right = _within(left, operator, 0, one.right), _within(right, operator, 1, one.left)
-    return _met(step, operator, left, right, few=one.rows <= segments.SMALL_ROWS)
+    hashed: Side = "left" if one.left.rows < one.right.rows else "right"
+    return _met(step, operator, left, right, hashed if one.rows <= segments.SMALL_ROWS else None)
 
 
 def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame:
@@ -169,9 +174,11 @@ def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame
     return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
 
 
-def _met(step: Step, operator: Join, left: DataFrame, right: DataFrame, few: bool, meetings: bool = False) -> DataFrame:
+def _met(
+    step: Step, operator: Join, left: DataFrame, right: DataFrame, hashed: Side | None, meetings: bool = False
+) -> DataFrame:
     left, right = (step.tables.of_queries(frame) for frame in (left, right))
-    found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings, few=few)
+    found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings, hashed=hashed)
     if operator.residual is None:
         return found
     return step.without_parameters(step.tables.with_parameters(found, operator.residual).where(operator.residual))
