@@ -191,3 +191,21 @@ def test_a_region_that_learns_late_of_a_query_and_of_a_hop_waits_for_the_rows_be
         [Push(train, second, 1) for second in times for train in range(3)] for times in ((0.0, 4.0), (8.0,))
     )
     assert verdicts(world, [*before, Attach(1, "west"), *after, Step((runner,))]) == []
+
+
+@pytest.mark.parametrize("handed", [0, 20_000])
+def test_state_of_one_of_two_queries_moves_whether_it_is_read_here_or_by_a_job(
+    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, handed: int
+) -> None:
+    """Up to so many rows leave without a job of Spark's; more of them, but still few, by one for all that go."""
+    monkeypatch.setattr("godwit.runtime.segments.HANDED_ROWS", handed)
+    sql = """SELECT a.train, b.train AS other, a.ts FROM passengers a JOIN passengers b
+             ON a.coach = b.coach AND a.ts BETWEEN b.ts - INTERVAL 9 SECONDS AND b.ts
+             WHERE a.boarded + b.alighted > {}"""
+    world = World(open_fleet, {"one": sql.format(3), "other": sql.format(5)})
+    steps = Step((0, 1, 2, 0, 1, 2))
+    script = [Attach(1, "west"), *QUIET[:6], steps, Move("one", "west"), *QUIET[6:10], steps]
+    world.play([*script, Move("one", "east"), Move("other", "west"), *QUIET[10:]])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    moved = [h for r in world.fleet.crew.runners.values() for _, c in r.commits.after(0) for h in c["handovers"]]
+    assert any(h["parts"] for h in moved)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,16 +20,13 @@ from godwit.model.plan import Join
 from godwit.runtime import segments
 from godwit.runtime.log import Segment
 from godwit.runtime.moving import arrivals, hand_over
-from godwit.runtime.operators.join import pairs
+from godwit.runtime.operators.join import Side, pairs
 from godwit.runtime.segments import rows_of
 from godwit.runtime.state import State, any_before, meeting, union
 from godwit.runtime.work import Arrived
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
-
-
-Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
@@ -154,8 +151,7 @@ def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> D
     left = meeting(step.spark, [m.left for m in meetings])
     right = None if left is None else meeting(step.spark, [m.right for m in meetings])
     if left is not None and right is not None:
-        fewer = sum(m.left.rows for m in meetings) < sum(m.right.rows for m in meetings)
-        return _met(step, operator, left, right, "left" if fewer else "right", meetings=True)
+        return _met(step, operator, left, right, _smaller(meetings), meetings=True)
     return union(_held(step, operator, one) for one in meetings)
 
 
@@ -164,8 +160,11 @@ def _held(step: Step, operator: Join, one: Meeting) -> DataFrame | None:
     assert left is not None
     assert right is not None
     left, right = _within(left, operator, 0, one.right), _within(right, operator, 1, one.left)
-    hashed: Side = "left" if one.left.rows < one.right.rows else "right"
-    return _met(step, operator, left, right, hashed if one.rows <= segments.SMALL_ROWS else None)
+    return _met(step, operator, left, right, _smaller([one]) if one.rows <= segments.SMALL_ROWS else None)
+
+
+def _smaller(meetings: Sequence[Meeting]) -> Side:
+    return "left" if sum(m.left.rows for m in meetings) < sum(m.right.rows for m in meetings) else "right"
 
 
 def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame:

@@ -83,7 +83,7 @@ class _ByJson(JStreamingQueryListener):
     """Hands progress over as one text.
 
     PySpark walks the Java object instead, map by map, and every map ends in an exception that is looked into with a
-    dozen calls: 100 ms of CPU for each event, a quarter of all that Java did in a fleet of three regions.
+    dozen calls: a quarter of all that Java did in a fleet of three regions, with three events a second.
     """
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name

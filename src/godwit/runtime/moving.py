@@ -108,7 +108,6 @@ def _at_hand(step: Step, whole: State, wanted: str) -> list[tuple[str, pa.Table]
     if tables is not None:
         return [(segments.text_of(schema), table) for schema, table in tables]
     frame = whole.read(step.spark)
-    if frame is None:
-        return []
+    assert frame is not None
     frame = frame.where(wanted).coalesce(1)
     return [(segments.schema_of(frame), frame.toArrow())]

@@ -40,6 +40,7 @@ WRITER = {
 }
 #: up to so many rows in so many files are read here and handed to Spark
 HANDED_ROWS, HANDED_FILES = 20_000, 64
+#: small tables of this process, whichever region wrote or read them
 RECENT = Recent()
 
 

@@ -77,21 +77,23 @@ class State:
         """Replace the crowd by what `rewrite` makes of its rows."""
         frame = self.read(spark, crowd)
         assert frame is not None
-        gone = set(map(id, crowd))
-        self.live = [s for s in self.live if id(s) not in gone]
-        self.append(rewrite(frame))
+        self._replace(crowd, [rewrite(frame)])
 
     def gather(self, crowd: list[Segment], path: Path, prune_by: str) -> bool:
         """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
         tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
         if tables is None:
             return False
-        gone = set(map(id, crowd))
-        self.live = [s for s in self.live if id(s) not in gone]
+        written = []
         for number, (schema, table) in enumerate(tables):
             place = path.with_name(f"{path.name}-{number}")
-            self.append(segments.write_table(table, place, segments.text_of(schema), prune_by))
+            written.append(segments.write_table(table, place, segments.text_of(schema), prune_by))
+        self._replace(crowd, written)
         return True
+
+    def _replace(self, crowd: Sequence[Segment], written: Iterable[Segment | None]) -> None:
+        gone = set(map(id, crowd))
+        self.live = [s for s in self.live if id(s) not in gone] + [s for s in written if s is not None]
 
     @property
     def low(self) -> int | None:

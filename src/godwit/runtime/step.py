@@ -357,6 +357,7 @@ class Step:
             return
         if region == self.region:
             self.work.channels.setdefault((consumer, side), []).append((segment, self.memory.moves.epoch))
+            self.outputs.dead.append(segment)  # its reader is this micro-batch
             return
         parcel = {"to": region, "operator": consumer, "input": side, "segment": segment.to_json()}
         self.outputs.channels.append(parcel)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
 
+Side = Literal["left", "right"]
 #: columns that end with the join
 ENDING = (DEVICE, GENERATION, MEETING)
 
@@ -20,7 +21,7 @@ def pairs(
     *,
     one_query: bool = False,
     meetings: bool = False,
-    hashed: Literal["left", "right"] | None = None,
+    hashed: Side | None = None,
 ) -> DataFrame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
