@@ -38,7 +38,7 @@ def play(spark: SparkSession, folder: Path, stage: Stage, cut: Cut, queries: lis
         native.add(query.name, query.sql, query.devices)
     initial = dict(stage.trace.initial())
     native.start(initial)
-    native.push(STREAM, first_rows(stage, rate), initial)
+    native.push(STREAM, next(first_rows(stage, rate)), initial)
     for begun in native.queries:
         assert begun.running is not None
         begun.running.processAllAvailable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,18 @@ def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked
 
 def warm_up(fleet: Fleet, stage: Stage, rate: int) -> None:
     """Plans and the JVM get warm before the clock starts."""
-    for _ in range(WARM_UPS):
-        fleet.push(STREAM, first_rows(stage, rate))
+    for rows in first_rows(stage, rate, WARM_UPS):
+        fleet.push(STREAM, rows)
         fleet.process_available()
 
 
-def first_rows(stage: Stage, rate: int) -> pa.Table:
-    """A little of what every device will send, from just before now."""
-    payload, span = Readings(int((time.time() - WARM_UP_S) * 1000), rate), int(WARM_UP_S * 1000)
-    return pa.concat_tables([payload.batch(device, 0, span) for device in stage.trace.devices])
+def first_rows(stage: Stage, rate: int, batches: int = 1) -> Iterator[pa.Table]:
+    """A little of what every device will send, from just before now; none behind the one before it."""
+    span = int(WARM_UP_S * 1000)
+    payload = Readings(int(time.time() * 1000) - batches * span, rate)
+    for number in range(batches):
+        tables = [payload.batch(device, number * span, (number + 1) * span) for device in stage.trace.devices]
+        yield pa.concat_tables(tables)
 
 
 def deployment(target: QueueTarget) -> dict[str, Any]:

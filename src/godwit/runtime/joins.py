@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.runtime import segments
+from godwit.runtime.drafts import Frame
 from godwit.runtime.log import Segment
 from godwit.runtime.moving import arrivals, hand_over
 from godwit.runtime.operators.join import Side, pairs
@@ -41,7 +41,7 @@ class Meeting:
         return max(self.left.rows, self.right.rows)
 
 
-def join(step: Step, index: int, operator: Join, inputs: list[DataFrame | None]) -> DataFrame | None:
+def join(step: Step, index: int, operator: Join, inputs: list[Frame | None]) -> Frame | None:
     """Take in both sides' new rows, hand over what moved away, and return the new pairs."""
     fresh = [_take_in(step, index, operator, side, frame) for side, frame in enumerate(inputs)]
     meetings = _of_new(step, index, operator, fresh)
@@ -67,7 +67,7 @@ def _lasts(operator: Join, side: int) -> int:
     return operator.left_lag_us - operator.lower_us if side else operator.right_lag_us + operator.upper_us
 
 
-def _take_in(step: Step, index: int, operator: Join, side: int, frame: DataFrame | None) -> State:
+def _take_in(step: Step, index: int, operator: Join, side: int, frame: Frame | None) -> State:
     """Stage one side's new rows. Rows behind the query's clock go to the late log."""
     time, few = _time(operator, side), step.small_input(index)
     new = list(step.landed.get((index, side), []))
@@ -143,7 +143,7 @@ def _band(operator: Join, side: int, of: State) -> tuple[int, int]:
     return first - operator.upper_us, last - operator.lower_us
 
 
-def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> DataFrame | None:
+def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> Frame | None:
     """Where the rows are few, all meetings are held in one join: a plan of its own for each costs more than it does."""
     if not meetings:
         return None
@@ -155,7 +155,7 @@ def _pairs(step: Step, index: int, operator: Join, meetings: list[Meeting]) -> D
     return union(_held(step, operator, one) for one in meetings)
 
 
-def _held(step: Step, operator: Join, one: Meeting) -> DataFrame | None:
+def _held(step: Step, operator: Join, one: Meeting) -> Frame | None:
     left, right = one.left.read(step.spark), one.right.read(step.spark)
     assert left is not None
     assert right is not None
@@ -167,15 +167,13 @@ def _smaller(meetings: Sequence[Meeting]) -> Side:
     return "left" if sum(m.left.rows for m in meetings) < sum(m.right.rows for m in meetings) else "right"
 
 
-def _within(frame: DataFrame, operator: Join, side: int, of: State) -> DataFrame:
+def _within(frame: Frame, operator: Join, side: int, of: State) -> Frame:
     low, high = _band(operator, side, of)
     time = _time(operator, side)
     return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
 
 
-def _met(
-    step: Step, operator: Join, left: DataFrame, right: DataFrame, hashed: Side | None, meetings: bool = False
-) -> DataFrame:
+def _met(step: Step, operator: Join, left: Frame, right: Frame, hashed: Side | None, meetings: bool = False) -> Frame:
     left, right = (step.tables.of_queries(frame) for frame in (left, right))
     found = pairs(left, right, operator, one_query=len(step.tables.queries) == 1, meetings=meetings, hashed=hashed)
     if operator.residual is None:

@@ -94,7 +94,7 @@ def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) ->
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
         made = union(expected(fleet, producer) for producer in producers)
-        assert made is not None
+        assert isinstance(made, DataFrame)
         return made
     found: list[Segment] = []
     last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
@@ -103,7 +103,7 @@ def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) ->
         for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
             if record["segment"] is not None:
                 found.append(Segment.from_json(record["segment"]))
-    frame = segments.read(fleet.spark, found)
+    frame = segments.frame(fleet.spark, found)
     return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
 
 

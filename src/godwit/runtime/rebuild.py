@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
-
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
 from godwit.deployment.handover import Move, MoveBook
 from godwit.deployment.progress import Progress
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId, StreamId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Aggregate, Join, Operator
+from godwit.runtime.drafts import Frame
 from godwit.runtime.log import Log, Segment
 from godwit.runtime.state import State
 from godwit.runtime.step import Memory, Step
@@ -146,7 +145,7 @@ class _Scratch:
         for place, source in self._progress.heard(self._query.id, self._index):
             memory.book.hear(place, source, Mark(1, clock))
 
-    def _run(self, memory: Memory, work: Work) -> DataFrame | None:
+    def _run(self, memory: Memory, work: Work) -> Frame | None:
         self._steps += 1
         folder = self._folder / f"step-{self._steps}"
         plan = self._runner.shape.plan
@@ -155,7 +154,7 @@ class _Scratch:
         return Step(self._runner.spark, folder, *parts).run_through(self._index)
 
 
-def _compute(made: DataFrame | None) -> None:
+def _compute(made: Frame | None) -> None:
     if made is not None:
         made.write.format("noop").mode("overwrite").save()
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, reduce
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.model.plan import Column
+from godwit.runtime.drafts import Draft, Frame, made, together
 from godwit.runtime.log import Segment
 from godwit.runtime.recent import Recent
 
@@ -44,15 +45,15 @@ HANDED_ROWS, HANDED_FILES = 20_000, 64
 RECENT = Recent()
 
 
-def write(frame: DataFrame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
+def write(frame: Frame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
     """Run the DataFrame and keep its rows under `path`; None if there were none. `prune_by`: a column of time."""
     if small:
         return write_table(frame.toArrow(), path, schema_of(frame), prune_by)
-    frame.write.mode("overwrite").options(**_options(frame)).parquet(str(path))
+    made(frame).write.mode("overwrite").options(**_options(frame)).parquet(str(path))
     return _written_by_spark(path, schema_of(frame), prune_by)
 
 
-def _options(frame: DataFrame) -> dict[str, str]:
+def _options(frame: Frame) -> dict[str, str]:
     """Numbers of many values, times above all, are written as they are: a dictionary of them is tried and given up."""
     numbers = (f.name for f in frame.schema.fields if isinstance(f.dataType, LongType | TimestampType | DoubleType))
     return {**WRITER, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
@@ -71,7 +72,7 @@ def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None =
     return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
 
 
-def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
+def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
     """The rows of all the segments as one DataFrame, or None if there are no segments."""
     if not segments:
         return None
@@ -82,7 +83,13 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
     for schema, alike in _by_schema(segments).items():
         files = [file for segment in alike for file in segment.files]
         frames.append(spark.read.schema(struct(schema)).parquet(*files))
-    return _all(frames)
+    return together(frames)
+
+
+def frame(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
+    """The same as a DataFrame that users may do with as they like."""
+    found = read(spark, segments)
+    return None if found is None else made(found)
 
 
 def hand(
@@ -90,8 +97,8 @@ def hand(
     segments: Sequence[Segment],
     revise: Callable[[pa.Table, Segment], pa.Table] = lambda table, segment: table,
     more: StructType = StructType(),  # noqa: B008 - never changed
-) -> DataFrame | None:
-    """A few rows are read here and handed to Spark at once: a third less than opening their files in a plan of its own.
+) -> Draft | None:
+    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
 
     `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
     file lacks a column.
@@ -100,7 +107,9 @@ def hand(
     if not found:
         return None
     # In one chunk: Spark takes an Arrow batch without rows for the end of all.
-    return _all([spark.createDataFrame(table.combine_chunks(), schema) for schema, table in found])
+    drafts = together(Draft.of(spark, table.combine_chunks(), schema) for schema, table in found)
+    assert isinstance(drafts, Draft)
+    return drafts
 
 
 def tables(
@@ -146,10 +155,6 @@ def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
     return found
 
 
-def _all(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda whole, frame: whole.unionByName(frame, allowMissingColumns=True), frames)
-
-
 def linked(segment: Segment, folder: Path, name: str) -> Segment:
     """The same rows under another path, without a copy: the files are linked, so that each path may go on its own."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,7 +166,7 @@ def linked(segment: Segment, folder: Path, name: str) -> Segment:
     return replace(segment, files=tuple(files))
 
 
-def collected(frames: Sequence[DataFrame]) -> list[tuple[StructType, pa.Table]]:
+def collected(frames: Sequence[Frame]) -> list[tuple[StructType, pa.Table]]:
     """Few rows of several DataFrames, by one job: planning and starting one costs more than the rows do."""
     schemas = [frame.schema for frame in frames]
     if len(frames) <= 1:
@@ -171,7 +176,7 @@ def collected(frames: Sequence[DataFrame]) -> list[tuple[StructType, pa.Table]]:
         frame.selectExpr(f"{n} AS __n", *(f"`{old}` AS `{new}`" for old, new in zip(schema.names, mine, strict=True)))
         for n, (frame, schema, mine) in enumerate(zip(frames, schemas, names, strict=True))
     ]
-    whole = _all(marked).toArrow()
+    whole = together(marked).toArrow()
     rows = (whole.filter(pc.equal(whole["__n"], n)).select(mine) for n, mine in enumerate(names))
     return [(schema, mine.rename_columns(schema.names)) for schema, mine in zip(schemas, rows, strict=True)]
 
@@ -182,7 +187,7 @@ def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
     return spark.sql(f"SELECT {names} WHERE false")
 
 
-def schema_of(frame: DataFrame) -> str:
+def schema_of(frame: Frame) -> str:
     return text_of(frame.schema)
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.runtime import segments
+from godwit.runtime.drafts import Frame, made, together
 from godwit.runtime.edits import EDITS, by_query, edited, revised, simple, with_generations, without
 from godwit.runtime.log import Segment
 from godwit.runtime.tables import text
@@ -53,7 +54,7 @@ class State:
         """Segments that may hold rows within [low, high]."""
         return [s for s in self.live if s.low is None or s.high is None or (s.low <= high and s.high >= low)]
 
-    def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> DataFrame | None:
+    def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> Frame | None:
         """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
         chosen = self.live if chosen is None else chosen
         handed = segments.hand(spark, chosen, revised) if all(map(simple, chosen)) else None
@@ -71,9 +72,7 @@ class State:
             tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
         return next((tier for tier in tiers.values() if len(tier) >= FAN_IN), [])
 
-    def compact(
-        self, spark: SparkSession, crowd: list[Segment], rewrite: Callable[[DataFrame], Segment | None]
-    ) -> None:
+    def compact(self, spark: SparkSession, crowd: list[Segment], rewrite: Callable[[Frame], Segment | None]) -> None:
         """Replace the crowd by what `rewrite` makes of its rows."""
         frame = self.read(spark, crowd)
         assert frame is not None
@@ -122,7 +121,7 @@ class State:
         return State([Segment.from_json(r) for r in records])
 
 
-def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
+def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
     """Large segments: their edits become part of Spark's plan."""
     assert frame is not None
     for what, *values in segment.tags.get(EDITS, []):
@@ -132,11 +131,11 @@ def _as_edited(frame: DataFrame | None, segment: Segment) -> DataFrame | None:
         elif what == "select":
             frame = frame.selectExpr(*values)
         else:
-            frame = frame.withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
+            frame = made(frame).withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
     return frame
 
 
-def meeting(spark: SparkSession, states: Sequence[State]) -> DataFrame | None:
+def meeting(spark: SparkSession, states: Sequence[State]) -> Frame | None:
     """The rows of several states with the number of theirs; None: too many to be handed, or not without Spark."""
     numbered = [edited(segment, "meeting", k) for k, state in enumerate(states) for segment in state.live]
     return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
@@ -170,10 +169,7 @@ def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bo
     return False
 
 
-def union(frames: Iterable[DataFrame | None]) -> DataFrame | None:
+def union(frames: Iterable[Frame | None]) -> Frame | None:
     """All rows of all frames; None if there is none."""
-    whole: DataFrame | None = None
-    for frame in frames:
-        if frame is not None:
-            whole = frame if whole is None else whole.unionByName(frame, allowMissingColumns=True)
-    return whole
+    there = [frame for frame in frames if frame is not None]
+    return together(there) if there else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -38,7 +38,8 @@ from godwit.model.plan import (
     Sink,
     Union,
 )
-from godwit.runtime import segments
+from godwit.runtime import drafts, segments
+from godwit.runtime.drafts import Frame
 from godwit.runtime.log import Segment
 from godwit.runtime.operators.deferred import defer
 from godwit.runtime.operators.partial import partial
@@ -126,9 +127,9 @@ class Step:
         self.released: dict[int, int] = {}
         #: moves away from here whose state is not sent but made anew, and of which rows of the sources
         self.replays: dict[Move, dict[str, Any]] = {}
-        self._opened: dict[tuple[str, ...], DataFrame | None] = {}
+        self._opened: dict[tuple[str, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
-        self._outbox: dict[int, DataFrame] = {}
+        self._outbox: dict[int, Frame] = {}
         self._count = 0
 
     def run(self) -> Outputs:
@@ -136,12 +137,12 @@ class Step:
         self._post()
         return self.outputs
 
-    def run_through(self, last: int) -> DataFrame | None:
+    def run_through(self, last: int) -> Frame | None:
         """Run the operators up to one; returns what that one makes."""
         from godwit.runtime.joins import join
         from godwit.runtime.windows import aggregate
 
-        local: dict[int, DataFrame | None] = {}
+        local: dict[int, Frame | None] = {}
         for index, operator in enumerate(self.shape.plan.operators[: last + 1]):
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
             self.sized[index] = self.small_input(index)
@@ -164,20 +165,20 @@ class Step:
 
     # --- stateless operators
 
-    def _scan(self, index: int, scan: Scan) -> DataFrame | None:
+    def _scan(self, index: int, scan: Scan) -> Frame | None:
         if not self.tables.queries:
             return None
         frame = self._rows(self.work.sources.get(index, []))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
-    def _rows(self, found: list[Segment]) -> DataFrame | None:
+    def _rows(self, found: list[Segment]) -> Frame | None:
         """A stream that is joined with itself is read once."""
         files = tuple(file for segment in found for file in segment.files)
         if files not in self._opened:
             self._opened[files] = segments.read(self.spark, found)
         return self._opened[files]
 
-    def _wanted(self, index: int, scan: Scan, frame: DataFrame) -> DataFrame:
+    def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self.small:
             frame = frame.coalesce(1)
         # Written as SQL, here and below: Column objects cost a round trip to Java each.
@@ -192,7 +193,7 @@ class Step:
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
         return self.tables.with_queries(frame, columns, index, scan)
 
-    def _with_place(self, index: int, frame: DataFrame | None) -> DataFrame | None:
+    def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
         parked = self.tables.deployment.parked
         inside = [frame]
@@ -207,13 +208,13 @@ class Step:
                 inside[0] = inside[0].where(~mine)
         return union(inside)
 
-    def _let_in(self, index: int, waited: State) -> DataFrame | None:
+    def _let_in(self, index: int, waited: State) -> Frame | None:
         """Rows that have waited; their log goes with the commit."""
         self.released[index] = self.released.get(index, 0) + waited.rows
         self.outputs.dead += waited.live
         return waited.read(self.spark)
 
-    def _stateless(self, operator: Filter | Project | Union, inputs: list[DataFrame | None]) -> DataFrame | None:
+    def _stateless(self, operator: Filter | Project | Union, inputs: list[Frame | None]) -> Frame | None:
         frame = self._union(inputs) if isinstance(operator, Union) else inputs[0]
         if frame is None or isinstance(operator, Union):
             return frame
@@ -223,16 +224,17 @@ class Step:
         kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
         return frame.selectExpr(*kept, *(f"{c.sql} AS `{c.name}`" for c in operator.columns))
 
-    def _partial(self, index: int, operator: Partial, frame: DataFrame | None) -> DataFrame | None:
+    def _partial(self, index: int, operator: Partial, frame: Frame | None) -> Frame | None:
         if frame is None:
             return None
         texts = [k.sql for k in operator.keys] + [a.argument or "" for a in operator.aggregates]
         frame = self.tables.of_queries(self.tables.with_parameters(frame, *texts))
         consumer, _ = self.shape.plan.consumer(index)
-        if self._may_defer(index, consumer) and (deferred := defer(frame, operator, self.tables.only)):
+        if self._may_defer(index, consumer) and (deferred := defer(drafts.made(frame), operator, self.tables.only)):
             rows, self.deferred[consumer] = deferred
             return rows
-        return partial(frame, operator, self.tables.only)
+        only = self.tables.only
+        return drafts.then(("partial", operator, only), lambda rows: partial(rows, operator, only), frame)
 
     def _may_defer(self, index: int, consumer: int) -> bool:
         """Only where grouping did not pay lately, and all rows stay here and meet no partials from elsewhere."""
@@ -241,14 +243,14 @@ class Step:
         stays = self.tables.routes(index).only() == self.region
         return self.memory.deferring.get(consumer, 0) > 0 and alone and stays and not self.small
 
-    def _union(self, inputs: list[DataFrame | None]) -> DataFrame | None:
+    def _union(self, inputs: list[Frame | None]) -> Frame | None:
         there = [frame for frame in inputs if frame is not None]
         if not there:
             return None
         common = [c for c in there[0].columns if all(c in frame.columns for frame in there)]
         return union(frame.select(*common) for frame in there)
 
-    def _sink(self, index: int, operator: Sink, frame: DataFrame | None) -> None:
+    def _sink(self, index: int, operator: Sink, frame: Frame | None) -> None:
         if frame is not None:
             wanted = [QUERY, *operator.columns]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
@@ -259,7 +261,7 @@ class Step:
 
     # --- between operators
 
-    def _input(self, index: int, side: int, local: DataFrame | None) -> DataFrame | None:
+    def _input(self, index: int, side: int, local: Frame | None) -> Frame | None:
         """What an operator reads: rows from operators here, and rows that came from other regions.
 
         A few rows that a stateful operator gets become state as they are (`landed`), without a job of Spark's.
@@ -291,7 +293,7 @@ class Step:
         wait = coming and self.carriage is not None and not self.carriage.at_once
         return bool(sent) and segments.are_few([segment for segment, _ in sent]) and not wait
 
-    def _admitted(self, index: int, side: int, frame: DataFrame | None) -> DataFrame | None:
+    def _admitted(self, index: int, side: int, frame: Frame | None) -> Frame | None:
         """Rows of an instance that must wait for its state wait as well: in a log of their own, until it has come."""
         here = {arrived.move for arrived in self.work.arrived}
         inside = [frame]
@@ -306,7 +308,7 @@ class Step:
                 inside[0] = inside[0].where(~mine)
         return union(inside)
 
-    def _with_generation(self, index: int, epoch: Epoch, frame: DataFrame | None) -> DataFrame | None:
+    def _with_generation(self, index: int, epoch: Epoch, frame: Frame | None) -> Frame | None:
         if frame is None:
             return None
         return self.tables.per_query(frame, self._since(index, epoch), GENERATION, otherwise=0)
@@ -316,7 +318,7 @@ class Step:
         moved = {q for q, operator in self.memory.moves.owners if operator == index}
         return {q: int(self.memory.moves.owned_since(q, index, epoch)) for q in moved}
 
-    def _route(self, index: int, frame: DataFrame | None) -> DataFrame | None:
+    def _route(self, index: int, frame: Frame | None) -> Frame | None:
         """Stage what goes to other regions; returns what stays."""
         if frame is None:
             return None
@@ -371,7 +373,7 @@ class Step:
             index, _ = self.shape.plan.consumer(index)
         return False
 
-    def without_parameters(self, frame: DataFrame) -> DataFrame:
+    def without_parameters(self, frame: Frame) -> Frame:
         return frame.drop(*(p.name for p in self.shape.parameters)) if self.shape.parameters else frame
 
     # --- for the stateful operators
@@ -383,9 +385,7 @@ class Step:
         here = all(self.sized[child] for child in inputs) if inputs else self.small
         return here and segments.rows_of(sent) + self.released.get(index, 0) <= segments.SMALL_ROWS
 
-    def write(
-        self, frame: DataFrame, what: str, prune_by: str | None = None, small: bool | None = None
-    ) -> Segment | None:
+    def write(self, frame: Frame, what: str, prune_by: str | None = None, small: bool | None = None) -> Segment | None:
         """Stage a DataFrame as a segment of this micro-batch. `small`: it has few rows (default: as the input has)."""
         small = self.small if small is None else small
         return segments.write(frame, self.folder / self.name(what), small=small, prune_by=prune_by)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.runtime.drafts import Frame
 
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
 FEW = 16
@@ -63,7 +64,7 @@ class Tables:
 
     # --- queries and parameters
 
-    def with_queries(self, frame: DataFrame, columns: Sequence[str], scan_index: int, scan: Scan) -> DataFrame:
+    def with_queries(self, frame: Frame, columns: Sequence[str], scan_index: int, scan: Scan) -> Frame:
         """The columns of a stream's rows, each row once for every query that wants it, with the query's name and
         parameters."""
         if scan.subscribe is not None:
@@ -79,7 +80,7 @@ class Tables:
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
         return frame.selectExpr(*columns).crossJoin(F.broadcast(self.parameters()))
 
-    def with_parameters(self, frame: DataFrame, *texts: str) -> DataFrame:
+    def with_parameters(self, frame: Frame, *texts: str) -> Frame:
         """Add the parameter columns that the texts mention and the frame does not have.
 
         Rows without them come from another region, or from state: they may be of queries that have been withdrawn
@@ -126,10 +127,10 @@ class Tables:
         """The one query there is, if it is one."""
         return next(iter(self.queries)) if len(self.queries) == 1 else None
 
-    def of_queries(self, frame: DataFrame) -> DataFrame:
+    def of_queries(self, frame: Frame) -> Frame:
         """Where one query runs, its rows alone (state may hold others' that have stopped), so that none is told apart
         by name any more."""
-        return frame if self.only is None else frame.where(F.col(QUERY) == self.only)
+        return frame if self.only is None else frame.where(f"{QUERY} = {text(self.only)}")
 
     def parameters(self) -> DataFrame:
         """One row a query: its name and its parameters."""
@@ -187,7 +188,7 @@ class Tables:
         scans = self.shape.plan.scans_below(index)
         return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
 
-    def marked(self, frame: DataFrame, routes: Routes) -> DataFrame:
+    def marked(self, frame: Frame, routes: Routes) -> Frame:
         """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
         if len(self.queries) <= FEW:
             return frame.selectExpr("*", self._way(routes))
@@ -220,7 +221,7 @@ class Tables:
 
     # --- one number a query
 
-    def per_query(self, frame: DataFrame, values: Mapping[QueryId, int], name: str, otherwise: int) -> DataFrame:
+    def per_query(self, frame: Frame, values: Mapping[QueryId, int], name: str, otherwise: int) -> Frame:
         """Add a column with each row's query's value."""
         by_value: dict[int, list[str]] = {}
         for query, value in values.items():

@@ -10,13 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, QUERY, WINDOW_END, Aggregate
-from godwit.runtime import segments
+from godwit.runtime import drafts, segments
+from godwit.runtime.drafts import Frame
 from godwit.runtime.edits import edited
 from godwit.runtime.log import Segment
 from godwit.runtime.moving import arrivals, hand_over
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 TRY_AGAIN = 32
 
 
-def aggregate(step: Step, index: int, operator: Aggregate, partials: DataFrame | None) -> DataFrame | None:
+def aggregate(step: Step, index: int, operator: Aggregate, partials: Frame | None) -> Frame | None:
     """Take in partials, hand over what moved away, and return the results of the windows that close."""
     state = step.memory.state(index)
     few = step.small_input(index) or _few_expected(state)
@@ -90,15 +91,16 @@ def _bound(clock: int, operator: Aggregate) -> int:
     return (bound - window.size_us) // window.slide_us * window.slide_us + window.size_us
 
 
-def _compact(step: Step, index: int, operator: Aggregate, few: bool, frame: DataFrame) -> Segment | None:
+def _compact(step: Step, index: int, operator: Aggregate, few: bool, frame: Frame) -> Segment | None:
     """Partials of one generation become one."""
     frame = frame.coalesce(1) if few else frame
-    return step.write(merge(frame, operator, by=(GENERATION,)), f"compact-{index}", WINDOW_END, small=few)
+    merged = drafts.then(("merge", operator), lambda rows: merge(rows, operator, by=(GENERATION,)), frame)
+    return step.write(merged, f"compact-{index}", WINDOW_END, small=few)
 
 
 def _close(
     step: Step, index: int, operator: Aggregate, state: State, closed: dict[QueryId, int], closing: dict[QueryId, int]
-) -> DataFrame | None:
+) -> Frame | None:
     """Results of the windows that end after `closed` and not after `closing`."""
     moving = {q: bound for q, bound in closing.items() if bound > closed[q]}
     if not moving:
@@ -107,19 +109,22 @@ def _close(
     frame = state.read(step.spark, chosen)
     if frame is None:
         return None
-    ends = F.unix_micros(F.col(WINDOW_END))
     frame = step.tables.per_query(step.tables.of_queries(frame), closed, "__closed", otherwise=2**62)
     frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
-    due = frame.where((ends > F.col("__closed")) & (ends <= F.col("__closing"))).drop("__closed", "__closing")
+    ends = f"unix_micros({WINDOW_END})"
+    due = frame.where(f"{ends} > __closed AND {ends} <= __closing").drop("__closed", "__closing")
     step.sized[index] = rows_of(chosen) <= segments.SMALL_ROWS
     if step.sized[index]:
         due = due.coalesce(1)
-    return results(merge(due, operator, only=step.tables.only), operator)
+    only = step.tables.only
+    return drafts.then(
+        ("results", operator, only), lambda rows: results(merge(rows, operator, only=only), operator), due
+    )
 
 
 def _close_sessions(
     step: Step, index: int, operator: Aggregate, state: State, closed: dict[QueryId, int], closing: dict[QueryId, int]
-) -> DataFrame | None:
+) -> Frame | None:
     moving = {q: bound for q, bound in closing.items() if bound > closed[q]}
     if not moving or not state.between(NEVER, max(moving.values())):
         return None
@@ -133,7 +138,8 @@ def _close_sessions(
         mine = (F.col(QUERY) == query) & (F.col(GENERATION) < epoch)
         kept.append(frame.where(mine))
         frame = frame.where(~mine)
-    sessions = step.tables.per_query(merge_sessions(frame, operator), closing, "__closing", otherwise=2**62)
+    merged = merge_sessions(drafts.made(frame), operator)
+    sessions = drafts.made(step.tables.per_query(merged, closing, "__closing", otherwise=2**62))
     done = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closing")
     still_open = sessions.where(~done).drop("__closing").withColumn(GENERATION, _generation(step, index))
     old = list(state.live)

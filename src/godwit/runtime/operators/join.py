@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
+from godwit.runtime.drafts import Frame, joined
 
 Side = Literal["left", "right"]
 #: columns that end with the join
@@ -15,14 +13,14 @@ ENDING = (DEVICE, GENERATION, MEETING)
 
 
 def pairs(
-    left: DataFrame,
-    right: DataFrame,
+    left: Frame,
+    right: Frame,
     operator: Join,
     *,
     one_query: bool = False,
     meetings: bool = False,
     hashed: Side | None = None,
-) -> DataFrame:
+) -> Frame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
     `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
@@ -50,4 +48,4 @@ def pairs(
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]
-    return ours.join(theirs, F.expr(" AND ".join(conditions)), "inner").selectExpr(*dict.fromkeys(kept))
+    return joined(ours, theirs, " AND ".join(conditions)).selectExpr(*dict.fromkeys(kept))
