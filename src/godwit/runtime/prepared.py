@@ -1,0 +1,164 @@
+"""Prepared plans: Spark plans the same words once, and runs them again over other rows.
+
+A plan is made over RDDs that stand for rows which are not there yet. To run it, its leaves are given the RDDs of the
+rows, and a copy of it is executed: a plan keeps what it was run over, so each run has a copy of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from tempfile import NamedTemporaryFile
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.util import _load_from_socket
+
+#: so many are kept, each step of a plan counted; most epochs bring a few new ones
+MOST = 2048
+#: the leaf that takes rows, and the leaves that are the same for any rows
+TAKES_ROWS, CONSTANT = "RDDScanExec", ("LocalTableScanExec",)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """Rows at hand. The label tells them from other rows of the same plan."""
+
+    label: int
+    #: as Spark writes it in JSON
+    schema: str
+    table: pa.Table
+
+
+@dataclass(eq=False)
+class Prepared:
+    """The plan of some words."""
+
+    java: Java
+    #: over rows that are not there
+    frame: DataFrame
+    #: the number of an RDD that stands for rows -> their label
+    stands_for: dict[int, int]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, leaves: Mapping[int, Leaf]) -> pa.Table | None:
+        """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it anew."""
+        if self._plan is None:
+            return None
+        plan, slots = self._plan
+        rows = {label: self.java.rows(leaves[label]) for label in {label for _, label in slots}}
+        self.java.settle_in()
+        with self._lock:
+            for leaf, label in slots:
+                self.java.rdd_of_leaf.set(leaf, rows[label])
+            copy = plan.clone()
+            for leaf, _ in slots:
+                self.java.rdd_of_leaf.set(leaf, self.java.nothing)  # the rows need not stay in memory
+        batches = self.java.collect(self.frame, copy)
+        read = [pa.ipc.read_record_batch(pa.py_buffer(batch), self._arrow) for batch in batches]
+        return pa.Table.from_batches(read, self._arrow)
+
+    @cached_property
+    def _plan(self) -> tuple[Any, list[tuple[Any, int]]] | None:
+        """(physical plan, its leaves that take rows, with the labels of these)"""
+        plan = self.frame._jdf.queryExecution().executedPlan()
+        if "Subquery" in plan.toString():
+            return None
+        slots = []
+        leaves = plan.collectLeaves()
+        for leaf in (leaves.apply(n) for n in range(leaves.length())):
+            name = leaf.getClass().getSimpleName()
+            label = self.stands_for.get(leaf.rdd().id()) if name == TAKES_ROWS else None
+            if label is not None:
+                slots.append((leaf, label))
+            elif name not in CONSTANT:
+                return None
+        return plan, slots
+
+    @cached_property
+    def _arrow(self) -> pa.Schema:
+        return to_arrow_schema(self.frame.schema, timezone="UTC")
+
+
+class Java:
+    """The prepared plans of a session, and what is asked of its Java to make and run them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._jvm = spark, cast("Any", spark._jvm)
+        self._classes = self._jvm.org.apache.spark.sql.classic.SparkSession
+        self._context = spark.sparkContext._jsc.sc()
+        self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+        class_of = self._jvm.java.lang.Class.forName
+        self._row = self._jvm.scala.reflect.ClassTag.apply(class_of("org.apache.spark.sql.catalyst.InternalRow"))
+        self.rdd_of_leaf = class_of(f"org.apache.spark.sql.execution.{TAKES_ROWS}").getDeclaredField("rdd")
+        self.rdd_of_leaf.setAccessible(True)
+        self.nothing = self._no_rows()
+
+    def plan(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
+        """The plan of a key: as it was kept, or else made."""
+        with self._lock:
+            found = self._plans.get(key)
+            if found is not None:
+                self._plans.move_to_end(key)
+                return found
+        found = make()
+        with self._lock:
+            self._plans[key] = found
+            while len(self._plans) > MOST:
+                self._plans.popitem(last=False)
+        return found
+
+    def standing_for(self, leaf: Leaf) -> Prepared:
+        """A DataFrame of the leaf's columns, over rows that are not there."""
+        rdd = self._no_rows()
+        schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(leaf.schema)
+        frame = self._spark._jsparkSession.internalCreateDataFrame(rdd, schema, False)
+        return Prepared(self, DataFrame(frame, self._spark), {rdd.id(): leaf.label})
+
+    def _no_rows(self) -> Any:
+        return self._context.emptyRDD(self._row)
+
+    def rows(self, leaf: Leaf) -> Any:
+        """Rows as an RDD of Java's."""
+        with NamedTemporaryFile(dir=self._spark.sparkContext._temp_dir, suffix=".arrow") as file:
+            with pa.ipc.new_stream(file, leaf.table.schema) as stream:
+                stream.write_table(leaf.table)
+            file.flush()
+            batches = self._jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
+        frame = self._jvm.PythonSQLUtils.toDataFrame(batches, leaf.schema, self._spark._jsparkSession)
+        return self._context.parallelize(frame.logicalPlan().data(), 1, self._row)
+
+    def collect(self, frame: DataFrame, plan: Any) -> list[bytes]:
+        """Run a plan; its rows as Arrow batches, by a socket: what a call returns may wait 40 ms in the network's."""
+        served = self._jvm.PythonRDD.collectAndServe(frame._jdf.toArrowBatchRdd(plan))
+        with _load_from_socket(served, NoOpSerializer()) as batches:
+            return list(batches)
+
+    def settle_in(self) -> None:
+        """Plans that are copied on this thread belong to the session, and their tasks see its settings, as they do when
+        Spark runs a query as a whole."""
+        self._classes.setActiveSession(self._spark._jsparkSession)
+        context = self._spark.sparkContext
+        if context.getLocalProperty("spark.sql.session.timeZone") is None:
+            for name, value in self._spark.conf.getAll.items():
+                if name.startswith("spark.sql."):
+                    context.setLocalProperty(name, value)
+
+
+_sessions: dict[SparkSession, Java] = {}
+_starting = threading.Lock()
+
+
+def java_of(spark: SparkSession) -> Java:
+    """One for each session; there are few in a process."""
+    with _starting:
+        if spark not in _sessions:
+            _sessions[spark] = Java(spark)
+        return _sessions[spark]
