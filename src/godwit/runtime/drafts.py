@@ -49,6 +49,11 @@ class Draft:
             inputs += (_apart(inputs, other),)
         return Draft(self.spark, what, make, inputs, None)
 
+    @property
+    def rows(self) -> int:
+        """How many there are to begin with."""
+        return sum(leaf.table.num_rows for leaf in self.leaves.values())
+
     # --- asked like a DataFrame
 
     def selectExpr(self, *texts: str) -> Draft:  # noqa: N802 - as Spark has it

@@ -205,10 +205,13 @@ def rows_of(segments: Sequence[Segment | None]) -> int:
     return sum(segment.rows for segment in segments if segment is not None)
 
 
+def micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as microseconds since 1970."""
+    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+
+
 def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
-    bounds = pc.min_max(column)
+    bounds = pc.min_max(micros(column) if pa.types.is_timestamp(column.type) else column)
     return bounds["min"].as_py(), bounds["max"].as_py()
 
 

@@ -163,8 +163,7 @@ def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bo
     if not (segments.are_few([segment]) and simple(segment)):
         return True
     for table in segments.tables_of(segment):
-        at = table[time].cast(pa.timestamp("us", tz=table[time].type.tz)).cast(pa.int64())
-        if pc.any(pc.less(at, by_query(table, clocks))).as_py():
+        if pc.any(pc.less(segments.micros(table[time]), by_query(table, clocks))).as_py():
             return True
     return False
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -18,7 +20,7 @@ from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, QUERY, WINDOW_END, Aggregate
 from godwit.runtime import drafts, segments
 from godwit.runtime.drafts import Frame
-from godwit.runtime.edits import edited
+from godwit.runtime.edits import by_query, edited, revised, simple
 from godwit.runtime.log import Segment
 from godwit.runtime.moving import arrivals, hand_over
 from godwit.runtime.operators.aggregate import merge, merge_sessions, results
@@ -106,13 +108,10 @@ def _close(
     if not moving:
         return None
     chosen = state.between(min(closed[q] for q in moving) + 1, max(moving.values()))
-    frame = state.read(step.spark, chosen)
-    if frame is None:
+    due = _due(step, state, chosen, closed, closing)
+    if due is None:
         return None
-    frame = step.tables.per_query(step.tables.of_queries(frame), closed, "__closed", otherwise=2**62)
-    frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
-    ends = f"unix_micros({WINDOW_END})"
-    due = frame.where(f"{ends} > __closed AND {ends} <= __closing").drop("__closed", "__closing")
+    due = step.tables.of_queries(due)
     step.sized[index] = rows_of(chosen) <= segments.SMALL_ROWS
     if step.sized[index]:
         due = due.coalesce(1)
@@ -120,6 +119,28 @@ def _close(
     return drafts.then(
         ("results", operator, only), lambda rows: results(merge(rows, operator, only=only), operator), due
     )
+
+
+def _due(
+    step: Step, state: State, chosen: list[Segment], closed: dict[QueryId, int], closing: dict[QueryId, int]
+) -> Frame | None:
+    """Partials of the windows that close. Few are picked here: the bounds would make a new plan of every close."""
+
+    def pick(table: pa.Table, segment: Segment) -> pa.Table:
+        table = revised(table, segment)
+        ends = segments.micros(table[WINDOW_END])
+        after = pc.greater(ends, pc.fill_null(by_query(table, closed), 2**62))
+        return table.filter(pc.and_(after, pc.less_equal(ends, pc.fill_null(by_query(table, closing), NEVER))))
+
+    if all(map(simple, chosen)) and (few := segments.hand(step.spark, chosen, pick)) is not None:
+        return few if few.rows else None
+    frame = state.read(step.spark, chosen)
+    if frame is None:
+        return None
+    frame = step.tables.per_query(frame, closed, "__closed", otherwise=2**62)
+    frame = step.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
+    ends = f"unix_micros({WINDOW_END})"
+    return frame.where(f"{ends} > __closed AND {ends} <= __closing").drop("__closed", "__closing")
 
 
 def _close_sessions(
