@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
 from godwit.model.plan import Join
@@ -88,12 +86,12 @@ def _in_time(
     rows = State([segment]).read(step.spark)
     assert rows is not None
     rows = step.tables.per_query(rows, let_go, "__clock", otherwise=NEVER)
-    is_late = F.unix_micros(F.col(time)) < F.col("__clock")
+    is_late = f"unix_micros(`{time}`) < __clock"
     late = step.write(rows.where(is_late).drop("__clock"), f"late-{where}", small=few)
     if late is None:
         return segment
     step.outputs.late.append((int(where.partition("-")[0]), late))
-    return step.write(rows.where(~is_late).drop("__clock"), f"in-time-{where}", time, small=few)
+    return step.write(rows.where(f"NOT ({is_late})").drop("__clock"), f"in-time-{where}", time, small=few)
 
 
 def _of_new(step: Step, index: int, operator: Join, fresh: list[State]) -> list[Meeting]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from godwit.deployment.clocks import NEVER, ClockBook, Mark
@@ -202,10 +201,10 @@ class Step:
             if query not in parked and room in self.memory.states:
                 inside.append(self._let_in(index, self.memory.states.pop(room)))
             elif query in parked and inside[0] is not None:
-                mine = F.col(QUERY) == query
+                mine = f"{QUERY} = {text(query)}"
                 kept = self.write(inside[0].where(mine), f"parked-{index}")
                 self.memory.states.setdefault(room, State()).append(kept)
-                inside[0] = inside[0].where(~mine)
+                inside[0] = inside[0].where(f"NOT ({mine})")
         return union(inside)
 
     def _let_in(self, index: int, waited: State) -> Frame | None:
@@ -272,7 +271,7 @@ class Step:
         sent = self.work.channels.get((index, side), [])
         if isinstance(operator, Aggregate | Join) and self._may_land(index, sent):
             path = self.folder / self.name(f"state-{index}-{side}")
-            with_owners = [(segment, self._since(index, epoch)) for segment, epoch in sent]
+            with_owners = [(segment, self.since(index, epoch)) for segment, epoch in sent]
             self.landed[index, side] = landed(with_owners, path, _time_of(operator, side))
             sent = []
         by_epoch: dict[Epoch, list[Segment]] = {}
@@ -302,18 +301,18 @@ class Step:
             if move in here:
                 inside.append(self._let_in(index, self.memory.states.pop(room, State())))
             elif inside[0] is not None and self.carriage is not None and self.carriage.waits(move):
-                mine = (F.col(QUERY) == move.query) & (F.col(GENERATION) == int(move.epoch))
+                mine = f"{QUERY} = {text(move.query)} AND {GENERATION} = {int(move.epoch)}"
                 kept = self.write(inside[0].where(mine), f"waiting-{index}-{side}")
                 self.memory.states.setdefault(room, State()).append(kept)
-                inside[0] = inside[0].where(~mine)
+                inside[0] = inside[0].where(f"NOT ({mine})")
         return union(inside)
 
     def _with_generation(self, index: int, epoch: Epoch, frame: Frame | None) -> Frame | None:
         if frame is None:
             return None
-        return self.tables.per_query(frame, self._since(index, epoch), GENERATION, otherwise=0)
+        return self.tables.per_query(frame, self.since(index, epoch), GENERATION, otherwise=0)
 
-    def _since(self, index: int, epoch: Epoch) -> dict[QueryId, int]:
+    def since(self, index: int, epoch: Epoch) -> dict[QueryId, int]:
         """Of instances that ever moved: the generation of rows that reach them under an epoch."""
         moved = {q for q, operator in self.memory.moves.owners if operator == index}
         return {q: int(self.memory.moves.owned_since(q, index, epoch)) for q in moved}

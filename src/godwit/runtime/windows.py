@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from godwit.deployment.clocks import NEVER
 from godwit.ids import QueryId
@@ -27,6 +25,7 @@ from godwit.runtime.operators.aggregate import merge, merge_sessions, results
 from godwit.runtime.operators.deferred import can_defer
 from godwit.runtime.segments import rows_of
 from godwit.runtime.state import State, any_before, union
+from godwit.runtime.tables import text
 
 if TYPE_CHECKING:
     from godwit.runtime.step import Step
@@ -156,31 +155,24 @@ def _close_sessions(
     leaving = {(m.query, int(m.epoch)) for m in step.memory.moves.outgoing if m.operator == index}
     kept = []
     for query, epoch in leaving:
-        mine = (F.col(QUERY) == query) & (F.col(GENERATION) < epoch)
+        mine = f"{QUERY} = {text(query)} AND {GENERATION} < {epoch}"
         kept.append(frame.where(mine))
-        frame = frame.where(~mine)
-    merged = merge_sessions(drafts.made(frame), operator)
-    sessions = drafts.made(step.tables.per_query(merged, closing, "__closing", otherwise=2**62))
-    done = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closing")
-    still_open = sessions.where(~done).drop("__closing").withColumn(GENERATION, _generation(step, index))
+        frame = frame.where(f"NOT ({mine})")
+    merged = drafts.then(("sessions", operator), lambda rows: merge_sessions(rows, operator), frame)
+    sessions = step.tables.per_query(merged, closing, "__closing", otherwise=2**62)
+    done = f"unix_micros({WINDOW_END}) <= __closing"
+    # Rows that were merged here are of this owner's generation.
+    since = step.since(index, step.memory.moves.epoch)
+    still_open = sessions.where(f"NOT ({done})").drop("__closing")
+    still_open = step.tables.per_query(still_open, since, GENERATION, otherwise=0)
     old = list(state.live)
     whole = union([still_open, *kept])
     assert whole is not None
     replacement = step.write(whole, f"sessions-{index}", WINDOW_END, small=few)
     step.outputs.dead += old
     state.live = [] if replacement is None else [replacement]
-    return results(sessions.where(done).drop("__closing"), operator)
-
-
-def _generation(step: Step, index: int) -> Column:
-    """The generation of rows that were merged here: since when this region owns their instance."""
-    moves = step.memory.moves
-    column = F.lit(0).cast("bigint")
-    for query, operator in moves.owners:
-        if operator == index:
-            since = int(moves.owned_since(query, index, moves.epoch))
-            column = F.when(F.col(QUERY) == query, F.lit(since).cast("bigint")).otherwise(column)
-    return column
+    closing_now = sessions.where(done).drop("__closing")
+    return drafts.then(("session results", operator), lambda rows: results(rows, operator), closing_now)
 
 
 def _without_late(
@@ -194,10 +186,10 @@ def _without_late(
     frame = State([fresh]).read(step.spark)
     assert frame is not None
     frame = step.tables.per_query(frame, closed, "__closed", otherwise=NEVER)
-    is_late = F.unix_micros(F.col(WINDOW_END)) <= F.col("__closed")
+    is_late = f"unix_micros({WINDOW_END}) <= __closed"
     few = fresh.rows <= segments.SMALL_ROWS
     late = step.write(frame.where(is_late).drop("__closed"), f"late-{index}", small=few)
     if late is None:
         return fresh
     step.outputs.late.append((index, late))
-    return step.write(frame.where(~is_late).drop("__closed"), f"in-time-{index}", WINDOW_END, small=few)
+    return step.write(frame.where(f"NOT ({is_late})").drop("__closed"), f"in-time-{index}", WINDOW_END, small=few)
