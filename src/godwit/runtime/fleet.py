@@ -160,7 +160,7 @@ class Fleet:
             if new:
                 self._carry_out(self._plane.feed(device, new))
                 self._sync(f"{name} feeds {', '.join(new)}")
-                self.gateway.follow(device, self.deployment)
+                self.gateway.follow([device], self.deployment)
         return DeviceHandle(self, device)
 
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
@@ -346,10 +346,9 @@ class Fleet:
             planned = time.perf_counter() - began
             self._carry_out(told, planned)
             self._sync(", ".join(type(c).__name__ for c in changes))
+            self.gateway.follow([c.device for c in changes if isinstance(c, DeviceMoved)], self.deployment)
             for change in changes:
-                if isinstance(change, DeviceMoved):
-                    self.gateway.follow(change.device, self.deployment)
-                elif isinstance(change, DeviceRemoved):
+                if isinstance(change, DeviceRemoved):
                     self.gateway.close(change.device, self.deployment)
             self.topology.save(self._plane.topology)
         return planned
@@ -478,8 +477,7 @@ class Fleet:
                     self.parked[instruction.query] = instruction.reason
         self.crew.arrange(self.deployment)
         self._sync("opened again")
-        for device in self.deployment.devices:
-            self.gateway.follow(device, self.deployment)
+        self.gateway.follow(self.deployment.devices, self.deployment)
 
     def __enter__(self) -> Fleet:
         return self

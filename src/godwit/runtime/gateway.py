@@ -137,18 +137,22 @@ class Gateway:
         self.log(region, stream).append_files(segment, marks, rows, at_us, numbers)
         self._streams[stream].sequences.update(numbers)
 
-    def follow(self, device: DeviceId, deployment: Deployment) -> None:
-        """The device may have changed region: end its old session where it was, begin the new one."""
-        region = self._region(device, deployment)
-        session = deployment.sessions.get(device, 1)
-        for stream, state in self._streams.items():
-            if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
-                continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
-            source = state.devices.setdefault(device, SourceState(session=session, region=region))
-            if source.region is not None and session > source.session:
-                over = Mark(source.session, source.clock, over=True)
-                self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: over}, {}, {})
-            source.session, source.region = session, region
+    def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
+        """Devices may have changed region: end their old sessions where they were, begin the new ones."""
+        over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
+        for device in devices:
+            region, session = self._region(device, deployment), deployment.sessions.get(device, 1)
+            for stream, state in self._streams.items():
+                if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
+                    continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
+                source = state.devices.setdefault(device, SourceState(session=session, region=region))
+                if source.region is not None and session > source.session:
+                    end = Mark(source.session, source.clock, over=True)
+                    over.setdefault((source.region, stream), {})[device] = end
+                source.session, source.region = session, region
+        for (region, stream), marks in over.items():
+            # One entry for all that leave: each would wake the region up.
+            self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
     def close(self, device: DeviceId, deployment: Deployment) -> None:
         """Nothing more comes from the device."""

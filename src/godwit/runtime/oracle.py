@@ -62,11 +62,15 @@ def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
 def expected(fleet: Fleet, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
-    for name, stream in sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)}):
+    reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
+    for name, stream in reads:
         rows = _everything(fleet, query, QueryId(name), stream)
         # A view belongs to the session it was made in, so the rows must be read there.
         session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(stream)
-    return session.sql(query.oracle_sql)
+    answer = session.sql(query.oracle_sql)
+    for _, stream in reads:
+        session.catalog.dropTempView(stream)  # or Java keeps the rows as long as the session
+    return answer
 
 
 @dataclass(frozen=True)

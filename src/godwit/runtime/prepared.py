@@ -15,6 +15,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any, cast
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -87,7 +88,7 @@ class Prepared:
 
 
 class Java:
-    """The prepared plans of a session, and what is asked of its Java to make and run them."""
+    """The prepared plans of an application, and what is asked of its Java to make and run them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark, self._jvm = spark, cast("Any", spark._jvm)
@@ -152,13 +153,14 @@ class Java:
                     context.setLocalProperty(name, value)
 
 
-_sessions: dict[SparkSession, Java] = {}
+_known: dict[SparkContext, Java] = {}
 _starting = threading.Lock()
 
 
 def java_of(spark: SparkSession) -> Java:
-    """One for each session; there are few in a process."""
+    """One for each Spark application: PySpark may have several objects for the same session."""
     with _starting:
-        if spark not in _sessions:
-            _sessions[spark] = Java(spark)
-        return _sessions[spark]
+        context = spark.sparkContext
+        if context not in _known:
+            _known[context] = Java(spark)
+        return _known[context]
