@@ -107,6 +107,21 @@ def test_plans_that_run_at_once_do_not_see_each_others_rows(spark: SparkSession)
         assert all(pool.map(squares, range(60)))
 
 
+def test_few_rows_may_be_long_ones(spark: SparkSession) -> None:
+    """Past this size Spark hands rows over as an RDD of its own."""
+    name = "spark.sql.execution.arrow.localRelationThreshold"
+    usual = spark.conf.get(name)
+    spark.conf.set(name, "1b")
+    try:
+        for asked in (ASKED["where"], ASKED["hash join"], ASKED["aggregate in parts"]):
+            rows = table(*range(50))
+            draft = asked(Draft.of(spark, rows, SCHEMA))
+            assert answer(draft) == answer(asked(spark.createDataFrame(rows, SCHEMA)))
+    finally:
+        assert usual is not None
+        spark.conf.set(name, usual)
+
+
 def test_what_a_draft_cannot_remember_its_dataframe_does(spark: SparkSession) -> None:
     draft = Draft.of(spark, table(1, 2, 3, 4), SCHEMA)
     for frame in (draft.where(F.col("n") > 2), draft.groupBy("key").count(), draft.select(F.col("n"))):

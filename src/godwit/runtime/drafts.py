@@ -9,9 +9,8 @@ Whatever a draft cannot remember is done by the DataFrame it stands for, and cos
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +39,7 @@ class Draft:
     @staticmethod
     def of(spark: SparkSession, table: pa.Table, schema: StructType) -> Draft:
         """These rows."""
-        return _rows(spark, Leaf(0, schema.json(), table))
+        return _rows(spark, Leaf(0, schema, table))
 
     def then(self, what: Hashable, make: Make, *others: Draft) -> Draft:
         """One more step. `make` must do the same whenever `what` is the same."""
@@ -100,7 +99,7 @@ class Draft:
     def frame(self) -> DataFrame:
         """The DataFrame it stands for, over its rows."""
         if self.leaf is not None:
-            return self.spark.createDataFrame(self.leaf.table, _struct(self.leaf.schema))
+            return self.spark.createDataFrame(self.leaf.table, self.leaf.schema)
         assert self.make is not None
         return self.make(*(draft.frame for draft in self.inputs))
 
@@ -154,7 +153,7 @@ def joined(left: Frame, right: Frame, condition: str) -> Frame:
 
 
 def _rows(spark: SparkSession, leaf: Leaf) -> Draft:
-    return Draft(spark, ("rows", leaf.schema, leaf.label), None, (), leaf)
+    return Draft(spark, ("rows", leaf.columns, leaf.label), None, (), leaf)
 
 
 def _apart(before: tuple[Draft, ...], other: Draft) -> Draft:
@@ -163,8 +162,3 @@ def _apart(before: tuple[Draft, ...], other: Draft) -> Draft:
     clash = [n for n, leaf in other.leaves.items() if n in known and known[n].table is not leaf.table]
     free = max((*known, *other.leaves)) + 1
     return other.relabelled({n: free + k for k, n in enumerate(clash)}) if clash else other
-
-
-@lru_cache(maxsize=512)
-def _struct(schema: str) -> StructType:
-    return StructType.fromJson(json.loads(schema))

@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
 
 #: so many are kept, each step of a plan counted; most epochs bring a few new ones
@@ -32,9 +33,13 @@ class Leaf:
     """Rows at hand. The label tells them from other rows of the same plan."""
 
     label: int
-    #: as Spark writes it in JSON
-    schema: str
+    schema: StructType
     table: pa.Table
+
+    @cached_property
+    def columns(self) -> str:
+        """The schema as Java reads it."""
+        return self.schema.json()
 
 
 @dataclass(eq=False)
@@ -119,7 +124,7 @@ class Java:
     def standing_for(self, leaf: Leaf) -> Prepared:
         """A DataFrame of the leaf's columns, over rows that are not there."""
         rdd = self._no_rows()
-        schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(leaf.schema)
+        schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(leaf.columns)
         frame = self._spark._jsparkSession.internalCreateDataFrame(rdd, schema, False)
         return Prepared(self, DataFrame(frame, self._spark), {rdd.id(): leaf.label})
 
@@ -133,11 +138,14 @@ class Java:
                 stream.write_table(leaf.table)
             file.flush()
             batches = self._jvm.PythonSQLUtils.readArrowStreamFromFile(file.name)
-        frame = self._jvm.PythonSQLUtils.toDataFrame(batches, leaf.schema, self._spark._jsparkSession)
-        return self._context.parallelize(frame.logicalPlan().data(), 1, self._row)
+        frame = self._jvm.PythonSQLUtils.toDataFrame(batches, leaf.columns, self._spark._jsparkSession)
+        found = frame.logicalPlan()
+        if found.getClass().getSimpleName() == "LogicalRDD":  # few rows may be long ones: they are an RDD already
+            return found.rdd()
+        return self._context.parallelize(found.data(), 1, self._row)
 
     def collect(self, frame: DataFrame, plan: Any) -> list[bytes]:
-        """Run a plan; its rows as Arrow batches, by a socket: what a call returns may wait 40 ms in the network's."""
+        """Run a plan; its rows as Arrow batches, by a socket: what a call returns may wait 40 ms on its way."""
         served = self._jvm.PythonRDD.collectAndServe(frame._jdf.toArrowBatchRdd(plan))
         with _load_from_socket(served, NoOpSerializer()) as batches:
             return list(batches)
