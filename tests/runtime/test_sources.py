@@ -15,6 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.errors import ConfigError, SourceError
+from godwit.ids import DeviceId, RegionId, SiteId, StreamId
+from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.handles import QueryHandle
@@ -89,6 +91,21 @@ def test_rows_of_two_regions_are_parted_and_a_repeat_brings_only_what_is_missing
     assert again.replay("passengers", file).run() == 5
     again.process_available()
     assert boarded(again.query("all")) == list(range(10))
+
+
+def test_devices_that_leave_a_region_together_end_their_sessions_in_one_entry(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet()
+    query = begin(fleet, trains=6)
+    fleet.push("passengers", table(fleet, range(12), trains=6))
+    west = Log(source_log(fleet.root, RegionId("w"), StreamId("passengers")))
+    before = west.end()
+    fleet.change([DeviceMoved(DeviceId(f"t{n}"), SiteId("east")) for n in (0, 2, 4)])
+    ((_, entry),) = west.after(before)
+    assert sorted(entry["marks"]) == ["t0", "t2", "t4"]
+    fleet.push("passengers", table(fleet, range(12, 24), trains=6))
+    fleet.close_sources()
+    fleet.process_available()
+    assert query.verdict().equal
 
 
 def test_lines_that_do_not_fit_are_dead_letters_with_the_reason(open_fleet: OpenFleet, tmp_path: Path) -> None:
