@@ -14,7 +14,7 @@ import pytest
 from godwit.errors import StateError
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
-from godwit.runtime import housekeeping
+from godwit.runtime import attendant, housekeeping
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.handles import QueryHandle
 from godwit.runtime.housekeeping import Retention
@@ -103,6 +103,34 @@ def test_dead_letters_are_counted_for_ever_and_kept_for_a_while(
     kept = fleet.dead_letters()
     assert 5 < len(kept) < 40
     assert kept[-1]["row"]["name"] == "bad 59"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
+    open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    monkeypatch.setattr(housekeeping, "RECENT", 2)
+    monkeypatch.setattr(attendant, "SLICE", 0.0)  # one bit at a time
+    fleet = open_fleet(retention=Retention(keep=keep, source_seconds=0.0, every=10))
+    query = one_region(fleet, "SELECT name, size FROM readings")
+    (runner,) = fleet.crew.runners.values()
+    before = files(fleet.root)
+    first = []
+    for number in range(24):
+        fleet.push("readings", rows(number))
+        runner.step()
+        if number % 12 < 11:
+            continue
+        for bit in range(60):
+            fleet.attendant.flush()
+            first.append(Log(runner.commits.folder).first)
+            if bit % 10 == 5:
+                assert query.results().count() == 4 * (number + 1)
+    assert first[5] == 1  # a pass in one go would have dropped them all at the first look
+    assert first[59] > 9
+    assert first[-1] > 20
+    assert keep or files(fleet.root) < before + 60
+    assert not keep or query.verdict().equal
 
 
 def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +270,43 @@ def test_a_runner_waits_for_a_reader_that_lags(open_fleet: OpenFleet) -> None:
     assert fleet.status().runners[1].unread > 0
     fleet.process_available()  # the cloud reads, and the edge goes on
     assert fleet.query("q").results().count() == 48
+
+
+@pytest.mark.parametrize("kind", ["windows", "join"])
+def test_state_does_not_wait_for_queries_that_live_elsewhere(open_fleet: OpenFleet, kind: str) -> None:
+    """Two queries of one shape, each in its own region: neither hears how far the other has come, nor need it."""
+    window = "SELECT train, count(*) AS n FROM trains WHERE train = '{0}' GROUP BY train, window(ts, '2 seconds')"
+    join = """SELECT a.n, b.n AS other FROM trains a JOIN trains b ON a.train = b.train
+              AND a.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 1 SECOND
+              WHERE a.train = '{0}' AND b.train = '{0}'"""
+    fleet = open_fleet()
+    sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "centre", kind="cloud")]
+    fleet.topology.add(Topology.of(sites, [Link("west", "cloud"), Link("east", "cloud")]))
+    fleet.stream("trains", "train string, n int, ts timestamp", device="train")
+    trains = {name: fleet.device(name, site=s, streams=["trains"]) for name, s in (("t0", "west"), ("t1", "east"))}
+    for name in trains:
+        fleet.submit((window if kind == "windows" else join).format(name), f"of_{name}")
+
+    def play(seconds: range) -> int:
+        for second in seconds:
+            for name, train in trains.items():
+                at = [START + dt.timedelta(seconds=second, milliseconds=100 * i) for i in range(10)]
+                train.push([{"train": name, "n": i, "ts": ts} for i, ts in enumerate(at)])
+            fleet.process_available()
+        return max(s.rows for runner in fleet.crew.runners.values() for s in runner.memory.states.values())
+
+    most = 100 if kind == "join" else 5
+    assert play(range(30)) <= most
+    trains["t0"].attach("east")  # where it was, nothing of it stays behind
+    assert play(range(30, 40)) <= 2 * most
+    west = [r for (region, _), r in fleet.crew.runners.items() if region == "west"]
+    assert sum(s.rows for runner in west for s in runner.memory.states.values()) == 0
+    fleet.close_sources()
+    fleet.process_available()
+    for name in trains:
+        verdict = fleet.query(f"of_{name}").verdict()
+        assert verdict.equal, verdict
+        assert verdict.got > 0
 
 
 @pytest.mark.parametrize("sql", [WINDOWS.replace("3 seconds", "50 seconds"), "JOIN"])

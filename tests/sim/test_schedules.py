@@ -34,6 +34,19 @@ def test_a_hundred_thousand_schedules() -> None:
     assert not bad, f"{len(bad)} schedules failed; the first:\n{story(draw(bad[0]))}"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1_006_314,  # a query begins while a device is away, and nobody ran its shape where the device was last
+        1_043_708,
+        1_033_948,  # a device is away when the epoch that brought it there is taken back
+        1_061_075,  # a region takes in several epochs at once, and with them two sessions of a device
+    ],
+)
+def test_schedules_that_were_wrong_once(seed: int) -> None:
+    assert not play(draw(seed)), story(draw(seed))
+
+
 def _never_held(*_: Any) -> bool:
     return False
 

@@ -71,6 +71,11 @@ class ControlPlane:
         #: deltas published since somebody last asked for the deployment
         self._unread: list[Delta] = []
 
+    def recall(self, before: Deployment) -> None:
+        """Go on where an earlier process left off, as far as the ground does not say it."""
+        self.planner.recall(before)
+        self._deployment = self.planner.rows.deployment(Epoch(0))
+
     # -- reading
 
     @property

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from godwit.deployment.clocks import FOREVER
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import STATEFUL, Plan
@@ -146,6 +147,18 @@ class MoveBook:
         if any(m.query == query and m.operator == operator for m in self.incoming):
             return True
         return markers[operator] < self.latest(query)
+
+    def dead_before(
+        self, operator: int, clocks: Mapping[QueryId, int], homes: Mapping[QueryId, RegionId | None]
+    ) -> int:
+        """The clock of an operator's state here: the least of the queries that may have rows in it.
+
+        Those are the ones that live here or are still to be handed over. The others' rows have gone, and their clocks,
+        which stand still here, must not keep what is left.
+        """
+        leaving = {m.query for m in self.outgoing if m.operator == operator}
+        here = (clock for q, clock in clocks.items() if homes.get(q) == self.region or q in leaving)
+        return min(here, default=FOREVER)
 
     def latest(self, query: QueryId | None = None) -> Epoch:
         """The newest epoch at which an instance of the query (None: of any) moved, or at which it went on."""

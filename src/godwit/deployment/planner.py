@@ -19,7 +19,7 @@ from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import known
 from godwit.model.changes import Change
-from godwit.model.deployment import split_instance
+from godwit.model.deployment import Deployment, split_instance
 from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
@@ -65,7 +65,6 @@ class Planner:
         #: sites that left while something without a place still has its state there
         self.ghosts: dict[SiteId, None] = {}
         self._default: dict[str, NodeId | None] = {}
-        self._home: dict[DeviceId, RegionId | None] = {d: topology.region_of(NodeId(d)) for d in topology.devices}
         self._region_sites: dict[RegionId, int] = {}
         for site in topology.sites.values():
             self._region_sites[site.region] = self._region_sites.get(site.region, 0) + 1
@@ -272,13 +271,20 @@ class Planner:
     def _session(self, device: DeviceId) -> None:
         """A device that turns up in another region begins a new session there."""
         region = self.topology.region_of(NodeId(device))
-        before = self._home.get(device)
+        before = self.rows.stays.get(device)
         if region is None or region == before:
             return
         if before is not None:
             self.rows.sessions[device] = self.rows.sessions.get(device, 1) + 1
             self._pending.sessions[device] = self.rows.sessions[device]
-        self.journal.put(self._home, device, region)
+        self.journal.put(self.rows.stays, device, region)
+
+    def recall(self, before: Deployment) -> None:
+        """Sessions as an earlier process left them. What has changed region since begins a new one."""
+        self.rows.sessions.update(before.sessions)
+        for device, region in before.stays.items():
+            if self.rows.stays.setdefault(device, region) != region:
+                self.rows.sessions[device] = before.sessions.get(device, 1) + 1
 
     def _homeless(self, old: Topology, site: SiteId) -> list[OperatorId]:
         """The instances that can no longer be on a site: all, if it is gone; as many as are too much for it."""

@@ -18,7 +18,10 @@ V = TypeVar("V")
 
 @dataclass
 class Rows:
-    """What regions are told. `sessions` only ever grows: a number that was given to a device is never given again."""
+    """What regions are told. `sessions` only ever grows: a number that was given to a device is never given again.
+
+    `stays` says in which region a device's session is; regions see that by `devices`.
+    """
 
     queries: dict[QueryId, Query] = field(default_factory=dict)
     placement: dict[OperatorId, NodeId] = field(default_factory=dict)
@@ -28,12 +31,14 @@ class Rows:
     feeds: dict[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
     parked: dict[QueryId, str] = field(default_factory=dict)
     sessions: dict[DeviceId, int] = field(default_factory=dict)
+    stays: dict[DeviceId, RegionId] = field(default_factory=dict)
 
     @staticmethod
     def of(topology: Topology) -> Rows:
         return Rows(
             devices={device.id: device.site for device in topology.devices.values()},
             sites={site.id: site.region for site in topology.sites.values()},
+            stays={d: region for d in topology.devices if (region := topology.region_of(NodeId(d))) is not None},
         )
 
     def deployment(self, epoch: Epoch) -> Deployment:
@@ -47,6 +52,7 @@ class Rows:
             dict(self.streams),
             dict(self.feeds),
             dict(self.parked),
+            dict(self.stays),
         )
 
     def delta(self, journal: Journal, since: int, sessions: dict[DeviceId, int], cause: str) -> Delta:

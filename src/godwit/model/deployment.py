@@ -81,21 +81,26 @@ class Deployment:
     feeds: Mapping[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
     #: queries without a place, and why
     parked: Mapping[QueryId, str] = field(default_factory=dict)
+    #: device -> the region of its current session: where it is or, if it is away, was last
+    stays: Mapping[DeviceId, RegionId] = field(default_factory=dict)
 
     def apply(self, delta: Delta) -> Deployment:
         devices = {**self.devices, **delta.devices}
         for device in delta.gone:
             devices.pop(device, None)
+        sites = _merged(self.sites, delta.sites)
+        arrived = {device: sites[site] for device, site in delta.devices.items() if site is not None and site in sites}
         return Deployment(
             Epoch(self.epoch + 1),
             _merged(self.queries, delta.queries),
             _merged(self.placement, delta.placement),
             devices,
-            _merged(self.sites, delta.sites),
+            sites,
             {**self.sessions, **delta.sessions},
             {**self.streams, **delta.streams},
             {**self.feeds, **delta.feeds},
             _merged(self.parked, delta.parked),
+            {**self.stays, **arrived} if arrived else self.stays,
         )
 
     def region_of(self, node: NodeId) -> RegionId | None:
@@ -148,6 +153,14 @@ class Deployment:
             return feeding
         names = {literal.strip("'").replace("''", "'") for literal in wanted}
         return tuple(device for device in feeding if device in names)
+
+    def regions_of(self, shape: Shape) -> set[RegionId]:
+        """Where a shape runs: where its operators live, and where devices that feed it are, or end their sessions."""
+        feeding = {device for _, scan in shape.plan.scans for device in self.feeds.get(scan.stream, ())}
+        needed: set[RegionId | None] = {self.stays.get(device) for device in feeding}
+        holistic = [i for i in range(len(shape.plan.operators)) if not shape.plan.is_local(i)]
+        needed |= {self.home(query, i) for query in self.of_shape(shape.key) for i in holistic}
+        return {region for region in needed if region is not None}
 
     def shapes(self) -> dict[str, Shape]:
         return {query.shape.key: query.shape for query in self.queries.values()}

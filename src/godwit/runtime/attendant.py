@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from godwit.errors import StateError
@@ -23,6 +25,10 @@ log = logging.getLogger(__name__)
 
 #: how often the attendant looks around (seconds)
 EVERY = 0.25
+#: for how long it then keeps house at once (seconds): micro-batches and sinks wait no longer for it
+SLICE = 0.03
+#: a pass has come to its end
+OVER = object()
 
 
 class Attendant:
@@ -34,6 +40,7 @@ class Attendant:
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         self.failure: Exception | None = None
         self._round = threading.Lock()
+        self._pass: Iterator[None] | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -63,24 +70,42 @@ class Attendant:
             for delivery in list(self.deliveries.values()):
                 delivery.pump()
             self._fleet.chronicle.look()
-            if self.housekeeper.due(self._fleet.crew.committed()):
-                self._sweep()
+            self._keep_house()
 
     def sweep(self) -> Swept:
-        """Keep house now."""
+        """Keep house now, from the beginning to the end."""
         with self._round:
-            return self._sweep()
+            for _ in self._pass or ():
+                pass
+            swept = Swept()
+            for _ in self._sweep(swept):
+                pass
+            return swept
 
-    def _sweep(self) -> Swept:
+    def _keep_house(self) -> None:
+        """A slice of a pass, if one is due or under way; the more there is to do, the longer."""
+        behind = self.housekeeper.behind(self._fleet.crew.committed())
+        if self._pass is None and behind >= 1.0:
+            self._pass = self._sweep(Swept())
+        until = time.monotonic() + SLICE * max(behind, 1.0)
+        while self._pass is not None:
+            if next(self._pass, OVER) is OVER:
+                self._pass = None
+            elif time.monotonic() >= until:
+                return
+
+    def _sweep(self, swept: Swept) -> Iterator[None]:
         crew = self._fleet.crew
         if not self.housekeeper.retention.keep:
             crew.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
         running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
         delivering = {query for query, _ in self.deliveries}
         known = {*self._fleet.deployment.queries, *delivering}
-        swept = self.housekeeper.run(running.values(), known, crew.committed())
+        for _ in self.housekeeper.bits(running.values(), known, crew.committed(), swept):
+            crew.forget_results(swept.folded)
+            swept.folded.clear()
+            yield
         crew.forget_results(swept.folded)
-        return swept
 
     def must_be_whole(self, query_id: QueryId) -> None:
         """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""

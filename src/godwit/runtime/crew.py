@@ -78,7 +78,7 @@ class Crew:
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if shape.key in self._resumed else self.regions_of(shape.key)
             self._resumed.add(shape.key)
-            for region in sorted(_regions(deployment, shape) | earlier):
+            for region in sorted(deployment.regions_of(shape) | earlier):
                 if (region, shape.key) not in self.runners:
                     self._hire(region, shape)
 
@@ -192,13 +192,3 @@ class Crew:
         """Files have been merged or removed: look again."""
         for key in keys:
             self._entries.pop(key, None)
-
-
-def _regions(deployment: Deployment, shape: Shape) -> set[RegionId]:
-    """Where devices that feed the shape are attached, and where its holistic operators live."""
-    feeding = {device for _, scan in shape.plan.scans for device in deployment.feeds.get(scan.stream, ())}
-    sites = {deployment.devices.get(device) for device in feeding}
-    needed = {deployment.sites[site] for site in sites if site is not None and site in deployment.sites}
-    holistic = [i for i in range(len(shape.plan.operators)) if not shape.plan.is_local(i)]
-    homes = {deployment.home(query, i) for query in deployment.of_shape(shape.key) for i in holistic}
-    return needed | {home for home in homes if home is not None}

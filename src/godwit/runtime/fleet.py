@@ -467,7 +467,7 @@ class Fleet:
             automatic=True,
             **self._strategies,  # type: ignore[arg-type]
         )
-        self._plane.planner.rows.sessions.update(old.sessions)
+        self._plane.recall(old)
         for stream in old.streams.values():
             schema = self._analyst.declare(stream)
             self.gateway.declare(schema, set(old.sites.values()))

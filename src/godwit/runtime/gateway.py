@@ -141,7 +141,8 @@ class Gateway:
         """Devices may have changed region: end their old sessions where they were, begin the new ones."""
         over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
         for device in devices:
-            region, session = self._region(device, deployment), deployment.sessions.get(device, 1)
+            # One that is away is where it was last: there its session will end.
+            region, session = deployment.stays.get(device), deployment.sessions.get(device, 1)
             for stream, state in self._streams.items():
                 if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
                     continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)

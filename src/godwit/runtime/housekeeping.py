@@ -9,6 +9,9 @@ A reader's safe position is the one in its last commit record: a restart begins 
     epochs           go when every region has committed past them; a whole copy takes their place
     kept results     go by age and number, as `Retention` says
 
+A pass is done bit by bit, so that micro-batches have the processor in between: on a busy machine a pass in one go was
+seen as a second of latency. What it goes by was read at its beginning, and readers only ever go on from there.
+
 Recorded files that lie outside of the fleet's folder are never touched. `keep=True` keeps sources and results for ever,
 which is what the oracle needs.
 """
@@ -16,8 +19,9 @@ which is what the oracle needs.
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +74,7 @@ class Swept:
 
 
 class Housekeeper:
-    """Passes over a fleet's folder. One a fleet; a pass is not run twice at a time."""
+    """Passes over a fleet's folder. One a fleet, and one pass at a time."""
 
     def __init__(self, root: Path, retention: Retention, now: Callable[[], float] = time.time) -> None:
         # Records name files by their whole path; compare like with like, however the folder was given.
@@ -80,23 +84,29 @@ class Housekeeper:
         self._done_at = 0
         self._queries: AbstractSet[str] = frozenset()
 
-    def due(self, commits: int) -> bool:
-        """Whether enough has happened since the last pass (`commits`: the sum over all runners)."""
-        return commits - self._done_at >= self.retention.every
+    def behind(self, commits: int) -> float:
+        """How much happened since the last pass began (`commits`: the sum over all runners); from 1 on one is due."""
+        return (commits - self._done_at) / self.retention.every
 
-    def run(self, shapes: Iterable[Shape], queries: AbstractSet[str], commits: int = 0) -> Swept:
-        """One pass. `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's."""
-        self._done_at, self._queries, swept = commits, queries, Swept()
+    def bits(self, shapes: Iterable[Shape], queries: AbstractSet[str], commits: int, swept: Swept) -> Iterator[None]:
+        """One pass, of some milliseconds a bit, into `swept`.
+
+        `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's.
+        """
+        self._done_at, self._queries = commits, queries
         running = {shape.key: shape for shape in shapes}
         newest = {key: self._newest(key) for key in self._keys() if key[1] in running}
+        live = _live(newest)
+        sources = self._sources()
+        yield
         for key in newest:
-            self._commits(key, newest, swept)
+            yield from self._commits(key, newest, swept)
             self._results(key, swept)
-            self._data(key, newest, swept)
-        for folder in (self._root / "regions").glob("*/sources/*"):
-            self._source(folder, running, newest, swept)
+            yield from self._data(key, live, swept)
+        for log, last in sources:
+            self._source(log, last, running, newest, swept)
+            yield
         self._epochs(newest, swept)
-        return swept
 
     def _keys(self) -> list[Key]:
         folders = (self._root / "regions").glob("*/shapes/*/commits")
@@ -108,22 +118,22 @@ class Housekeeper:
 
     # --- commit records
 
-    def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> None:
+    def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> Iterator[None]:
         """Fold the records that nobody is still to read into `kept`, then drop them."""
         log = Log(commit_log(self._root, *key))
-        through, _ = kept.totals(self._root, *key)
+        fold = kept.Fold(self._root, *key)
         below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT) + 1
         regions = {region for region, shape in newest if shape == key[1]}
-        fresh: list[tuple[int, Record]] = []
-        for number, record in log.after(max(through, log.first - 1)):
+        for number, record in log.after(max(fold.through, log.first - 1)):
             if number >= below or _addressed(record) - regions:
                 break
-            fresh.append((number, record))
-        if fresh:
-            kept.fold(self._root, *key, fresh)
+            fold.add(number, record)
+            yield
+        if fold.write():
             swept.folded.add(key)
-            through = fresh[-1][0]
-        swept.commits += len(log.truncate(min(below, through + 1)))
+        for _ in log.drop(min(below, fold.through + 1)):
+            swept.commits += 1
+            yield
 
     def _read_by_peers(self, key: Key, newest: dict[Key, Record | None]) -> int:
         region, shape = key
@@ -137,19 +147,15 @@ class Housekeeper:
         mine = (p for p in positions if p["shape"] == shape and p["query"] in self._queries)
         return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
-    def _data(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> None:
+    def _data(self, key: Key, live: AbstractSet[str], swept: Swept) -> Iterator[None]:
         """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
         log = Log(commit_log(self._root, *key))
         free, self._free[key] = self._free.get(key, 0), log.first
-        record = newest[key]
-        if record is None:
-            return
-        needed = [segment for state in record["memory"]["states"].values() for segment in state]
-        needed += [segment for other in newest.values() if other is not None for segment in _underway(other)]
-        live = {Path(f).resolve() for segment in needed for f in segment["files"]}
-        for folder in (log.folder.parent / "data").iterdir():
-            if int(folder.name) < free:
-                swept.files += _remove(folder, live)
+        data = log.folder.parent / "data"
+        for name in os.listdir(data):
+            if int(name) < free:
+                swept.files += _remove(f"{data}/{name}", live)
+                yield
 
     def _results(self, key: Key, swept: Swept) -> None:
         """Kept results go when they are too old, or too many."""
@@ -169,20 +175,26 @@ class Housekeeper:
 
     # --- sources and epochs
 
-    def _source(self, folder: Path, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept) -> None:
+    def _sources(self) -> list[tuple[Log, int]]:
+        """Logs of sources that need not keep all, as far as they go now: what comes while the pass lasts may be for
+        shapes that are not known yet."""
         if self.retention.keep or self.retention.backup:
-            return
-        region, stream = RegionId(folder.parts[-3]), StreamId(folder.name)
+            return []
+        return [(log, log.last) for log in map(Log, (self._root / "regions").glob("*/sources/*"))]
+
+    def _source(
+        self, log: Log, last: int, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept
+    ) -> None:
+        region, stream = RegionId(log.folder.parts[-3]), StreamId(log.folder.name)
         read_to = [
             _position(record, f"source:{index}:{stream}")
             for (r, key), record in newest.items()
             for index, scan in running[key].plan.scans
             if r == region and scan.stream == stream
         ]
-        log = Log(folder)
         below = log.first
         for number, record in log.after(log.first - 1):
-            if number > min(read_to, default=2**62) or record["entered"] > self._now() - self.retention.source_seconds:
+            if number > min(read_to, default=last) or record["entered"] > self._now() - self.retention.source_seconds:
                 break
             below = number + 1
         fold_marks(log, below)
@@ -213,9 +225,12 @@ def _position(record: Record | None, log: str) -> int:
     return 0 if record is None else int(record["positions"].get(log, 0))
 
 
-def _underway(record: Record) -> Iterable[Record]:
-    """Segments that a region was promised and has not fetched yet."""
-    return (s for parcel in record["memory"]["underway"] for part in parcel["parts"].values() for s in part)
+def _live(newest: dict[Key, Record | None]) -> AbstractSet[str]:
+    """Files of state, and of what a region was promised and has not fetched yet."""
+    memories = [record["memory"] for record in newest.values() if record is not None]
+    segments = [s for memory in memories for state in memory["states"].values() for s in state]
+    segments += [s for m in memories for parcel in m["underway"] for part in parcel["parts"].values() for s in part]
+    return {os.path.realpath(file) for segment in segments for file in segment["files"]}
 
 
 def _addressed(record: Record) -> set[str]:
@@ -223,16 +238,15 @@ def _addressed(record: Record) -> set[str]:
     return {p["to"] for p in record["channels"]} | {str(Move.from_json(h["move"]).target) for h in record["handovers"]}
 
 
-def _remove(folder: Path, live: set[Path]) -> int:
-    """Delete a commit's files but those of live state, and the folder if nothing is left."""
+def _remove(folder: str, live: AbstractSet[str]) -> int:
+    """Delete a commit's files but those of live state, and the folders in which nothing is left."""
     removed = 0
-    for path in sorted(folder.rglob("*"), reverse=True):  # files before the folders they are in
-        if path.is_dir():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif path not in live:
-            path.unlink(missing_ok=True)
-            removed += 1
-    if not any(folder.iterdir()):
-        folder.rmdir()
+    for path, _, names in os.walk(folder, topdown=False):  # what is in a folder before the folder
+        for name in names:
+            file = f"{path}/{name}"
+            if file not in live:
+                os.unlink(file)
+                removed += 1
+        if not os.listdir(path):
+            os.rmdir(path)
     return removed

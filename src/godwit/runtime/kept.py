@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from godwit.ids import RegionId
 from godwit.runtime.log import Log, Record, Segment
+from godwit.runtime.recent import RECENT
 from godwit.runtime.totals import Totals, late_of, results_of
 from godwit.runtime.work import commit_log
 
@@ -52,25 +53,38 @@ def entries(root: Path, region: RegionId, shape: str, after: int) -> Iterator[En
         yield Entry(number, tuple(results_of(record)), tuple(late_of(record)))
 
 
-def fold(root: Path, region: RegionId, shape: str, commits: Sequence[tuple[int, Record]]) -> None:
-    """Write down what must stay of these commits, before their records go."""
-    log = Log(kept_log(root, region, shape))
-    before = log.read(log.last) if log.last else None
-    totals = Totals() if before is None else Totals.from_json(before["totals"])
-    for _, record in commits:
-        totals.add(record)
-    folder = log.folder / "data" / f"{log.last + 1:010d}"
-    results = merged([s for _, r in commits for s in results_of(r)], folder, "results")
-    late = merged([s for _, r in commits for s in late_of(r)], folder, "late")
-    log.append(
-        {
-            "through": commits[-1][0],
-            "wall": commits[-1][1]["metrics"]["wall"],
-            "results": [s.to_json() for s in results],
-            "late": [s.to_json() for s in late],
-            "totals": totals.to_json(),
-        }
-    )
+class Fold:
+    """What must stay of commits: gathered one by one, then written down, before their records go."""
+
+    def __init__(self, root: Path, region: RegionId, shape: str) -> None:
+        self._log = Log(kept_log(root, region, shape))
+        #: the last commit that is counted in
+        self.through, self._totals = totals(root, region, shape)
+        self._results: list[Segment] = []
+        self._late: list[Segment] = []
+        self._wall: float | None = None
+
+    def add(self, number: int, record: Record) -> None:
+        self._totals.add(record)
+        self._results += results_of(record)
+        self._late += late_of(record)
+        self.through, self._wall = number, record["metrics"]["wall"]
+
+    def write(self) -> bool:
+        """Write it down; False: there was nothing."""
+        if self._wall is None:
+            return False
+        folder = self._log.folder / "data" / f"{self._log.last + 1:010d}"
+        self._log.append(
+            {
+                "through": self.through,
+                "wall": self._wall,
+                "results": [s.to_json() for s in merged(self._results, folder, "results")],
+                "late": [s.to_json() for s in merged(self._late, folder, "late")],
+                "totals": self._totals.to_json(),
+            }
+        )
+        return True
 
 
 def totals(root: Path, region: RegionId, shape: str) -> tuple[int, Totals]:
@@ -99,7 +113,7 @@ def merged(segments: Sequence[Segment], folder: Path, name: str) -> list[Segment
 
 def _rewritten(group: list[Segment], file: Path) -> Segment:
     file.parent.mkdir(parents=True, exist_ok=True)
-    tables = [pq.read_table(f) for s in group for f in s.files]
+    tables = [RECENT.at_hand(f) for s in group for f in s.files]
     table = pa.concat_tables(tables, promote_options="permissive")
     pq.write_table(table, file, compression="snappy")
     return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema)

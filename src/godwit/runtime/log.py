@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Segment:
     tags: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> Record:
-        return asdict(self)
+        return dict(self.__dict__)  # not `asdict`: every commit names all live segments, and nobody changes a record
 
     @staticmethod
     def from_json(record: Record) -> Segment:
@@ -112,20 +112,24 @@ class Log:
 
     def truncate(self, below: int) -> list[Record]:
         """Forget the records below a number that every reader has passed; returns them, so that their files can go."""
-        gone: list[Record] = []
+        numbers = range(self.first, min(below, self.last))
+        gone = [record for record in map(self.read, numbers) if record is not None]
+        for _ in self.drop(below):
+            pass
+        return gone
+
+    def drop(self, below: int) -> Iterator[int]:
+        """The same one by one, without looking into them; yields their numbers."""
         below = min(below, self.last)  # the newest stays: it says where the log stands
         if below <= self.first:
-            return gone
+            return
         draft = self.folder / "truncated.tmp"
         draft.write_text(str(below))
         draft.rename(self.folder / "truncated")
-        for number in range(self.first, below):
-            record = self.read(number)
-            if record is not None:
-                gone.append(record)
-                self._path(number).unlink(missing_ok=True)
-        self.first = below
-        return gone
+        numbers, self.first = range(self.first, below), below
+        for number in numbers:
+            self._path(number).unlink(missing_ok=True)
+            yield number
 
     def _floor(self) -> int:
         """The least number that is still kept, as whoever truncates the log has written it down."""

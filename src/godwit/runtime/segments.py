@@ -25,7 +25,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 from godwit.model.plan import Column
 from godwit.runtime.drafts import Draft, Frame, made, together
 from godwit.runtime.log import Segment
-from godwit.runtime.recent import Recent
+from godwit.runtime.recent import RECENT
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,8 +41,6 @@ WRITER = {
 }
 #: up to so many rows in so many files are read here and handed to Spark
 HANDED_ROWS, HANDED_FILES = 20_000, 64
-#: small tables of this process, whichever region wrote or read them
-RECENT = Recent()
 
 
 def write(frame: Frame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
@@ -139,13 +137,8 @@ def are_few(segments: Sequence[Segment]) -> bool:
 def tables_of(segment: Segment) -> list[pa.Table]:
     """What lies in a segment's files, in the order of its columns."""
     columns = struct(segment.schema).names
-    parts = (RECENT.table(file, _read) for file in segment.files)
+    parts = (RECENT.table(file) for file in segment.files)
     return [part.select([name for name in columns if name in part.column_names]) for part in parts]
-
-
-def _read(file: str) -> pa.Table:
-    # Not `read_table`: it looks for a dataset first, which costs two thirds of a small file's time.
-    return pq.ParquetFile(file).read(use_threads=False)
 
 
 def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:

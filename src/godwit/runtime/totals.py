@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from godwit.model.plan import QUERY
 from godwit.runtime.log import Record, Segment
+from godwit.runtime.recent import RECENT
 
 
 @dataclass
@@ -78,7 +78,6 @@ def by_query(segments: Iterable[Segment]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for segment in segments:
         for file in segment.files:
-            column = pq.read_table(file, columns=[QUERY]).column(QUERY)
-            for entry in pc.value_counts(column).to_pylist():
+            for entry in pc.value_counts(RECENT.at_hand(file, [QUERY]).column(QUERY)).to_pylist():
                 found[entry["values"]] = found.get(entry["values"], 0) + entry["counts"]
     return found

@@ -204,6 +204,9 @@ class Runner:
                 self._forget(query, after.epoch)
             for query in self._ids(after) - self._ids(before):
                 self.begun[query] = dict(self.positions)
+            if self._ids(after) != self._ids(before):
+                # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
+                self._expect(Progress(self.shape, after))
             self.deployment = after
         if work.deployments:
             self._arrange()
@@ -220,7 +223,10 @@ class Runner:
         self._ways = {}
         self.queries: dict[QueryId, Query] = {q.id: q for q in self.deployment.of_shape(self.shape.key)}
         self.progress = Progress(self.shape, self.deployment)
-        for scan, source, session in self.progress.expected():
+        self._expect(self.progress)
+
+    def _expect(self, progress: Progress) -> None:
+        for scan, source, session in progress.expected():
             self.memory.book.expect(scan, source, session)
 
     def _hear(self, work: Work) -> None:

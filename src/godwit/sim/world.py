@@ -158,7 +158,7 @@ class World:
         before = self.deployment
         self.control.append((before.apply(delta), starts))
         for shape in self.deployment.shapes().values():
-            for region in sorted(_regions(self.deployment, shape.key)):
+            for region in sorted(self.deployment.regions_of(shape)):
                 if (region, shape.key) not in self.runners:
                     self.runners[region, shape.key] = Runner(self, region, shape)
         for device in self.deployment.devices:
@@ -177,9 +177,8 @@ class World:
 
     def _follow(self, device: DeviceId) -> None:
         """The device may have changed region: end its old session where it was, begin the new one."""
-        place = self.deployment.devices.get(device)
-        region = None if place is None else self.deployment.sites.get(place)
-        session = self.deployment.sessions.get(device, 1)
+        # One that is away is where it was last: there its session will end.
+        region, session = self.deployment.stays.get(device), self.deployment.sessions.get(device, 1)
         for stream, devices in FEEDS.items():
             if device not in devices or region is None:
                 continue
@@ -188,13 +187,13 @@ class World:
                 over = Mark(source.session, source.clock, over=True)
                 self.source_log(source.region, stream).append(Entry([], {device: over}))
             source.session, source.region = session, region
-            waiting = self._waiting.pop((stream, device), None)
-            if waiting:
-                self._send(stream, device, waiting)
+            self._send(stream, device, self._waiting.pop((stream, device), []))
 
     def _send(self, stream: StreamId, device: DeviceId, readings: list[act.Reading]) -> None:
         place = self.deployment.devices.get(device)
         region = None if place is None else self.deployment.sites.get(place)
+        if not readings:
+            return
         if region is None:
             self._waiting.setdefault((stream, device), []).extend(readings)
             return
@@ -341,21 +340,6 @@ class World:
         if self.plane.planner.parked():
             found.append(f"still parked: {dict(self.plane.planner.parked())}")
         return found
-
-
-def _regions(deployment: Deployment, key: str) -> set[RegionId]:
-    needed: set[RegionId] = set()
-    for query in deployment.of_shape(key):
-        plan = query.shape.plan
-        for _, scan in plan.scans:
-            for device in deployment.feeds.get(scan.stream, ()):
-                place = deployment.devices.get(device)
-                if place is not None and place in deployment.sites:
-                    needed.add(deployment.sites[place])
-        for index in range(len(plan.operators)):
-            if not plan.is_local(index) and (home := deployment.home(query, index)) is not None:
-                needed.add(home)
-    return needed
 
 
 def _line(one: Instruction) -> str:
