@@ -245,7 +245,7 @@ def _remove(folder: str, live: AbstractSet[str]) -> int:
         for name in names:
             file = f"{path}/{name}"
             if file not in live:
-                os.unlink(file)
+                Path(file).unlink(missing_ok=True)  # the runner may be cleaning up the same state
                 removed += 1
         if not os.listdir(path):
             os.rmdir(path)
