@@ -133,6 +133,18 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
     assert not keep or query.verdict().equal
 
 
+def test_records_whose_removal_was_cut_short_go_the_next_time(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for number in range(5):
+        log.append({"number": number})
+    next(log.drop(4))  # and no further: the process ends here
+    again = Log(tmp_path)
+    assert again.first == 4
+    assert list(again.drop(4)) == [2, 3]
+    assert sorted(int(path.stem) for path in tmp_path.glob("*.json")) == [4, 5]
+    assert [record["number"] for _, record in again.after(3)] == [3, 4]
+
+
 def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "RECENT", 4)
     fleet = open_fleet(retention=AT_ONCE, limits=Limits(max_lag=1000))

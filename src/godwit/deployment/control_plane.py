@@ -73,7 +73,7 @@ class ControlPlane:
 
     def recall(self, before: Deployment) -> None:
         """Go on where an earlier process left off, as far as the ground does not say it."""
-        self.planner.recall(before)
+        self.planner.rows.recall(before)
         self._deployment = self.planner.rows.deployment(Epoch(0))
 
     # -- reading

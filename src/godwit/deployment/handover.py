@@ -148,17 +148,15 @@ class MoveBook:
             return True
         return markers[operator] < self.latest(query)
 
-    def dead_before(
-        self, operator: int, clocks: Mapping[QueryId, int], homes: Mapping[QueryId, RegionId | None]
-    ) -> int:
+    def dead_before(self, operator: int, clocks: Mapping[QueryId, int], now: Deployment) -> int:
         """The clock of an operator's state here: the least of the queries that may have rows in it.
 
         Those are the ones that live here or are still to be handed over. The others' rows have gone, and their clocks,
         which stand still here, must not keep what is left.
         """
         leaving = {m.query for m in self.outgoing if m.operator == operator}
-        here = (clock for q, clock in clocks.items() if homes.get(q) == self.region or q in leaving)
-        return min(here, default=FOREVER)
+        lives_here = {q for q in clocks if now.home(now.queries[q], operator) == self.region}
+        return min((clocks[q] for q in lives_here | (leaving & clocks.keys())), default=FOREVER)
 
     def latest(self, query: QueryId | None = None) -> Epoch:
         """The newest epoch at which an instance of the query (None: of any) moved, or at which it went on."""

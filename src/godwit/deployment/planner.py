@@ -19,7 +19,7 @@ from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import known
 from godwit.model.changes import Change
-from godwit.model.deployment import Deployment, split_instance
+from godwit.model.deployment import split_instance
 from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
@@ -278,13 +278,6 @@ class Planner:
             self.rows.sessions[device] = self.rows.sessions.get(device, 1) + 1
             self._pending.sessions[device] = self.rows.sessions[device]
         self.journal.put(self.rows.stays, device, region)
-
-    def recall(self, before: Deployment) -> None:
-        """Sessions as an earlier process left them. What has changed region since begins a new one."""
-        self.rows.sessions.update(before.sessions)
-        for device, region in before.stays.items():
-            if self.rows.stays.setdefault(device, region) != region:
-                self.rows.sessions[device] = before.sessions.get(device, 1) + 1
 
     def _homeless(self, old: Topology, site: SiteId) -> list[OperatorId]:
         """The instances that can no longer be on a site: all, if it is gone; as many as are too much for it."""

@@ -41,6 +41,13 @@ class Rows:
             stays={d: region for d in topology.devices if (region := topology.region_of(NodeId(d))) is not None},
         )
 
+    def recall(self, before: Deployment) -> None:
+        """Sessions as an earlier process left them. What has changed region since begins a new one."""
+        self.sessions.update(before.sessions)
+        for device, region in before.stays.items():
+            if self.stays.setdefault(device, region) != region:
+                self.sessions[device] = before.sessions.get(device, 1) + 1
+
     def deployment(self, epoch: Epoch) -> Deployment:
         return Deployment(
             epoch,

@@ -471,6 +471,7 @@ class Fleet:
         for stream in old.streams.values():
             schema = self._analyst.declare(stream)
             self.gateway.declare(schema, set(old.sites.values()))
+        self.gateway.follow(old.devices, old)  # what has changed since ends sessions that the logs may not know of
         for query in old.queries.values():
             for instruction in self._plane.submit(query, *self.door.places(query, old)):
                 if isinstance(instruction, Park):

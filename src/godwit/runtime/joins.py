@@ -50,7 +50,7 @@ def join(step: Step, index: int, operator: Join, inputs: list[Frame | None]) -> 
     made = _pairs(step, index, operator, [m for m in meetings if m.left.live and m.right.live])
     hand_over(step, index, [operator.left_time, operator.right_time])
     _, now = step.clocks(index)
-    clock = step.dead_before(index, now)
+    clock = step.memory.moves.dead_before(index, now, step.tables.deployment)
     for side in (0, 1):
         _tidy(step, index, operator, side, clock)
     return made

@@ -51,6 +51,8 @@ class Log:
         #: the newest record's number; for readers in other processes: as far as they have looked
         self.last = max(numbers, default=0)
         self.first = min(numbers, default=1)
+        #: below `first` there may be records whose removal did not come to its end
+        self._oldest = self.first
         self.first = max(self.first, self._floor())
         self.last = max(self.last, self.first - 1)
 
@@ -121,12 +123,12 @@ class Log:
     def drop(self, below: int) -> Iterator[int]:
         """The same one by one, without looking into them; yields their numbers."""
         below = min(below, self.last)  # the newest stays: it says where the log stands
-        if below <= self.first:
-            return
-        draft = self.folder / "truncated.tmp"
-        draft.write_text(str(below))
-        draft.rename(self.folder / "truncated")
-        numbers, self.first = range(self.first, below), below
+        if below > self.first:
+            draft = self.folder / "truncated.tmp"
+            draft.write_text(str(below))
+            draft.rename(self.folder / "truncated")
+            self.first = below
+        numbers, self._oldest = range(self._oldest, self.first), self.first
         for number in numbers:
             self._path(number).unlink(missing_ok=True)
             yield number

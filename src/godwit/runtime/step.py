@@ -8,7 +8,7 @@ Everything written here is staged: it counts only once the runner's commit names
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -392,11 +392,6 @@ class Step:
     def name(self, what: str) -> str:
         self._count += 1
         return f"{self._count:02d}-{what}"
-
-    def dead_before(self, index: int, clocks: Mapping[QueryId, int]) -> int:
-        """Up to when the operator's state is dead, by these clocks of its queries."""
-        homes = {q: self.tables.deployment.home(query, index) for q, query in self.tables.queries.items()}
-        return self.memory.moves.dead_before(index, clocks, homes)
 
     def clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
         """(how far the operator had let each query's clock go, how far it does now); tells the operators above."""

@@ -54,7 +54,7 @@ def aggregate(step: Step, index: int, operator: Aggregate, partials: Frame | Non
     session = operator.window.kind == "session"
     made = (_close_sessions if session else _close)(step, index, operator, state, closed, closing)
     if not session:
-        step.outputs.dead += state.drop_dead(step.dead_before(index, closing))
+        step.outputs.dead += state.drop_dead(step.memory.moves.dead_before(index, closing, step.tables.deployment))
         if crowd := state.crowded():
             few = rows_of(crowd) <= segments.SMALL_ROWS
             rewrite = partial(_compact, step, index, operator, few)

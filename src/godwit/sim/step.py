@@ -177,8 +177,7 @@ class _Step:
 
     def _tidy(self, index: int, operator: Join, now: dict[QueryId, int]) -> None:
         """Forget rows that no partner can meet any more. One clock for all queries, as the runtime's segments have."""
-        homes = {q: self.runner.deployment.home(query, index) for q, query in self.runner.queries.items()}
-        clock = self.memory.moves.dead_before(index, now, homes)
+        clock = self.memory.moves.dead_before(index, now, self.runner.deployment)
         if clock == NEVER:
             return
         for side in (0, 1):

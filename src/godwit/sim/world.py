@@ -190,10 +190,10 @@ class World:
             self._send(stream, device, self._waiting.pop((stream, device), []))
 
     def _send(self, stream: StreamId, device: DeviceId, readings: list[act.Reading]) -> None:
-        place = self.deployment.devices.get(device)
-        region = None if place is None else self.deployment.sites.get(place)
         if not readings:
             return
+        place = self.deployment.devices.get(device)
+        region = None if place is None else self.deployment.sites.get(place)
         if region is None:
             self._waiting.setdefault((stream, device), []).extend(readings)
             return
