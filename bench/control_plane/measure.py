@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from bench.control_plane.world import World, build
-from godwit.deployment.events import Publish
+from godwit.control.events import Publish
 from godwit.model.changes import DeviceMoved
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from godwit.deployment.control_plane import ControlPlane
+from godwit.control.control_plane import ControlPlane
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.plan import (
     Aggregate,

@@ -8,12 +8,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.engine.data import DISORDER, SCHEMA
+from godwit.api.fleet import Fleet
+from godwit.engine.session import spark_session
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.maintenance.housekeeping import Retention
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.runtime.fleet import Fleet
-from godwit.runtime.housekeeping import Retention
-from godwit.runtime.runner import Limits, Runner
-from godwit.runtime.session import spark_session
+from godwit.region.runner import Limits, Runner
 from godwit.sql import compile_query
 
 REGION = RegionId("here")

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from bench._harness import say
 from bench._memory import peak_memory
 from bench.engine import data, ground
+from godwit.api.fleet import Fleet
 from godwit.model.plan import QUERY
-from godwit.runtime.fleet import Fleet
-from godwit.runtime.runner import Runner
+from godwit.region.runner import Runner
 
 SQL = "SELECT device, value + {plus} AS more, ts FROM readings WHERE value >= {least}"
 STREAM = data.Stream("readings", keys=1_000, rate=20_000)

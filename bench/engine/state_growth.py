@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from bench._harness import say
 from bench._memory import peak_memory
 from bench.engine import data, ground
-from godwit.runtime.fleet import Fleet
+from godwit.api.fleet import Fleet
 
 AGGREGATE = """SELECT key, count(*) AS n, sum(value) AS total, window.end AS until
                FROM readings GROUP BY key, window(ts, '2 hours')"""

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from bench._harness import headline, say
 from bench._memory import Peak, cpu_seconds, peak_memory
 from bench.engine import data, ground, native
-from godwit.runtime.fleet import Fleet
+from godwit.api.fleet import Fleet
 
 AGGREGATE = """SELECT key, count(*) AS n, sum(value) AS total, max(value) AS most, avg(value) AS mean,
                       window.start AS since, window.end AS until

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from godwit.runtime.fleet import Fleet
+from godwit.api.fleet import Fleet
 
 #: the plots have a point for each second
 BIN_S = 1.0

@@ -16,11 +16,11 @@ from bench.isqd.inputs import Cut, Stage
 from bench.isqd.latency import Latencies
 from bench.isqd.play import TICK_MS, first_rows
 from bench.isqd.workload import SCHEMA, STREAM, Asked, Readings
-from godwit.demo.native_restart import NativeRestart, NativeStream
+from godwit.api.oracle import compare
+from godwit.baselines.native_restart import NativeRestart, NativeStream
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.mobility.driver import Driver, Feed
-from godwit.runtime.oracle import compare
 
 NAME = "native-restart"
 #: longer than any restart takes, so that Spark drops no row that came while a query was down

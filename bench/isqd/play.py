@@ -16,9 +16,9 @@ from bench.isqd.figures import changes
 from bench.isqd.inputs import Cut, Stage
 from bench.isqd.reconfigure import QueueTarget
 from bench.isqd.workload import SCHEMA, STREAM, Asked, Readings
+from godwit.api.fleet import Fleet
+from godwit.maintenance.housekeeping import Retention
 from godwit.mobility.driver import Driver, Feed
-from godwit.runtime.fleet import Fleet
-from godwit.runtime.housekeeping import Retention
 
 #: devices send so often
 TICK_MS = 100

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.api.fleet import Fleet
 from godwit.ids import DeviceId, SiteId
 from godwit.mobility.driver import Cue, FleetTarget
 from godwit.model.changes import DeviceMoved
-from godwit.runtime.fleet import Fleet
 
 
 @dataclass

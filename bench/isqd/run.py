@@ -15,7 +15,7 @@ from bench.isqd import native, play
 from bench.isqd.cells import NATIVE, Cell
 from bench.isqd.inputs import Cut, Stage, data, stage
 from bench.isqd.workload import asked
-from godwit.runtime.session import QUICK, spark_session
+from godwit.engine.session import QUICK, spark_session
 
 OUT = RESULTS / "isqd" / "cells"
 WARM = Cut(1.0, 2.0, 0.0)

@@ -20,7 +20,7 @@ from bench.mobility.measure import spark_stage, tree_baseline
 from bench.mobility.native import native_nearest
 from bench.mobility.quick import _data, golden
 from bench.mobility.whole import whole_build
-from godwit.runtime.session import spark_session
+from godwit.engine.session import spark_session
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -10,12 +10,12 @@ from typing import Any
 
 from bench.mobility.country import make_country
 from bench.mobility.measure import spark_stage, tree_baseline
+from godwit.engine.session import spark_session
 from godwit.mobility.gtfs import Slot, calls, clock_ms, open_feed
 from godwit.mobility.handovers import attachment_changes
-from godwit.mobility.segments import segments
+from godwit.mobility.legs import segments
 from godwit.mobility.towers import read_towers
 from godwit.mobility.tracks import read_tracks
-from godwit.runtime.session import spark_session
 
 #: hand-overs of one trip of each line at 50 m, as published with the data
 GOLDEN = {"S41-103586218": 102, "S42-103601966": 108}

@@ -11,7 +11,7 @@ import time
 
 from bench.placement import adaptation, beyond, competitors, headline, scaling, sensitivity
 from bench.placement.common import FOLDER, RESULTS, machine, save, table
-from godwit.placement.instances import data_folder
+from godwit.placement.published.instances import data_folder
 
 
 def headline_report() -> str:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from bench.placement.common import SEED, SIZES, THREADS, WORKFLOWS, picture, save, table
-from godwit.placement.base import Options, prepare
-from godwit.placement.chain import decisions, drifted
-from godwit.placement.cost import Objective
-from godwit.placement.instances import riot_problem, yahoo_problem
-from godwit.placement.problem import Problem
+from godwit.placement.cost_models.cost import Objective
+from godwit.placement.problem.problem import Problem
+from godwit.placement.published.instances import riot_problem, yahoo_problem
+from godwit.placement.search.base import Options, prepare
+from godwit.placement.search.chain import decisions, drifted
 
 MARKS = (1, 5, 10, 20)
 FREE = ("greedy", "rss", "heuristic")

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from bench.placement.common import SEED, THREADS, WORKFLOWS, save, table, timed
-from godwit.placement.base import Options
-from godwit.placement.instances import riot_problem, riot_workflow, tree_network
-from godwit.placement.joint import place_all
-from godwit.placement.learned import LearnedModel
-from godwit.placement.parametric import ParametricModel
-from godwit.placement.problem import Problem
-from godwit.placement.simulate import simulate
+from godwit.placement.cost_models.learned import LearnedModel
+from godwit.placement.cost_models.parametric import ParametricModel
+from godwit.placement.cost_models.simulate import simulate
+from godwit.placement.problem.problem import Problem
+from godwit.placement.published.instances import riot_problem, riot_workflow, tree_network
+from godwit.placement.search.base import Options
+from godwit.placement.search.joint import place_all
 
 
 def proven_gaps() -> list[dict[str, Any]]:

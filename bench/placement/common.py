@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from godwit.placement.base import Answer, Options, prepare, search
-from godwit.placement.problem import Problem
+from godwit.placement.problem.problem import Problem
+from godwit.placement.search.base import Answer, Options, prepare, search
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 FOLDER = RESULTS / "placement"

@@ -6,8 +6,8 @@ from statistics import mean
 from typing import Any
 
 from bench.placement.common import SEED, SIZES, THREADS, picture, save, table, timed
-from godwit.placement.base import Options
-from godwit.placement.instances import riot_latency_problem, yahoo_problem
+from godwit.placement.published.instances import riot_latency_problem, yahoo_problem
+from godwit.placement.search.base import Options
 
 ALGORITHMS = ("heuristic", "greedy", "rss", "dag-star", "spring-relax", "governor", "auto")
 #: the paper's averages over its instances: plan latency ms, execution ms (MacBook Air M2, 4 threads)

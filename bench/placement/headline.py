@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.placement.common import THREADS, WORKFLOWS, figure, timed
-from godwit.placement.base import SEARCHES, Options, find, prepare, search
-from godwit.placement.instances import riot_latency_problem, riot_problem
+from godwit.placement.published.instances import riot_latency_problem, riot_problem
+from godwit.placement.search.base import SEARCHES, Options, find, prepare, search
 
 #: the published Java artifact, measured on a machine like this one with 2 threads
 JAVA_ESC, JAVA_GREEDY, JAVA_HEURISTIC = 150_000.0, {"pred": 391.0, "train": 220.0}, {7: 2000.0, 1023: 9500.0}
@@ -91,8 +91,8 @@ def heuristic_and_proof(sizes: tuple[int, ...] = (127, 1023, 2047), repeats: int
 
 _PEAK = """
 import resource
-from godwit.placement.base import Options, search
-from godwit.placement.instances import riot_latency_problem
+from godwit.placement.search.base import Options, search
+from godwit.placement.published.instances import riot_latency_problem
 search(riot_latency_problem("etl", 2047), Options("{name}", seconds=3.0, threads=2))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
@@ -111,7 +111,7 @@ def memory() -> Iterator[dict[str, Any]]:
 
 _START = """
 import json, time
-from godwit.placement.base import SEARCHES, prepare
+from godwit.placement.search.base import SEARCHES, prepare
 imported = time.process_time()
 for name in SEARCHES:
     prepare(name)

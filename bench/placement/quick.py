@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.placement.headline import auto_against_singles, esc_rate, greedy_times, heuristic_and_proof
-from godwit.placement.instances import data_folder
+from godwit.placement.published.instances import data_folder
 
 
 def figures() -> Iterator[dict[str, Any]]:

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from bench.placement.common import SEED, THREADS, WORKFLOWS, picture, save, table, timed
-from godwit.placement.base import Options
-from godwit.placement.instances import riot_latency_problem, riot_problem
+from godwit.placement.published.instances import riot_latency_problem, riot_problem
+from godwit.placement.search.base import Options
 
 BATCHES: tuple[int | None, ...] = (1, 10, 1_000, 10_000, None)
 HYBRIDS = ("greedy", "rss", "greedy+rss", "heuristic", "heuristic+rss", "esc", "rand-esc", "evolutionary", "auto")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bench.placement.common import SEED, THREADS, save, table, timed
-from godwit.placement.base import Options
-from godwit.placement.cost import Objective
-from godwit.placement.instances import yahoo_problem
+from godwit.placement.cost_models.cost import Objective
+from godwit.placement.published.instances import yahoo_problem
+from godwit.placement.search.base import Options
 
 #: throughput, latency, traffic, migration -> the paper's normalised scores of GREEDY and HEURISTIC
 PAPER: dict[tuple[float, float, float, float], tuple[float, float]] = {

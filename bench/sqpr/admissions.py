@@ -8,7 +8,7 @@ import numpy as np
 
 from bench.sqpr import results, runs
 from bench.sqpr.workload import REGIMES, Setting, build
-from godwit.planner.bounds import AggregateHost, FirstComeOrders, best_subset
+from godwit.admission.bounds import AggregateHost, FirstComeOrders, best_subset
 
 SEEDS = range(5)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
-from godwit.planner.check import violations
-from godwit.planner.everyday import EverydayPlanner
-from godwit.planner.soda import Soda
-from godwit.planner.state import Ledger
+from godwit.admission.check import violations
+from godwit.admission.incremental import EverydayPlanner
+from godwit.admission.soda import Soda
+from godwit.admission.state import Ledger
 
 #: 15 joins of 2 or 3 streams fill a host: a first join costs 20, a second one 10
 HOST_CPU = 15 * 50 / 3

@@ -10,11 +10,11 @@ import numpy as np
 
 from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
-from godwit.planner.check import violations
-from godwit.planner.everyday import EverydayPlanner, Options
-from godwit.planner.exact import optimum
-from godwit.planner.model import Weights
-from godwit.planner.scope import scope
+from godwit.admission.check import violations
+from godwit.admission.exact import optimum
+from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.model import Weights
+from godwit.admission.scope import scope
 
 #: submitted queries, for 50 hosts, at which the exact model is tried: from empty to saturated
 LOADS = (0, 60, 150, 300, 400, 470, 600)

@@ -9,11 +9,11 @@ import numpy as np
 
 from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
-from godwit.planner import literal, reduced
-from godwit.planner.everyday import EverydayPlanner, Options
-from godwit.planner.incumbent import cost
-from godwit.planner.model import Weights
-from godwit.planner.scope import scope
+from godwit.admission import literal, reduced
+from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incumbent import cost
+from godwit.admission.model import Weights
+from godwit.admission.scope import scope
 
 LIMIT = 30.0
 #: (hosts, queries submitted before): few, since most of them run into the limit

@@ -10,12 +10,12 @@ import numpy as np
 
 from bench.sqpr import results, runs
 from bench.sqpr.workload import REGIMES, Setting, build
-from godwit.planner import literal, reduced
-from godwit.planner.bounds import FirstComeOrders
-from godwit.planner.everyday import EverydayPlanner, Options
-from godwit.planner.incumbent import cost
-from godwit.planner.model import Weights
-from godwit.planner.scope import scope
+from godwit.admission import literal, reduced
+from godwit.admission.bounds import FirstComeOrders
+from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incumbent import cost
+from godwit.admission.model import Weights
+from godwit.admission.scope import scope
 
 #: a third of the paper's system, so that both regimes fit into the time
 _SMALL = {"hosts": 16, "streams": 160, "queries": 260}

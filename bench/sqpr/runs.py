@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bench.sqpr.workload import Setting, build
-from godwit.planner import heuristic
-from godwit.planner.bounds import AggregateHost, FirstComeOrders
-from godwit.planner.check import violations
-from godwit.planner.everyday import EverydayPlanner, Options
-from godwit.planner.model import Weights
-from godwit.planner.state import Ledger
+from godwit.admission import heuristic
+from godwit.admission.bounds import AggregateHost, FirstComeOrders
+from godwit.admission.check import violations
+from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.model import Weights
+from godwit.admission.state import Ledger
 
 #: an independent check of the whole state after every so many queries (and always at the end)
 CHECK_EVERY = 25

@@ -9,9 +9,9 @@ from typing import Any
 
 from bench.sqpr import results, runs
 from bench.sqpr.workload import Setting, build
-from godwit.planner.bounds import AggregateHost, FirstComeOrders
-from godwit.planner.check import violations
-from godwit.planner.everyday import EverydayPlanner, Options
+from godwit.admission.bounds import AggregateHost, FirstComeOrders
+from godwit.admission.check import violations
+from godwit.admission.incremental import EverydayPlanner, Options
 
 SEEDS = range(2)
 

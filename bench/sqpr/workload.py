@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from godwit.planner.model import BaseStream, Catalog, Host, Network, Query
-from godwit.planner.rates import Base, CostModel, Join, QuerySpec, declare, expand
+from godwit.admission.model import BaseStream, Catalog, Host, Network, Query
+from godwit.admission.rates import Base, CostModel, Join, QuerySpec, declare, expand
 
 #: CPU a host such that the system saturates near query 450
 CPU = 205.0

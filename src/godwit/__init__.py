@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.errors import GodwitError
 
 if TYPE_CHECKING:
-    from godwit.runtime.fleet import Fleet
+    from godwit.api.fleet import Fleet
 
 __all__ = ["Fleet", "GodwitError", "__version__"]
 __version__ = "0.1.0"
@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # Spark is imported only by those who run something.
     if name == "Fleet":
-        from godwit.runtime.fleet import Fleet
+        from godwit.api.fleet import Fleet
 
         return Fleet
     msg = f"module 'godwit' has no attribute '{name}'"

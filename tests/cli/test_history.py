@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from godwit.deployment.stories import StateMoved, Story
+from godwit.api.inbox import send, state_of
+from godwit.control.reconfigurations import StateMoved, Story
 from godwit.ids import Epoch, OperatorId, QueryId
-from godwit.runtime import history
-from godwit.runtime.history import History
-from godwit.runtime.inbox import send, state_of
+from godwit.observe import history
+from godwit.observe.history import History
 from tests.cli.conftest import Call
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from godwit.api.fleet import Fleet
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.runtime.fleet import Fleet
 from tests.cli.conftest import Call
 
 GOOD = Path(__file__).parent.parent / "fixtures" / "scenarios" / "good"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.errors import ConfigError
-from godwit.scenario import columns, load_scenario
+from godwit.scenario.spec import columns, load_scenario
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "scenarios"
 GOOD = [path for path in sorted((FIXTURES / "good").glob("*.yaml")) if "topology" not in path.name]

@@ -8,12 +8,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from godwit.api.fleet import Fleet
 from godwit.mobility.driver import Cue, Driver, Feed, FleetTarget, TickingClock, cues
 from godwit.mobility.payloads import PASSENGERS, Passengers, SensorReadings
 from godwit.mobility.trace import Trace, TraceEvent, check, ordered
 from godwit.mobility.twin import Call
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.runtime.fleet import Fleet
 
 DISORDER_MS = 300
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from godwit.demo.native_restart import NativeRestart, NativeStream, plain
+from godwit.api.oracle import compare
+from godwit.baselines.native_restart import NativeRestart, NativeStream, plain
 from godwit.ids import QueryId
 from godwit.mobility.driver import Driver, Feed, WallClock
 from godwit.mobility.payloads import SensorReadings
-from godwit.runtime.oracle import compare
 from tests.demo.test_driver import trace_of
 
 SQL = "SELECT sensor, count(*) AS n, window.end AS at FROM readings GROUP BY sensor, window(ts, '1 second')"

@@ -16,9 +16,9 @@ from godwit.mobility.attach import TowerIndex
 from godwit.mobility.geo import pack, to_xyz
 from godwit.mobility.gtfs import Slot, calls, clock_ms, open_feed
 from godwit.mobility.handovers import attachment_changes, count_positions
+from godwit.mobility.legs import segments
 from godwit.mobility.nebula import read_nebula
 from godwit.mobility.pipeline import Request, build
-from godwit.mobility.segments import segments
 from godwit.mobility.summary import summarise
 from godwit.mobility.towers import Towers, read_towers
 from godwit.mobility.trace import read_trace, replay

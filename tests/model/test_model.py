@@ -19,7 +19,7 @@ from godwit.model.routes import HOP_MS, Routes
 from godwit.model.subplan import decompose
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.model.validity import OnTheWay, Violation, violations
-from tests.deployment.worlds import aggregate, change_of, control, join, select, tree
+from tests.control.worlds import aggregate, change_of, control, join, select, tree
 
 SMALL_INT = st.integers(0, 15)
 STEPS = st.lists(st.tuples(st.integers(0, 9), SMALL_INT, SMALL_INT), min_size=1, max_size=15)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from godwit.placement.constraints import Constraints
-from godwit.placement.cost import CostTables, Objective
-from godwit.placement.network import Network, NetworkLink, NetworkSite
-from godwit.placement.problem import PlanVector, Problem
-from godwit.placement.workflow import DataEdge, Workflow, WorkflowOperator
+from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.constraints import Constraints
+from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
+from godwit.placement.problem.problem import PlanVector, Problem
+from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 
 DATA = Path(os.environ.get("GODWIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")) / "placement"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the published placement instances are not in {DATA}")

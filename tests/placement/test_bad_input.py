@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from godwit.errors import PlacementError
-from godwit.placement.cost import CostTables, Objective
-from godwit.placement.network import Network, NetworkLink, NetworkSite
-from godwit.placement.problem import Problem
-from godwit.placement.workflow import DataEdge, Workflow, WorkflowOperator
+from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
+from godwit.placement.problem.problem import Problem
+from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from tests.placement.helpers import random_problem
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import PlacementError
-from godwit.placement.base import SEARCHES, Options, search
-from godwit.placement.constraints import Constraints
-from godwit.placement.network import Network
-from godwit.placement.problem import Problem
+from godwit.placement.problem.constraints import Constraints
+from godwit.placement.problem.network import Network
+from godwit.placement.problem.problem import Problem
+from godwit.placement.search.base import SEARCHES, Options, search
 from tests.placement.helpers import all_plans, random_problem
 
 

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from godwit.errors import DataError
-from godwit.placement.base import Options, search
-from godwit.placement.learned import LearnedModel
-from godwit.placement.metrics_log import COLUMNS, check_columns
-from godwit.placement.network import Network, NetworkLink, NetworkSite
-from godwit.placement.parametric import Fit, ParametricModel, fit
-from godwit.placement.problem import Problem
-from godwit.placement.simulate import simulate
-from godwit.placement.workflow import DataEdge, Workflow, WorkflowOperator
+from godwit.placement.cost_models.learned import LearnedModel
+from godwit.placement.cost_models.metrics_log import COLUMNS, check_columns
+from godwit.placement.cost_models.parametric import Fit, ParametricModel, fit
+from godwit.placement.cost_models.simulate import simulate
+from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
+from godwit.placement.problem.problem import Problem
+from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
+from godwit.placement.search.base import Options, search
 
 WORKFLOW = Workflow(
     "w",

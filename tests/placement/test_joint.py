@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from godwit.errors import PlacementError
-from godwit.placement.base import Options, search
-from godwit.placement.chain import actions_between, apply_action, decisions, drifted
-from godwit.placement.constraints import Constraints
-from godwit.placement.joint import place_all
-from godwit.placement.problem import Problem
+from godwit.placement.problem.constraints import Constraints
+from godwit.placement.problem.problem import Problem
+from godwit.placement.search.base import Options, search
+from godwit.placement.search.chain import actions_between, apply_action, decisions, drifted
+from godwit.placement.search.joint import place_all
 from tests.placement.helpers import random_problem
 
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from godwit.cli.place import place
 from godwit.errors import DataError
-from godwit.placement.files import read_problem
-from godwit.placement.parametric import ParametricModel
-from godwit.placement.simulate import simulate
+from godwit.placement.cost_models.parametric import ParametricModel
+from godwit.placement.cost_models.simulate import simulate
+from godwit.placement.problem.files import read_problem
 
 app = typer.Typer()
 app.command()(place)

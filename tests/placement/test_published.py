@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from godwit.placement.base import Options, prepare, search
-from godwit.placement.instances import riot_latency_problem, riot_problem, yahoo_problem
+from godwit.placement.published.instances import riot_latency_problem, riot_problem, yahoo_problem
+from godwit.placement.search.base import Options, prepare, search
 from tests.placement.helpers import needs_data
 
 pytestmark = needs_data

@@ -2,8 +2,8 @@
 
 import pytest
 
-from godwit.placement.base import Options
 from godwit.placement.reoptimise import Observation, Policy, Reoptimiser, observed_problem
+from godwit.placement.search.base import Options
 from tests.placement.helpers import random_problem
 
 POLICY = Policy(patience=2, budget_s=1.0)
@@ -12,7 +12,7 @@ POLICY = Policy(patience=2, budget_s=1.0)
 @pytest.fixture
 def problem():
     """Deployed at the optimum, so that only a change of conditions can make a move worthwhile."""
-    from godwit.placement.base import search
+    from godwit.placement.search.base import search
 
     base = random_problem(17, operators=5, sites=8, forbid=0.0)
     return base.at(search(base, Options("optimum")).plan)

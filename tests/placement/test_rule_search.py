@@ -7,7 +7,7 @@ import pytest
 from godwit.ids import DeviceId, RegionId, SiteId
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Device, Link, Site, Topology
-from tests.deployment.worlds import aggregate, control, tree
+from tests.control.worlds import aggregate, control, tree
 
 
 def test_an_operator_finds_room_beside_the_way():

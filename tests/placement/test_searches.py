@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
-from godwit.placement.base import SEARCHES, Options, find, prepare, search
-from godwit.placement.front import whole_front
+from godwit.placement.search.base import SEARCHES, Options, find, prepare, search
+from godwit.placement.search.front import whole_front
 from tests.placement.helpers import all_plans, problems, random_problem, reference_cost
 
 EVERY = sorted(SEARCHES)

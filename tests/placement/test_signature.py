@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import PlacementError
-from godwit.placement.signature import enumerate_plans, shuffled, split, to_plan, to_signature
+from godwit.placement.problem.signature import enumerate_plans, shuffled, split, to_plan, to_signature
 
 
 def test_the_example_of_the_paper():

@@ -6,24 +6,24 @@ import pandas as pd
 import pytest
 
 from godwit.errors import DataError
-from godwit.placement.base import Options, search
-from godwit.placement.learned import LearnedModel
-from godwit.placement.parametric import ParametricModel
-from godwit.placement.simulate import simulate
+from godwit.placement.cost_models.learned import LearnedModel
+from godwit.placement.cost_models.parametric import ParametricModel
+from godwit.placement.cost_models.simulate import simulate
+from godwit.placement.search.base import Options, search
 from tests.placement.helpers import random_problem
 from tests.placement.test_cost_models import NETWORK, WORKFLOW
 
 
 @pytest.fixture(scope="module")
 def spark():
-    from godwit.runtime.session import spark_session
+    from godwit.engine.session import spark_session
 
     return spark_session("placement-tests", cores=2)
 
 
 @pytest.mark.parametrize("name", ["esc", "rand-esc", "esq", "rss"])
 def test_spark_gives_the_answer_of_threads(spark, name):
-    from godwit.runtime.spark_search import SparkExecutor
+    from godwit.engine.placement_search import SparkExecutor
 
     problem = random_problem(31, operators=6, sites=7, weighted=name == "rss")
     options = {"samples": 5000, "seed": 3, "batch": 20_000}
@@ -34,7 +34,7 @@ def test_spark_gives_the_answer_of_threads(spark, name):
 
 
 def test_a_time_limit_reaches_the_tasks(spark):
-    from godwit.runtime.spark_search import SparkExecutor
+    from godwit.engine.placement_search import SparkExecutor
 
     problem = random_problem(32, operators=10, sites=100, forbid=0.0)
     answer = search(problem, Options("esc", seconds=1.0, executor=SparkExecutor(spark)))
@@ -44,7 +44,7 @@ def test_a_time_limit_reaches_the_tasks(spark):
 
 
 def test_training_from_a_log(spark, tmp_path):
-    from godwit.runtime.train_cost_models import train
+    from godwit.engine.train_cost_models import train
 
     rows = pd.DataFrame(simulate(WORKFLOW, NETWORK, plans=300, seed=9))
     rows.to_parquet(tmp_path / "log.parquet")
@@ -61,7 +61,7 @@ def test_training_from_a_log(spark, tmp_path):
 
 
 def test_logs_as_json_lines_and_logs_that_lack_something(spark, tmp_path):
-    from godwit.runtime.train_cost_models import read_log
+    from godwit.engine.train_cost_models import read_log
 
     rows = pd.DataFrame(simulate(WORKFLOW, NETWORK, plans=5, seed=9))
     rows.to_json(tmp_path / "log.jsonl", orient="records", lines=True)

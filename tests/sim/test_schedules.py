@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from godwit.deployment.clocks import ClockBook
-from godwit.deployment.handover import MoveBook
 from godwit.model.deployment import Deployment
+from godwit.protocol.handover import MigrationLedger
+from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim import region
 from godwit.sim.run import play, run, story
 from godwit.sim.schedule import Move, Schedule, Send, Submit, draw
@@ -51,7 +51,7 @@ def _never_held(*_: Any) -> bool:
     return False
 
 
-def _always_ready(self: MoveBook, markers: Any) -> list[Any]:
+def _always_ready(self: MigrationLedger, markers: Any) -> list[Any]:
     return list(self.outgoing)
 
 
@@ -63,7 +63,7 @@ def _follow_the_device(self: Deployment, query: Any, operator: int, device: Any,
     return self.home(query, operator, device) or here
 
 
-def _one_session(self: ClockBook, operator: int, source: str, mark: Any) -> None:
+def _one_session(self: WatermarkTracker, operator: int, source: str, mark: Any) -> None:
     self._marks[operator, source] = {mark.session: mark}
 
 
@@ -71,10 +71,10 @@ def _one_session(self: ClockBook, operator: int, source: str, mark: Any) -> None
     ("owner", "name", "broken", "seed"),
     [
         (region, "moves_between", lambda *_: [], 0),
-        (MoveBook, "held", _never_held, 247),
-        (MoveBook, "owned_since", _no_generations, 535),
-        (MoveBook, "ready", _always_ready, 1336),
-        (ClockBook, "hear", _one_session, 651),
+        (MigrationLedger, "held", _never_held, 247),
+        (MigrationLedger, "owned_since", _no_generations, 535),
+        (MigrationLedger, "ready", _always_ready, 1336),
+        (WatermarkTracker, "hear", _one_session, 651),
         (Deployment, "route", _follow_the_device, 2675),
     ],
     ids=["state left behind", "clock not held", "no generations", "sent early", "sessions ignored", "rows follow"],

@@ -29,7 +29,7 @@ def change(
     wait: Annotated[float, typer.Option(help="Wait so many seconds for the fleet's answer; 0: only queue.")] = 10.0,
 ) -> None:
     """Tell a running fleet about changes of its topology."""
-    from godwit.runtime.inbox import send
+    from godwit.api.inbox import send
 
     if (trace is None) == (not changes):
         msg = "give either changes ('device t1 -> east', or a file of them) or --trace"
@@ -64,7 +64,7 @@ def _moment(cue: Cue) -> float:
 
 def _answered(file: Path, wait: float) -> None:
     """Say what has become of the changes; a refusal ends with exit code 1."""
-    from godwit.runtime.inbox import state_of
+    from godwit.api.inbox import state_of
 
     until = time.monotonic() + wait
     state, reason = state_of(file)

@@ -10,15 +10,15 @@ import typer
 
 from godwit.cli.changes import given
 from godwit.cli.output import Output, as_json, form
-from godwit.deployment.control_plane import ControlPlane
-from godwit.deployment.events import Park
+from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Park
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.explain import explain as explained
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
-from godwit.scenario import DeviceSpec, StreamSpec, read_yaml
+from godwit.scenario.spec import DeviceSpec, StreamSpec, read_yaml
 from godwit.sql import compile_query
 
 Feeds = dict[StreamId, list[DeviceId]]

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.deployment.stories import Story
+from godwit.control.reconfigurations import Story
 from godwit.errors import ConfigError, StateError
-from godwit.runtime.history import newest
+from godwit.observe.history import newest
 
 
 def history(

@@ -49,10 +49,10 @@ def build(
 ) -> None:
     """Follow the trips of a timetable from tower to tower, on Spark."""
     # Spark takes seconds to import and start: not before it is needed.
+    from godwit.engine.session import spark_session
     from godwit.mobility.gtfs import Slot, clock_ms
     from godwit.mobility.pipeline import STAGES, Request
     from godwit.mobility.pipeline import build as run
-    from godwit.runtime.session import spark_session
 
     def work(step: Callable[[str], None]) -> Summary:
         names = tuple(name.strip() for name in lines.split(",") if name.strip())

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from godwit.errors import ConfigError, GodwitError
-from godwit.placement.base import SEARCHES, Answer, FrontPlan, Options, search
-from godwit.placement.cost import CostModel, Objective
+from godwit.placement.cost_models.cost import CostModel, Objective
 from godwit.placement.explain import Explanation, explain
-from godwit.placement.files import read_problem
-from godwit.placement.problem import Evaluation, Problem
+from godwit.placement.problem.files import read_problem
+from godwit.placement.problem.problem import Evaluation, Problem
+from godwit.placement.search.base import SEARCHES, Answer, FrontPlan, Options, search
 
 
 def place(
@@ -65,13 +65,13 @@ def _model(path: Path | None) -> CostModel | None:
     if path is None:
         return None
     if not path.exists():
-        msg = f"there is no cost model at {path}; train one with python -m godwit.runtime.train_cost_models"
+        msg = f"there is no cost model at {path}; train one with python -m godwit.engine.train_cost_models"
         raise ConfigError(msg)
     if path.is_dir():
-        from godwit.placement.learned import LearnedModel
+        from godwit.placement.cost_models.learned import LearnedModel
 
         return LearnedModel.load(path)
-    from godwit.placement.parametric import ParametricModel
+    from godwit.placement.cost_models.parametric import ParametricModel
 
     return ParametricModel.load(path)
 

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
+from godwit.admission.admission import Admission
+from godwit.admission.answers import Admitted, Refused
+from godwit.admission.explain import PlanNode
+from godwit.admission.workload import Workload, read
 from godwit.errors import ConfigError, GodwitError
-from godwit.planner.admission import Admission
-from godwit.planner.answers import Admitted, Refused
-from godwit.planner.explain import PlanNode
-from godwit.planner.workload import Workload, read
 
 
 class Output(StrEnum):

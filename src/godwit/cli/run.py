@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.scenario import load_scenario
+from godwit.scenario.spec import load_scenario
 
 if TYPE_CHECKING:
-    from godwit.scenario_run import Ran
+    from godwit.scenario.run import Ran
 
 
 def run(
@@ -31,8 +31,8 @@ def run(
     loaded = load_scenario(scenario)
     root = folder or Path(mkdtemp(prefix="godwit-run-"))
     typer.echo(f"running {scenario} in {root}", err=True)
-    from godwit.runtime.session import spark_session
-    from godwit.scenario_run import play
+    from godwit.engine.session import spark_session
+    from godwit.scenario.run import play
 
     started = time.monotonic()
     spark = spark_session("godwit-run")

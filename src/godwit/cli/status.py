@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from godwit.errors import ConfigError, GodwitError
-from godwit.runtime.status_files import Ledger, Status, Times
+from godwit.observe.status import Ledger, Status, Times
 
 #: of links and instances the largest are shown
 MOST = 20

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from godwit.ids import RegionId
 from godwit.model.plan import QUERY
-from godwit.runtime.crew import Crew
-from godwit.runtime.log import Record
+from godwit.region.pool import RunnerPool
+from godwit.storage.log import Record
 
 #: the last so many results make "now"
 RECENT = 400
@@ -30,7 +30,7 @@ def quantiles(values: Sequence[float], *shares: float) -> list[float | None]:
 class Meter:
     """Latency is emission (the commit's wall time) minus the result's event time `at`, in milliseconds."""
 
-    crew: Crew
+    crew: RunnerPool
     #: wall seconds at which the trace begins: earlier results are the warm-up's
     since: float
     #: wall seconds at which hand-overs begin: results emitted before are calm

@@ -12,8 +12,9 @@ from pathlib import Path
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from godwit.api.oracle import compare
+from godwit.baselines.native_restart import NativeRestart, NativeStream
 from godwit.demo.meter import quantiles
-from godwit.demo.native_restart import NativeRestart, NativeStream
 from godwit.demo.ours import LOOK_EVERY
 from godwit.demo.outcome import Now, Outcome, Show
 from godwit.demo.queries import SCHEMA, STREAM, Asked
@@ -21,7 +22,6 @@ from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.mobility.driver import Driver, Feed
-from godwit.runtime.oracle import compare
 
 NAME = "native-restart"
 

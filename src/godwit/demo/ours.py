@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from godwit.api.fleet import Fleet
+from godwit.api.oracle import Verdict
 from godwit.demo.meter import Meter, quantiles
 from godwit.demo.outcome import Now, Outcome, Show
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
+from godwit.maintenance.housekeeping import Retention
 from godwit.mobility.driver import Cue, Driver, Feed, FleetTarget
-from godwit.runtime.fleet import Fleet
-from godwit.runtime.housekeeping import Retention
-from godwit.runtime.oracle import Verdict
 
 #: how often the view looks (seconds)
 LOOK_EVERY = 0.5

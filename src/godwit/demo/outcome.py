@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from godwit.runtime.oracle import Verdict
+from godwit.api.oracle import Verdict
 
 
 @dataclass(frozen=True)

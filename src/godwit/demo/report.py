@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from godwit.api.oracle import Verdict
 from godwit.demo.outcome import Outcome
 from godwit.demo.queries import Asked
 from godwit.demo.view import ms, size
-from godwit.runtime.oracle import Verdict
 
 
 def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[Outcome]) -> None:

@@ -39,7 +39,7 @@ def show(options: Options, console: Console) -> list[Outcome]:
         say("starting Spark")
     # Only now: importing and starting Spark takes seconds, and the first words should not wait for it.
     from godwit.demo import ours
-    from godwit.runtime.session import spark_session
+    from godwit.engine.session import spark_session
 
     spark = spark_session("godwit-demo", quick=True)
     if options.real_data is not None:

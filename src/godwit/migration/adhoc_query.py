@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from godwit.deployment.contexts import ToBeDeployed
+from godwit.control.contexts import ToBeDeployed
 from godwit.ids import DqpId, Epoch, NodeId, OperatorId
 from godwit.migration.base import HandOver, Moved, Step
 

@@ -23,7 +23,7 @@ from godwit.mobility.trace import Trace, TraceEvent
 from godwit.model.changes import DeviceMoved
 
 if TYPE_CHECKING:
-    from godwit.runtime.fleet import Fleet
+    from godwit.api.fleet import Fleet
 
 Tables = dict[str, list[pa.Table]]
 

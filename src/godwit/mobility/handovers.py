@@ -22,8 +22,8 @@ from godwit.errors import DataError
 from godwit.mobility.attach import Changes, TowerIndex, changes
 from godwit.mobility.geo import Ints
 from godwit.mobility.grid import relevant
+from godwit.mobility.legs import SEGMENT
 from godwit.mobility.motion import Segments
-from godwit.mobility.segments import SEGMENT
 
 _CHANGES = "device string, tick long, before long, after long"
 _FIELDS = ("owner", "t0", "t1", "lat0", "lon0", "lat1", "lon1")

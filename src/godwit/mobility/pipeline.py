@@ -26,8 +26,8 @@ from godwit.mobility.geo import unpack
 from godwit.mobility.gtfs import Feed, Slot, calls, open_feed
 from godwit.mobility.handovers import attachment_changes, count_positions
 from godwit.mobility.hierarchy import Hierarchy, build_topology, write_topology
+from godwit.mobility.legs import segments
 from godwit.mobility.output import write_events, write_nebula_events, write_stops
-from godwit.mobility.segments import segments
 from godwit.mobility.summary import PERCENTILES, Summary
 from godwit.mobility.towers import Towers, read_towers
 from godwit.mobility.trace import Trace

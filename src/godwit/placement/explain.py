@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from godwit.placement.base import Answer
-from godwit.placement.chain import Action, actions_between
-from godwit.placement.problem import Evaluation, PlanVector, Problem
+from godwit.placement.problem.problem import Evaluation, PlanVector, Problem
+from godwit.placement.search.base import Answer
+from godwit.placement.search.chain import Action, actions_between
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from godwit.placement.base import Answer, Options, search
-from godwit.placement.chain import Action, actions_between
-from godwit.placement.problem import PlanVector, Problem
+from godwit.placement.problem.problem import PlanVector, Problem
+from godwit.placement.search.base import Answer, Options, search
+from godwit.placement.search.chain import Action, actions_between
 
 Verdict = Literal["keep", "move"]
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from godwit.deployment.clocks import NEVER
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Join, Partial, Window
+from godwit.protocol.watermarks import NEVER
 
 Row = dict[str, Any]
 GENERATION = "__gen"

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from godwit.deployment.clocks import NEVER, ClockBook, Mark, source_id
-from godwit.deployment.handover import Move, MoveBook, moves_between
-from godwit.deployment.progress import Progress, released
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, STATEFUL, Query, Scan, Shape
+from godwit.protocol.handover import MigrationLedger, Move, moves_between
+from godwit.protocol.progress import Progress, released
+from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 from godwit.sim.operators import Row
 from godwit.sim.step import Outputs, run_operators
 
@@ -62,8 +62,8 @@ class Work:
 
 @dataclass
 class Memory:
-    book: ClockBook
-    moves: MoveBook
+    book: WatermarkTracker
+    moves: MigrationLedger
     #: (operator, input) -> rows
     states: dict[tuple[int, int], list[Row]] = field(default_factory=dict)
     let_go: dict[int, dict[QueryId, int]] = field(default_factory=dict)
@@ -299,11 +299,11 @@ class Runner:
             return
         record = self.commits[-1]
         self.deployment = self.world.control[record["positions"]["control"]][0]
-        book = ClockBook()
+        book = WatermarkTracker()
         book._marks = {key: dict(sessions) for key, sessions in record["book"].items()}
         self.memory = Memory(
             book,
-            MoveBook.from_json(self.region, self.shape.plan, record["moves"]),
+            MigrationLedger.from_json(self.region, self.shape.plan, record["moves"]),
             {place: list(rows) for place, rows in record["states"].items()},
             {operator: dict(clocks) for operator, clocks in record["let_go"].items()},
             dict(record["own_marks"]),
@@ -322,7 +322,7 @@ class Runner:
                     self.positions[f"source:{index}:{scan.stream}"] = starts.get((self.region, scan.stream), 0)
                 break
             self.deployment, self.positions["control"] = after, number
-        self.memory = Memory(ClockBook(), MoveBook(self.region, self.shape.plan, self.deployment.epoch))
+        self.memory = Memory(WatermarkTracker(), MigrationLedger(self.region, self.shape.plan, self.deployment.epoch))
         self._arrange()
 
 

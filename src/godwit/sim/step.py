@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from godwit.deployment.clocks import NEVER, Mark
-from godwit.deployment.handover import Move
-from godwit.deployment.progress import released
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Sink, Union
+from godwit.protocol.handover import Move
+from godwit.protocol.progress import released
+from godwit.protocol.watermarks import NEVER, Mark
 from godwit.sim import operators as ops
 from godwit.sim.operators import GENERATION, Row, bound
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from godwit.deployment.clocks import FOREVER, NEVER, Mark
-from godwit.deployment.control_plane import ControlPlane
-from godwit.deployment.events import (
+from godwit.control.control_plane import ControlPlane
+from godwit.control.events import (
     Event,
     HandoverDone,
     Instruction,
@@ -28,6 +27,7 @@ from godwit.model.changes import CapacityChanged, Change, DeviceMoved, LinkAdded
 from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Delta, Deployment, instance_id
 from godwit.model.plan import Query
+from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer
 from godwit.sim.region import Crashed, Runner, Sight

@@ -1,7 +1,7 @@
 """The same query with its streams joined in other orders: inner joins may be taken in any that keys and bands allow.
 
-Which one is best is for whoever knows rates and what runs already (`runtime/doorkeeper.py`). Only the widest FROM of a
-query is reordered; joins are left-deep, as they are executed.
+Which one is best is decided where rates and running queries are known (`api/admission_controller.py`). Only the widest
+FROM of a query is reordered; joins are left-deep, as they are executed.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ import numpy as np
 from godwit.errors import PlacementError
 from godwit.ids import DeviceId, NodeId, OperatorId, SiteId
 from godwit.model.topology import Site
-from godwit.placement.constraints import Constraints
-from godwit.placement.cost import CostTables, Objective
-from godwit.placement.network import Network, NetworkLink, NetworkSite
-from godwit.placement.problem import PlanVector, Problem
+from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.constraints import Constraints
+from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
+from godwit.placement.problem.problem import PlanVector, Problem
+from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from godwit.placement.rules.base import Ground
-from godwit.placement.workflow import DataEdge, Workflow, WorkflowOperator
 
 #: the one platform: where an operator may run is a matter of sites here
 SPARK = "spark"

@@ -12,11 +12,11 @@ from functools import cache
 
 from godwit.errors import PlacementError
 from godwit.ids import NodeId, OperatorId, SiteId
-from godwit.placement.base import Options, search
-from godwit.placement.cost import Objective
+from godwit.placement.cost_models.cost import Objective
 from godwit.placement.rules import bottom_up
 from godwit.placement.rules.base import Ground, Infeasible, is_pinned
 from godwit.placement.rules.problem import SELECTIVITY, SPARK, Groups, build, site_of, where
+from godwit.placement.search.base import Options, search
 
 #: seconds a search may take
 BUDGET = 0.2

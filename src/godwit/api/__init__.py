@@ -1,0 +1,1 @@
+"""What users hold: the fleet and its handles."""

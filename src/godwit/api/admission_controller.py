@@ -1,0 +1,265 @@
+"""The doorkeeper: a query is let in if it fits, and what it shares with others is executed once.
+
+On when every site of the topology says what CPU and bandwidth it has (or by `Fleet(admission=True)`). A query is tried
+in the join orders that add least to what runs (`sql/orders.py`), split at its joins (`sql/sharing.py`); admission
+plans what is new beside what runs (`admission/admission.py`); where it wants operators becomes placement hints.
+A part lives as long as anybody reads it. While the fleet runs, what devices are seen to send replaces what was
+declared; past a threshold everything is planned anew, and what is better elsewhere moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from godwit.admission.admission import Admission, weights_named
+from godwit.admission.answers import Admitted, Plan, Replanned
+from godwit.admission.fleet_spec import (
+    GroundSpec,
+    Measured,
+    Specs,
+    drifted,
+    gives_capacities,
+    has_drifted,
+    ways,
+    wishes,
+)
+from godwit.api.relays import WaysFile
+from godwit.control.reconfigurations import Story
+from godwit.errors import AdmissionError
+from godwit.ids import DeviceId, QueryId, SiteId
+from godwit.ingest.derived import producer
+from godwit.model.changes import DeviceRemoved
+from godwit.model.deployment import Deployment, instance_id
+from godwit.model.plan import Query, Stream
+from godwit.placement.rules.base import Ways, Wish
+from godwit.protocol.watermarks import NEVER
+from godwit.sql import orders
+from godwit.sql.sharing import Split, split
+
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+
+#: join orders that are tried before a query is refused, the cheapest first
+TRIES = 4
+#: seconds between two looks at what devices send
+LOOK_S = 5.0
+#: by so much, relative to what was planned with, a stream must have changed to be planned for anew
+DRIFT = 0.3
+
+
+@dataclass(frozen=True)
+class Let:
+    """What to deploy for a query that was let in."""
+
+    reader: Query
+    #: shared parts that do not run yet, inputs before outputs
+    starting: tuple[tuple[Query, Stream], ...] = ()
+    #: parts that run already
+    reused: tuple[Query, ...] = ()
+    #: where the results of the starting parts come out
+    sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
+    #: places for operators: of what is new, and of what moves for it
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    #: over which sites their rows go
+    ways: Mapping[Wish, Ways] = field(default_factory=dict)
+
+
+class AdmissionController:
+    """Holds admission's view of the fleet.
+
+    Where things run is in the deployment, and the ways of their rows are in a file, so a restart loses nothing.
+    """
+
+    def __init__(self, fleet: Fleet, wanted: bool | str | None) -> None:
+        """`wanted`: weights by name (`pack`, `balance`, `paper`), or just whether; None: where capacities are given."""
+        self._fleet, self._wanted = fleet, wanted
+        self._weights = weights_named(wanted if isinstance(wanted, str) else "paper")
+        self._ground: GroundSpec | None = None
+        self._admission: Admission | None = None
+        self._wished: dict[Wish, SiteId] = {}
+        #: what devices were seen to send when it was last planned for
+        self._measured: Measured = {}
+        self._looked = 0.0
+        self._ways = WaysFile(fleet.root)
+
+    @property
+    def on(self) -> bool:
+        return gives_capacities(self._fleet.plane.topology) if self._wanted is None else bool(self._wanted)
+
+    # -- queries come and go
+
+    def orders(self, query: Query) -> list[Query]:
+        """The join orders in which the query may be let in, the written one first."""
+        return list(orders(query, self._fleet.deployment.streams)) if self.on else [query]
+
+    def admit(self, candidates: Sequence[Query]) -> Let:
+        """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""
+        if not self.on:
+            return Let(candidates[0])
+        refused = None
+        for made in self._cheapest(candidates):
+            parts = [part for part, _ in made.parts]
+            answer = self._current().submit(self._specs(parts).of(made.reader))
+            if isinstance(answer, Admitted):
+                return self._let(made, answer.plan)
+            refused = refused or answer
+        assert refused is not None
+        remedy = "Give the sites that much more, or stop a query; the others go on as they are"
+        msg = f"query '{candidates[0].id}' does not fit: {refused.reason}. {remedy}"
+        raise AdmissionError(msg)
+
+    def settle(self, let: Let) -> None:
+        """The query runs: move what admission has moved for it, and tell it how far the parts it joined have come."""
+        if self._admission is None:
+            return
+        self._ways.keep(let.ways)
+        self._move(f"room for query '{let.reader.id}'")
+        for part in let.reused:
+            assert part.target is not None
+            device = producer(part.id)
+            clock = self._fleet.gateway.source(part.target, device).clock
+            if clock > NEVER:
+                self._fleet.gateway.tell(part.target, {device: clock}, self._fleet.deployment)
+
+    def leave(self, query: Query) -> None:
+        """A query has ended: its resources are free, and parts that nobody reads any more end too."""
+        if self._admission is not None and self._admission.knows(query.id):
+            self._admission.withdraw(query.id)
+        for part in reversed(query.parts):
+            readers = [q for q in self._fleet.deployment.queries.values() if part in q.parts]
+            if not readers and part in self._fleet.deployment.queries:
+                self._fleet.undeploy(part)
+                self._fleet.change([DeviceRemoved(producer(part))])
+        self._ways.drop(self._fleet.deployment.queries)
+
+    def places(
+        self, query: Query, deployment: Deployment
+    ) -> tuple[SiteId | None, Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
+        """Where a query was in an earlier process: a derived stream's sink stays, and so does what admission placed."""
+        plan, told = query.shape.plan, self._ways.of(query.id)
+        sink = len(plan.operators) - 1
+        out = deployment.placement.get(instance_id(query.id, sink)) if query.target else None
+        here: dict[Wish, SiteId] = {}
+        if query.internal or query.parts or told:
+            for operator in range(sink + 1):
+                scans = plan.scans_below(operator) if plan.is_local(operator) else ()
+                devices: list[DeviceId | None] = [d for scan in scans for d in deployment.devices_of(query, scan)]
+                for device in devices or [None]:
+                    node = deployment.placement.get(instance_id(query.id, operator, device))
+                    if node is not None and SiteId(node) in deployment.sites:
+                        here[query.id, operator, deployment.devices.get(device) if device else None] = SiteId(node)
+        return SiteId(out) if out else None, here, told
+
+    def plan_of(self, query: QueryId) -> Plan | None:
+        """Admission's plan, as far as it is known in this process."""
+        known = self._admission is not None and query in self._admission.admitted
+        return self._admission.plan(query) if known and self._admission is not None else None
+
+    # -- rates change
+
+    def look_if_due(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            if self.on:  # without it, no need to wait for whoever decides
+                self.look()
+
+    def look(self) -> Replanned | None:
+        """Plan anew if devices, or shared parts, send other than was planned with; None: they do not."""
+        fleet = self._fleet
+        with fleet.deciding, fleet.lock:
+            if not self.on or not fleet.deployment.queries:
+                return None
+            admission, seen = self._current(), {**self._measured, **fleet.gateway.meter.mbps()}
+            streams = drifted(fleet.deployment, self._measured, seen, DRIFT)
+            parts = [q for q in fleet.deployment.queries.values() if q.internal]
+            observed = self._specs((), seen).observed({part.id: producer(part.id) for part in parts})
+            planned = {signature: admission.rate(signature) for signature in observed}
+            joins = [s for s, was in planned.items() if was is not None and has_drifted(was, observed[s], DRIFT)]
+            if not streams and not joins:
+                return None
+            self._measured = seen
+            admission.costs.observe(observed)
+            replanned = self._refresh(admission)
+            what = ", ".join([f"stream '{s}'" for s in streams] or ["a shared join"])
+            self._tell(f"admission: {what} brings other than planned", replanned)
+            return replanned
+
+    def _tell(self, cause: str, replanned: Replanned) -> None:
+        moved = self._move(cause)
+        trouble = [refused.reason for refused in (*replanned.short, *replanned.stranded)]
+        if not moved or trouble:
+            last = self._fleet.plane.coordinator.story.number
+            queries = tuple(map(QueryId, replanned.replanned))
+            reason = "; ".join(trouble) or "everything is well where it is"
+            self._fleet.history.add(Story(last, cause, queries, outcome="declined", reason=reason))
+
+    # -- inside
+
+    def _cheapest(self, candidates: Sequence[Query]) -> list[Split]:
+        """The query in its orders, split; first those that add least to what runs."""
+        deployment = self._fleet.deployment
+        running = {q.identity: q for q in deployment.queries.values() if q.internal}
+        since = int(deployment.epoch) + 1
+        made = [split(one, deployment.streams, running, since) for one in candidates]
+        admission = self._current()
+
+        def weight(one: Split) -> tuple[float, ...]:
+            root = self._specs([part for part, _ in one.parts]).of(one.reader).root
+            return tuple(round(x, 6) for x in admission.weigh(root))
+
+        return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
+
+    def _let(self, made: Split, plan: Plan) -> Let:
+        queries = self._fleet.deployment.queries
+        starting = tuple(p for p in made.parts if p[0].id not in queries)
+        places = wishes((p.output, p.host) for p in plan.operators)
+        sinks = {part.id: self._outlet(part, places) for part, _ in starting}
+        reused = tuple(part for part, _ in made.parts if part.id in queries)
+        return Let(made.reader, starting, reused, sinks, places, ways(self._current().tree(made.reader.id)))
+
+    def _move(self, cause: str) -> bool:
+        """Wish for what admission has moved since last time; whether there was anything."""
+        assert self._admission is not None
+        plans = (self._admission.plan(query) for query in self._admission.admitted)
+        now = wishes((p.output, p.host) for plan in plans for p in plan.operators)
+        moved = {wish: site for wish, site in now.items() if self._wished.get(wish, site) != site}
+        self._wished = now
+        if moved:
+            self._fleet.wish(moved, cause)
+        return bool(moved)
+
+    def _specs(self, parts: Iterable[Query], measured: Measured | None = None) -> Specs:
+        fleet = self._fleet
+        queries = [*fleet.deployment.queries.values(), *parts]
+        return Specs(fleet.plane.topology, fleet.deployment, queries, self._measured if measured is None else measured)
+
+    def _current(self) -> Admission:
+        """Admission over the ground as it is now."""
+        if self._admission is None:
+            self._admission = Admission((), weights=self._weights)
+            self._refresh(self._admission)
+        elif self._spec() != self._ground:
+            self._refresh(self._admission)
+        return self._admission
+
+    def _spec(self) -> GroundSpec:
+        return GroundSpec.of(self._fleet.plane.topology, self._fleet.deployment, self._measured)
+
+    def _refresh(self, admission: Admission) -> Replanned:
+        """Tell admission how things are. What runs, runs; if it no longer fits, newcomers do not either."""
+        ground, specs = self._spec(), self._specs(())
+        self._ground = ground
+        users = [specs.of(query) for query in self._fleet.deployment.queries.values() if not query.internal]
+        return admission.refresh(ground.hosts, ground.links, ground.bases, users)
+
+    def _outlet(self, part: Query, places: Mapping[Wish, SiteId]) -> SiteId:
+        """A part's results come out where its join is."""
+        top = len(part.shape.plan.operators) - 1
+        for operator in range(top, -1, -1):
+            if (part.id, operator, None) in places:
+                return places[part.id, operator, None]
+        return SiteId(self._fleet.plane.planner.default_root())

@@ -1,0 +1,130 @@
+"""What `fleet.submit` and `fleet.device` return: a query or a device to talk to."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from godwit.api.oracle import Verdict, verdict
+from godwit.delivery.delivery import Delivery
+from godwit.delivery.sinks.base import Sink
+from godwit.engine import segments
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
+from godwit.ingest.source_log import Rows
+from godwit.model.explain import explain
+from godwit.model.plan import EPOCH, QUERY, Query
+from godwit.sql.sharing import begun, own_names
+
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+
+
+class QueryHandle:
+    """A running query."""
+
+    def __init__(self, fleet: Fleet, query: QueryId) -> None:
+        self._fleet, self.id = fleet, query
+
+    def results(self) -> DataFrame:
+        """Every result so far, as a Spark DataFrame."""
+        return self._fleet.results(self.id)
+
+    def explain(self) -> str:
+        """The plan, its parameters and shape; below it the parts that it shares with other queries."""
+        query = self._fleet.execution(self.id)
+        parts = [self._fleet.execution(part) for part in query.parts]
+        told = [explain(query), *(f"-- shared: {self._shared(part)}\n\n{explain(part)}" for part in parts)]
+        return "\n".join(told)
+
+    def _shared(self, part: Query) -> str:
+        queries = self._fleet.deployment.queries.values()
+        readers = sorted(q.id for q in queries if part.id in q.parts and not q.internal)
+        return f"{part.id} runs once for {', '.join(readers)}"
+
+    def verdict(self) -> Verdict:
+        """Compare the results so far with the same SQL as a batch over everything that was sent."""
+        self._fleet.attendant.must_be_whole(self.id)
+        return verdict(self._fleet, self.id)
+
+    def late(self) -> DataFrame:
+        """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost.
+
+        Of a query that shares a join, also what was too late there, from the query's beginning on.
+        """
+        fleet = self._fleet
+        query = fleet.execution(self.id)
+        found = [self._late(query), *(self._late_in(query, fleet.execution(part)) for part in query.parts)]
+        frames = [frame for frame in found if frame is not None]
+        if not frames:
+            return fleet.spark.range(0).select()
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+
+    def _late(self, query: Query) -> DataFrame | None:
+        found = segments.frame(self._fleet.spark, self._fleet.crew.late(query.shape.key))
+        return None if found is None else found.where(F.col(QUERY) == query.id).drop(QUERY)
+
+    def _late_in(self, query: Query, part: Query) -> DataFrame | None:
+        """What was too late in a part, under the names that the query has for its columns."""
+        found = self._late(part)
+        if found is None:
+            return None
+        epochs = [name for name in found.columns if name.endswith(f"__{EPOCH}")]
+        since = F.lit(int(begun(query)))
+        found = found.where(reduce(lambda a, b: a & b, [F.coalesce(F.col(e), since) >= since for e in epochs]))
+        names = own_names(query, part)
+        kept = [F.col(f"`{name}`").alias(names.get(name, name)) for name in found.columns if name not in epochs]
+        return found.select(*kept)
+
+    def write_to(self, sink: Sink) -> Delivery:
+        """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""
+        return self._fleet.attendant.deliver(self.id, sink)
+
+    def stop(self) -> None:
+        """Withdraw the query; its results stay readable."""
+        self._fleet.withdraw(self.id)
+
+    def __repr__(self) -> str:
+        return f"QueryHandle({self.id!r})"
+
+
+class DeviceHandle:
+    """A device: it pushes rows, and may leave one site and turn up at another. While it is away, it buffers."""
+
+    def __init__(self, fleet: Fleet, device: DeviceId) -> None:
+        self._fleet, self.id = fleet, device
+        self._buffer: list[tuple[StreamId, Rows, int | None]] = []
+
+    @property
+    def attached(self) -> bool:
+        return self._fleet.deployment.devices.get(self.id) is not None
+
+    @property
+    def buffered(self) -> int:
+        """Batches that wait for the device to be attached again."""
+        return len(self._buffer)
+
+    def push(self, rows: Rows, stream: str | None = None, sequence: int | None = None) -> bool:
+        """Send rows; False if they were buffered, or if this sequence number came through before."""
+        target = self._fleet.stream_of(self.id, stream)
+        if not self.attached:
+            self._buffer.append((target, rows, sequence))
+            return False
+        return self._fleet.push(target, rows, device=self.id, sequence=sequence)
+
+    def detach(self) -> None:
+        """Out of reach: its clock stands still, its rows are buffered."""
+        self._fleet.move_device(self.id, None)
+
+    def attach(self, site: str) -> None:
+        """At a (new) site: whatever was buffered goes out first."""
+        self._fleet.move_device(self.id, SiteId(site))
+        waiting, self._buffer = self._buffer, []
+        for stream, rows, sequence in waiting:
+            self._fleet.push(stream, rows, device=self.id, sequence=sequence)
+
+    def close(self) -> None:
+        """Nothing more will come from it: no clock waits for it any longer."""
+        self._fleet.close_device(self.id)

@@ -1,0 +1,163 @@
+"""The oracle: the same SQL as a Spark batch over everything the sources ever sent. It decides what is right.
+
+`verdict(fleet, query)` compares row for row, as multisets; floating-point columns may differ by rounding, because sums
+are formed in another order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+
+from godwit.engine import segments
+from godwit.ids import QueryId, StreamId
+from godwit.model.plan import Query
+from godwit.region.poll import source_log
+from godwit.region.state import union
+from godwit.storage.log import Log, Segment
+
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+    from godwit.region.runner import Runner
+
+#: relative difference that another order of summation may make
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison found."""
+
+    query: QueryId
+    expected: int
+    got: int
+    #: a few rows that are missing, or that should not be there
+    missing: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.missing and not self.surplus and self.expected == self.got
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"{self.query}: equal, {self.got} rows"
+        lines = [f"{self.query}: DIFFERENT, expected {self.expected} rows, got {self.got}"]
+        lines += [f"  missing: {row}" for row in self.missing] + [f"  surplus: {row}" for row in self.surplus]
+        return "\n".join(lines)
+
+
+def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
+    """Compare what a query has answered so far with what it should have."""
+    query = fleet.execution(query_id)
+    want = expected(fleet, query)
+    have = fleet.results(query_id)
+    return compare(query_id, want.toPandas(), have.toPandas())
+
+
+def expected(fleet: Fleet, query: Query) -> DataFrame:
+    """The batch result over all rows that reached the query's streams since it began."""
+    session = fleet.spark.newSession()
+    reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
+    for name, stream in reads:
+        rows = _everything(fleet, query, QueryId(name), stream)
+        # A view belongs to the session it was made in, so the rows must be read there.
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(stream)
+    answer = session.sql(query.oracle_sql)
+    for _, stream in reads:
+        session.catalog.dropTempView(stream)  # or Java keeps the rows as long as the session
+    return answer
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A scan that a query's rows come from: its own, or that of a shared part it stands on."""
+
+    query: Query
+    index: int
+    stream: StreamId
+
+    def begun(self, runner: Runner, reader: QueryId) -> int:
+        """The last entry of the source log from before the reader."""
+        return runner.begun.get(reader, {}).get(f"source:{self.index}:{self.stream}", 0)
+
+
+def scans(fleet: Fleet, query: Query) -> list[Scanned]:
+    """The scans of everything but shared parts' streams, the query's own and those of its parts."""
+    parts = [fleet.execution(part) for part in query.parts]
+    inside = {part.target for part in parts}
+    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans]
+    return [scanned for scanned in found if scanned.stream not in inside]
+
+
+def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
+    producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
+    if producers:
+        made = union(expected(fleet, producer) for producer in producers)
+        assert isinstance(made, DataFrame)
+        return made
+    found: list[Segment] = []
+    last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
+    for runner in fleet.runners_of(last.query.shape.key):
+        log = Log(source_log(fleet.root, runner.region, stream))
+        for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
+            if record["segment"] is not None:
+                found.append(Segment.from_json(record["segment"]))
+    frame = segments.frame(fleet.spark, found)
+    return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
+
+
+def compare(query: QueryId, want: pd.DataFrame, have: pd.DataFrame) -> Verdict:
+    """Multiset comparison with a tolerance for floating-point columns."""
+    have = have[list(want.columns)] if len(have.columns) else have.reindex(columns=want.columns)
+    floats = [c for c in want.columns if want[c].dtype.kind == "f" or have[c].dtype.kind == "f"]
+    left, right = _sorted(want, floats), _sorted(have, floats)
+    if len(left) == len(right) and _same(left, right, floats):
+        return Verdict(query, len(want), len(have))
+    exact = [c for c in want.columns if c not in floats]
+    missing, surplus = _difference(left, right, exact or list(want.columns))
+    if not missing and not surplus:
+        differs = _first_difference(left, right, floats)
+        missing, surplus = (differs[0],), (differs[1],)
+    return Verdict(query, len(want), len(have), missing, surplus)
+
+
+def _sorted(frame: pd.DataFrame, floats: list[str]) -> pd.DataFrame:
+    plain = frame.copy()
+    for column in plain.columns:
+        if column in floats:
+            plain[column] = plain[column].astype(float)
+        elif plain[column].dtype == object:
+            plain[column] = plain[column].map(str)
+    # Floats last: rounding must not change the order of rows that differ in anything else.
+    order = [c for c in plain.columns if c not in floats] + floats
+    return plain.sort_values(order, ignore_index=True) if order else plain
+
+
+def _same(left: pd.DataFrame, right: pd.DataFrame, floats: list[str]) -> bool:
+    for column in left.columns:
+        a, b = left[column], right[column]
+        if column in floats:
+            if not np.allclose(a, b, rtol=TOLERANCE, atol=1e-12, equal_nan=True):
+                return False
+        elif not ((a == b) | (a.isna() & b.isna())).all():
+            return False
+    return True
+
+
+def _difference(left: pd.DataFrame, right: pd.DataFrame, by: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    a = left[by].astype(str).agg(" | ".join, axis=1).value_counts() if len(left) else pd.Series(dtype=int)
+    b = right[by].astype(str).agg(" | ".join, axis=1).value_counts() if len(right) else pd.Series(dtype=int)
+    delta = a.sub(b, fill_value=0)
+    return tuple(delta[delta > 0].index[:5]), tuple(delta[delta < 0].index[:5])
+
+
+def _first_difference(left: pd.DataFrame, right: pd.DataFrame, floats: list[str]) -> tuple[str, str]:
+    for i in range(min(len(left), len(right))):
+        if not _same(left.iloc[i : i + 1].reset_index(drop=True), right.iloc[i : i + 1].reset_index(drop=True), floats):
+            return str(left.iloc[i].to_dict()), str(right.iloc[i].to_dict())
+    return f"{len(left)} rows", f"{len(right)} rows"

@@ -1,0 +1,75 @@
+"""Queries that are the same in all but their name share one execution; who stands for whom is kept on disk.
+
+A query that is withdrawn while others stand on it goes on running, unseen, until the last of them is withdrawn too. A
+query that was withdrawn for good is remembered, so that its results stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from godwit.errors import DeploymentError
+from godwit.ids import QueryId
+from godwit.model.codec import decode, encode
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query
+
+
+class QueryAliases:
+    """Names of queries, and the executions behind them."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "twins.json"
+        #: a query's name -> the query that runs for it
+        self._stands_for: dict[QueryId, QueryId] = {}
+        #: withdrawn, but others stand on them
+        self._unseen: set[QueryId] = set()
+        self._ended: dict[QueryId, Query] = {}
+        if self._path.exists():
+            stands_for, unseen, ended = json.loads(self._path.read_text())
+            self._stands_for, self._unseen = stands_for, set(unseen)
+            self._ended = {QueryId(name): decode(query) for name, query in ended.items()}
+
+    def find(self, query: Query, deployment: Deployment) -> QueryId | None:
+        """A running query that is the same in all but its name."""
+        if query.target is not None:
+            return None
+        others = (other for other in deployment.queries.values() if not other.internal)
+        return next((other.id for other in others if other.identity == query.identity), None)
+
+    def join(self, query: QueryId, runs: QueryId) -> None:
+        self._stands_for[query] = runs
+        self._save()
+
+    def leave(self, query: QueryId, deployment: Deployment) -> Query | None:
+        """The query is withdrawn; returns the execution that can end now, if one can."""
+        runs = self._stands_for.pop(query, query)
+        if query == runs:
+            self._unseen.add(query)
+        needed = runs not in self._unseen or runs in self._stands_for.values()
+        if not needed:
+            self._unseen.discard(runs)
+            self._ended[runs] = deployment.queries[runs]
+        self._save()
+        return None if needed else deployment.queries[runs]
+
+    def names(self, deployment: Deployment) -> list[QueryId]:
+        """Every query that users know of as running."""
+        running = {name for name, query in deployment.queries.items() if not query.internal}
+        return sorted([*(running - self._unseen), *self._stands_for])
+
+    def runs(self, query: QueryId, deployment: Deployment) -> Query:
+        """The execution that answers a query: running, or ended."""
+        name = self._stands_for.get(query, query)
+        found = deployment.queries.get(name) or self._ended.get(name)
+        if found is None:
+            msg = f"there is no query '{query}'; running: {', '.join(self.names(deployment)) or 'none'}"
+            raise DeploymentError(msg)
+        return found
+
+    def _save(self) -> None:
+        ended = {name: encode(query) for name, query in self._ended.items()}
+        draft = self._path.with_suffix(".tmp")
+        draft.write_text(json.dumps([self._stands_for, sorted(self._unseen), ended]))
+        draft.rename(self._path)

@@ -1,0 +1,1 @@
+"""What users would do without godwit, built with the same care."""

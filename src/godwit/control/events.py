@@ -1,0 +1,165 @@
+"""What the coordinator hears, and what it tells the executor to do. Small frozen values, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from godwit.control.contexts import DeploymentContext
+from godwit.control.markers import Marker
+from godwit.control.reconfigurations import Story
+from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.migration.adhoc_query import MigrationQuery
+from godwit.migration.base import Step
+from godwit.model.changes import Change
+from godwit.model.deployment import Delta
+from godwit.model.plan import Query
+from godwit.placement.rules.base import Ways, Wish
+
+# -- events
+
+
+@dataclass(frozen=True)
+class ChangesArrived:
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class QuerySubmitted:
+    query: Query
+    #: where its results leave; None: the site with the most capacity in the cloud
+    sink: SiteId | None = None
+    #: where admission wants its instances, and over which sites their rows
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    ways: Mapping[Wish, Ways] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlacesWished:
+    """Somebody wants operators elsewhere than they are: they move there if they can."""
+
+    wishes: Mapping[Wish, SiteId]
+    cause: str
+
+
+@dataclass(frozen=True)
+class QueryWithdrawn:
+    query: QueryId
+
+
+@dataclass(frozen=True)
+class DeviceFeeds:
+    """The device sends rows of these streams from now on."""
+
+    device: DeviceId
+    streams: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True)
+class RegionAcked:
+    """The region works under this epoch or a later one."""
+
+    region: RegionId
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class HandoverDone:
+    """The state that was announced with an epoch has reached its instance."""
+
+    instance: OperatorId
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class RegionLost:
+    region: RegionId
+
+
+@dataclass(frozen=True)
+class RegionBack:
+    region: RegionId
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """Not all acknowledgements of an epoch came in time."""
+
+    epoch: Epoch
+
+
+Event = (
+    ChangesArrived
+    | QuerySubmitted
+    | QueryWithdrawn
+    | PlacesWished
+    | DeviceFeeds
+    | RegionAcked
+    | HandoverDone
+    | RegionLost
+    | RegionBack
+    | TimedOut
+)
+#: what waits for the next batch, beside changes of the topology
+Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds | PlacesWished
+
+# -- instructions
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Make the delta the next epoch and tell all regions."""
+
+    epoch: Epoch
+    delta: Delta
+    contexts: tuple[DeploymentContext, ...]
+    #: what happens to the state of moved instances
+    steps: tuple[Step, ...]
+    migrations: tuple[MigrationQuery, ...]
+    marker: Marker
+    #: which of the reconfiguration's stages this is, and of how many
+    stage: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Revert:
+    """Back to the last stable deployment, as a new epoch."""
+
+    epoch: Epoch
+    stable: Epoch
+    delta: Delta
+    contexts: tuple[DeploymentContext, ...]
+    steps: tuple[Step, ...]
+    migrations: tuple[MigrationQuery, ...]
+    marker: Marker
+    reason: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """All regions work under this epoch: it is the one to go back to from now on."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class Park:
+    """The query has no place: its rows wait, its state stays."""
+
+    query: QueryId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    query: QueryId
+
+
+@dataclass(frozen=True)
+class Record:
+    """Keep the story of a reconfiguration (again, if it was told before)."""
+
+    story: Story
+
+
+Instruction = Publish | Revert | Commit | Park | Resume | Record

@@ -1,0 +1,1 @@
+"""Redeployment strategies, one per file."""

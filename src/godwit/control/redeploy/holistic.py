@@ -1,0 +1,58 @@
+"""Holistic redeployment, the paper's baselines: affected queries are undeployed, placed anew as a whole, and deployed.
+
+Serial (HSQD) does it for one query after the other; concurrent (HCQD) for all affected queries together. Queries that
+share an instance that must move go together in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from godwit.control.plan_state import Planner
+from godwit.control.redeploy.strategy import Batch, ground_first, newcomers_last
+from godwit.control.stage import Stage
+from godwit.ids import OperatorId, QueryId
+from godwit.model.global_plan import Edge
+
+REDEPLOYING = "it is being redeployed"
+
+
+def serial(planner: Planner, batch: Batch) -> list[Stage]:
+    return _holistic(planner, batch, one_by_one=True)
+
+
+def concurrent(planner: Planner, batch: Batch) -> list[Stage]:
+    return _holistic(planner, batch, one_by_one=False)
+
+
+def _holistic(planner: Planner, batch: Batch, one_by_one: bool) -> list[Stage]:
+    mark = planner.journal.mark()
+    todo, broken = ground_first(planner, batch)
+    groups = _groups(planner, todo, broken)
+    if not one_by_one:
+        groups = [sorted(query for group in groups for query in group)] if groups else []
+    stages = []
+    for group in groups:
+        for query in group:
+            planner.park(query, REDEPLOYING)
+        stages.append(planner.finish(mark, f"stop {', '.join(group)}: {batch.cause}"))
+        mark = planner.journal.mark()
+        for query in group:
+            planner.try_place(query)
+        stages.append(planner.finish(mark, f"deploy {', '.join(group)}: {batch.cause}"))
+        mark = planner.journal.mark()
+    newcomers_last(planner, batch.requests)
+    stages.append(planner.finish(mark, batch.cause))
+    return [stage for stage in stages if not stage.empty] or stages[-1:]
+
+
+def _groups(planner: Planner, todo: Iterable[OperatorId], broken: Iterable[Edge]) -> list[list[QueryId]]:
+    """The affected queries that are not parked already; those with a moving instance in common together."""
+    groups: list[set[QueryId]] = []
+    for instance in {*todo, *(consumer for _, consumer in broken)}:
+        users = {q for q in planner.plan.users(instance) if q not in planner.parked()}
+        touching = [group for group in groups if group & users]
+        groups = [group for group in groups if not group & users]
+        if users or touching:
+            groups.append(users.union(*touching))
+    return sorted(sorted(group) for group in groups)

@@ -1,0 +1,89 @@
+"""What a redeployment strategy is given and must produce, and the table of strategies by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from godwit.control.events import DeviceFeeds, PlacesWished, QuerySubmitted, QueryWithdrawn, Request
+from godwit.control.plan_state import Planner
+from godwit.control.stage import Stage
+from godwit.errors import ConfigError
+from godwit.ids import OperatorId
+from godwit.model.changes import Change
+from godwit.model.global_plan import Edge
+from godwit.model.topology import Topology
+
+#: name -> (module beside this one, function)
+STRATEGIES: dict[str, tuple[str, str]] = {
+    "incremental": ("incremental", "stages"),
+    "holistic-serial": ("holistic", "serial"),
+    "holistic-concurrent": ("holistic", "concurrent"),
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Everything that waited: changes of the topology (and what it is after them), queries that come and go."""
+
+    topology: Topology
+    changes: tuple[Change, ...] = ()
+    requests: tuple[Request, ...] = ()
+
+    @property
+    def cause(self) -> str:
+        said = [_said(change) for change in self.changes] + [_asked(request) for request in self.requests]
+        return "; ".join(said[:5]) + (f" and {len(said) - 5} more" if len(said) > 5 else "") or "parked queries"
+
+
+class Redeployment(Protocol):
+    """Plan the batch and return the stages to publish one after the other, each when the one before is in force."""
+
+    def __call__(self, planner: Planner, batch: Batch) -> list[Stage]: ...
+
+
+def redeployment(name: str) -> Redeployment:
+    if name not in STRATEGIES:
+        msg = f"there is no redeployment strategy '{name}'; choose one of {', '.join(STRATEGIES)}"
+        raise ConfigError(msg)
+    module, function = STRATEGIES[name]
+    return cast(Redeployment, getattr(import_module(f"godwit.control.redeploy.{module}"), function))
+
+
+def ground_first(planner: Planner, batch: Batch) -> tuple[list[OperatorId], set[Edge]]:
+    """The part that every strategy begins with: queries that left make room, then the ground changes."""
+    for request in batch.requests:
+        if isinstance(request, QueryWithdrawn):
+            planner.remove_query(request.query)
+        elif isinstance(request, DeviceFeeds):
+            planner.feed(request.device, request.streams)
+        elif isinstance(request, PlacesWished):
+            planner.wish(request.wishes)
+    return planner.take_changes(batch.topology, batch.changes)
+
+
+def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
+    """The part that every strategy ends with: who waits longest is served first."""
+    planner.resume_parked()
+    for request in requests:
+        if isinstance(request, QuerySubmitted):
+            planner.add_query(request.query, request.sink, request.wishes, request.ways)
+
+
+def _said(change: Change) -> str:
+    inside = ", ".join(str(getattr(value, "id", value)) for value in vars(change).values())
+    return f"{type(change).__name__}({inside})"
+
+
+def _asked(request: Request) -> str:
+    match request:
+        case QuerySubmitted(query):
+            return f"query '{query.id}' submitted"
+        case QueryWithdrawn(query_id):
+            return f"query '{query_id}' withdrawn"
+        case DeviceFeeds(device, streams):
+            return f"device '{device}' feeds {', '.join(streams)}"
+        case PlacesWished(_, cause):
+            return cause

@@ -1,0 +1,96 @@
+"""A stage: one epoch's worth of a reconfiguration, ready to be published or taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from godwit.control.contexts import DeploymentContext, contexts, inverse
+from godwit.control.diff import Edit, backwards
+from godwit.control.markers import Marker, marker
+from godwit.ids import DeviceId, DqpId, Epoch, NodeId, OperatorId, QueryId
+from godwit.migration.adhoc_query import MigrationQuery, migration_queries
+from godwit.migration.base import Moved, Step
+from godwit.model.deployment import Delta
+from godwit.model.subplan import DqpEdit
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What changes in one epoch. `undo` takes the rows back, `edits` say what happens to the sub-plans."""
+
+    delta: Delta
+    undo: Delta
+    edits: tuple[DqpEdit, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    steps: tuple[Step, ...] = ()
+    #: instances of the global plan (not a query's own names) whose state must follow
+    moving: frozenset[OperatorId] = frozenset()
+    #: connections between touched sub-plans, as they were, that rows can still pass
+    channels: frozenset[tuple[DqpId, DqpId]] = frozenset()
+    queries: tuple[QueryId, ...] = ()
+    #: those of the delta's placement rows that belong to stateful instances
+    stateful: tuple[OperatorId, ...] = ()
+    #: stateful instances that have lost state to a failure
+    lost: tuple[OperatorId, ...] = ()
+    #: what moves where, in the global plan
+    placement: tuple[Edit, ...] = ()
+    #: all nodes that a hand-over or a context of this stage needs alive
+    nodes: frozenset[NodeId] = field(default=frozenset())
+
+    @cached_property
+    def contexts(self) -> tuple[DeploymentContext, ...]:
+        return contexts(self.edits, self.moving)
+
+    def marker(self, epoch: Epoch) -> Marker:
+        return marker(epoch, self.contexts, self.channels)
+
+    def migrations(self, epoch: Epoch) -> tuple[MigrationQuery, ...]:
+        return migration_queries(self.steps, epoch)
+
+    @property
+    def empty(self) -> bool:
+        return not self.edits and not self.steps and is_empty(self.delta)
+
+
+def is_empty(delta: Delta) -> bool:
+    return not any(getattr(delta, name) for name in Delta.__dataclass_fields__ if name != "cause")
+
+
+def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, ...]) -> Stage:
+    """The stage that takes back all of these, which were published in this order."""
+    stages = list(stages)
+    undo = merged(stage.undo for stage in reversed(stages))
+    forward = merged(stage.delta for stage in stages)
+    edits = tuple(edit for stage in reversed(stages) for edit in inverse(stage.edits))
+    return Stage(
+        replace(undo, cause=f"revert: {forward.cause}"),
+        forward,
+        edits,
+        moved,
+        steps,
+        frozenset().union(*(stage.moving for stage in stages)),
+        frozenset((b, a) for stage in stages for a, b in stage.channels),
+        tuple(sorted({q for stage in stages for q in stage.queries})),
+        tuple(sorted({name for stage in stages for name in stage.stateful})),
+        (),
+        tuple(backwards(edit) for stage in reversed(stages) for edit in reversed(stage.placement)),
+        frozenset().union(*(stage.nodes for stage in stages)),
+    )
+
+
+def merged(deltas: Iterable[Delta]) -> Delta:
+    """All deltas as one: where they disagree, the later counts."""
+    tables: dict[str, dict[Any, Any]] = {f.name: {} for f in fields(Delta) if f.name not in ("gone", "cause")}
+    gone: set[DeviceId] = set()
+    cause = ""
+    for delta in deltas:
+        for name, table in tables.items():
+            table.update(getattr(delta, name))
+        gone = (gone - delta.devices.keys()) | delta.gone
+        for device in delta.gone:
+            tables["devices"].pop(device, None)
+        cause = delta.cause or cause
+    return Delta(**tables, gone=frozenset(gone), cause=cause)

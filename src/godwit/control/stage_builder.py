@@ -1,0 +1,147 @@
+"""From what the planner wrote to a stage: rows, contexts, migrations and what the marker needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from godwit.control.diff import diff
+from godwit.control.stage import Stage
+from godwit.ids import DqpId, NodeId, OperatorId, QueryId
+from godwit.migration.base import Moved, steps
+from godwit.model.deployment import Delta, split_instance
+from godwit.model.plan import STATEFUL
+from godwit.model.subplan import DqpEdit
+
+if TYPE_CHECKING:
+    from godwit.control.plan_state import Pending, Planner
+
+
+def make_stage(planner: Planner, pending: Pending, since: int, cause: str) -> Stage:
+    was = planner.journal.changed(planner.ground.placement, since)
+    homes = {op: planner.subplans.of.get(op) for edge in pending.cut for op in edge}
+    homes |= {op: planner.subplans.of.get(op) for i in was for op in (i, *planner.plan.neighbours(i))}
+    edits = planner.subplans.update(was, pending.cut, pending.joined)
+    _sync_rows(planner, pending, was)
+    _drop_ghosts(planner)
+    rows = planner.journal.changed(planner.rows.placement, since)
+    moved = _moved(planner, pending, rows)
+    delta = _declared(planner, planner.rows.delta(planner.journal, since, pending.sessions, cause))
+    all_steps = tuple(step for one in moved for step in steps(planner.state, one))
+    return Stage(
+        delta,
+        _undo(planner, since, cause),
+        tuple(edits),
+        moved,
+        all_steps,
+        frozenset(i for i, node in was.items() if node is not None and _stateful(planner, i)),
+        _channels(planner, pending, edits, homes),
+        _queries(planner, was, delta),
+        tuple(name for name in sorted(rows) if _is_stateful(planner, name)),
+        tuple(sorted(pending.lost)),
+        diff(was, {instance: planner.ground.placement.get(instance) for instance in was}),
+        frozenset(edit.node for edit in edits if edit.after is not None) | {n for m in moved for n in m.path},
+    )
+
+
+def _declared(planner: Planner, delta: Delta) -> Delta:
+    """With the streams that regions have not heard of yet."""
+    streams, planner.undeclared = planner.undeclared, {}
+    if not streams:
+        return delta
+    return replace(delta, streams=streams, feeds={**delta.feeds, **{s: planner.rows.feeds[s] for s in streams}})
+
+
+def _sync_rows(planner: Planner, pending: Pending, was: dict[OperatorId, NodeId | None]) -> None:
+    """Write the queries' own rows of all instances that changed; an instance without a place keeps its last row."""
+    names = set(pending.names)
+    for instance in was:
+        names.update(planner.plan.names.get(instance, ()))
+    for name in names:
+        query = split_instance(name)[0]
+        uses = planner.plan.uses(query) if query in planner.rows.queries else {}
+        shared = uses.get(name)
+        node = None if shared is None else planner.ground.placement.get(shared, planner.left.get(shared))
+        if node is None:
+            planner.journal.drop(planner.rows.placement, name)
+        elif planner.rows.placement.get(name) != node:
+            planner.journal.put(planner.rows.placement, name, node)
+
+
+def _drop_ghosts(planner: Planner) -> None:
+    """A site that left keeps its row as long as an instance, parked or not yet redeployed, is said to be there."""
+    for site in list(planner.ghosts):
+        if NodeId(site) not in planner.left_at and NodeId(site) not in planner.ground.hosted:
+            planner.journal.drop(planner.ghosts, site)
+            planner.journal.drop(planner.rows.sites, site)
+
+
+def _moved(planner: Planner, pending: Pending, rows: dict[OperatorId, NodeId | None]) -> tuple[Moved, ...]:
+    """The stateful instances, by their queries' names, whose state is not where they are now."""
+    found = []
+    lost = pending.lost | planner.custody.lost
+    for name in sorted({*rows, *lost}):
+        target = planner.rows.placement.get(name)
+        if target is None or not _is_stateful(planner, name) or split_instance(name)[0] in planner.rows.parked:
+            continue
+        if name in lost:
+            if not planner.custody.replaying(name, target) or name in pending.lost:
+                found.append(Moved(name, None, target, (), _scans(planner, name)))
+        elif (source := rows.get(name)) is not None:
+            found.append(Moved(name, source, target, planner.path_of_state(source, target), _scans(planner, name)))
+    return tuple(found)
+
+
+def _is_stateful(planner: Planner, name: OperatorId) -> bool:
+    query, operator, _ = split_instance(name)
+    if query not in planner.rows.queries:
+        return False
+    return isinstance(planner.plan.query(query).shape.plan.operators[operator], STATEFUL)
+
+
+def _scans(planner: Planner, name: OperatorId) -> tuple[OperatorId, ...]:
+    """The operators (not one by one for each device) whose rows make the state."""
+    query, operator, _ = split_instance(name)
+    plan = planner.plan.query(query).shape.plan
+    return tuple(OperatorId(f"{query}/{scan}") for scan in plan.scans_below(operator))
+
+
+def _stateful(planner: Planner, instance: OperatorId) -> bool:
+    known = planner.plan.instances.get(instance)
+    return known is not None and known.stateful
+
+
+def _undo(planner: Planner, since: int, cause: str) -> Delta:
+    journal, rows = planner.journal, planner.rows
+    devices = journal.changed(rows.devices, since)
+    return Delta(
+        journal.changed(rows.queries, since),
+        journal.changed(rows.placement, since),
+        {d: s for d, s in devices.items() if not journal.was_absent(rows.devices, d, since)},
+        journal.changed(rows.sites, since),
+        feeds={s: old or () for s, old in journal.changed(rows.feeds, since).items()},
+        gone=frozenset(d for d in devices if journal.was_absent(rows.devices, d, since)),
+        cause=cause,
+        parked=journal.changed(rows.parked, since),
+    )
+
+
+def _channels(
+    planner: Planner, pending: Pending, edits: list[DqpEdit], homes: dict[OperatorId, DqpId | None]
+) -> frozenset[tuple[DqpId, DqpId]]:
+    """Old connections between touched sub-plans over which the marker can still travel."""
+    found = set()
+    for edit in edits:
+        for own, peer, _ in edit.disconnected:
+            edge = (peer, own)
+            old = edge in pending.cut or peer in planner.plan.producers.get(own, ())
+            source = homes.get(peer)
+            if old and source is not None and edge not in pending.broken:
+                found.add((source, edit.id))
+    return frozenset(found)
+
+
+def _queries(planner: Planner, was: dict[OperatorId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:
+    """Everybody whom the stage touches."""
+    users = {query for i in was for query in planner.plan.names.get(i, {}).values()}
+    return tuple(sorted({*users, *delta.queries, *delta.parked, *(split_instance(n)[0] for n in delta.placement)}))

@@ -1,0 +1,59 @@
+"""What a sink is: it takes the results of one commit after the other, and says what a repeat would do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from godwit.ids import QueryId, RegionId
+from godwit.model.plan import QUERY
+from godwit.storage.log import Segment
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The results of one query in one commit. The same number always holds the same rows."""
+
+    region: RegionId
+    number: int
+    query: QueryId
+    #: output columns, in the order of the SELECT list
+    columns: Sequence[str]
+    segments: Sequence[Segment]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows, a bounded number at a time."""
+        files = [file for segment in self.segments for file in segment.files]
+        if files:
+            rows = ds.dataset(files, format="parquet").scanner(
+                columns=list(self.columns), filter=ds.field(QUERY) == self.query
+            )
+            for batch in rows.to_batches():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
+
+
+class Sink(ABC):
+    """Somewhere results go."""
+
+    #: whether every row is there once, whatever crashes; otherwise the rows of the last commits may come again
+    exactly_once: ClassVar[bool]
+
+    #: tells a query's sinks apart, also after a restart
+    name: str
+
+    def open(self, state: dict[str, Any]) -> None:  # noqa: B027 - most sinks have nothing to do here
+        """Begin, or go on from where `state` says: whatever was written after it never happened."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None:
+        """Take a commit's results. The position is kept only after this returns."""
+
+    def state(self) -> dict[str, Any]:
+        """What `open` must know again; kept with the position, in one atomic step."""
+        return {}

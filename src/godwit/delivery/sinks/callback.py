@@ -1,0 +1,23 @@
+"""Results to a Python function. At least once: after a crash, the rows of the last commits may come again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from godwit.delivery.sinks.base import Batch, Sink
+
+
+class CallbackSink(Sink):
+    """Calls `function` with a list of rows (dicts), some thousands at a time; an error it raises stops the sink."""
+
+    exactly_once: ClassVar[bool] = False
+
+    def __init__(self, function: Callable[[list[dict[str, Any]]], object], name: str = "callback") -> None:
+        self._function = function
+        self.name = name
+
+    def write(self, batch: Batch) -> None:
+        for table in batch.tables():
+            for start in range(0, table.num_rows, 5000):
+                self._function(table.slice(start, 5000).to_pylist())

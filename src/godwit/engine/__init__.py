@@ -1,0 +1,1 @@
+"""Spark behind one door: session, plans, rows in and out."""

@@ -1,0 +1,52 @@
+"""Asks Spark what a query's columns are: the last check before a query is accepted.
+
+Streams are empty views in a session of their own, so that names never clash with the user's tables.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+from godwit.errors import TypeMismatchError
+from godwit.ingest.source_log import Schema
+from godwit.model.plan import Column, Query, Stream
+
+
+class Analyst:
+    """Knows the declared streams; gives a query's output types or says what does not fit."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark.newSession()
+
+    def declare(self, stream: Stream) -> Schema:
+        """Parse a stream's schema and make it known."""
+        try:
+            schema = Schema(stream)
+        except PySparkException as error:
+            columns = ", ".join(f"{c.name} {c.type}" for c in stream.columns)
+            msg = f"the schema of stream '{stream.id}' is not one that Spark knows"
+            raise TypeMismatchError(msg, place=columns, remedy=_first_line(error)) from error
+        self._session.createDataFrame([], schema.spark).createOrReplaceTempView(stream.id)
+        return schema
+
+    def output(self, query: Query) -> tuple[Column, ...]:
+        """The result's columns with their types."""
+        try:
+            schema = self._session.sql(query.oracle_sql).schema
+        except (AnalysisException, ParseException) as error:
+            msg = "Spark cannot type this query"
+            raise TypeMismatchError(msg, place=_fragment(error), remedy=_first_line(error)) from error
+        return tuple(Column(field.name, field.dataType.simpleString()) for field in schema.fields)
+
+
+def _first_line(error: PySparkException) -> str:
+    text = str(error).strip().splitlines()[0]
+    return re.sub(r"\s*SQLSTATE: \w+", "", text)
+
+
+def _fragment(error: PySparkException) -> str:
+    found = re.search(r"== SQL.*==\n(.*)\n", str(error))
+    return found[1].strip() if found else ""

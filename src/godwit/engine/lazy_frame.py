@@ -1,0 +1,164 @@
+"""Drafts: what is to be done with few rows, written down.
+
+Analysing, optimising and planning are two thirds of a micro-batch of few rows, and its plan is nearly always that of
+the one before. So few rows are handed out as a draft: it is asked like a DataFrame, and remembers what was asked. When
+its rows are wanted, the plan that was once made for the same words is run over these rows (`prepared.py`).
+
+Whatever a draft cannot remember is done by the DataFrame it stands for, and costs what that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from godwit.engine.plan_cache import Leaf, Prepared, java_of
+
+Make = Callable[..., DataFrame]
+
+
+class Draft:
+    """A DataFrame that is not made yet: rows, or one step over other drafts."""
+
+    def __init__(
+        self, spark: SparkSession, what: Hashable, make: Make | None, inputs: tuple[Draft, ...], leaf: Leaf | None
+    ) -> None:
+        self.spark, self.what, self.make, self.inputs, self.leaf = spark, what, make, inputs, leaf
+        #: drafts of the same words have the same
+        self.key: Hashable = (what, tuple(draft.key for draft in inputs))
+        self.leaves: dict[int, Leaf] = {} if leaf is None else {leaf.label: leaf}
+        for draft in inputs:
+            self.leaves |= draft.leaves
+
+    @staticmethod
+    def of(spark: SparkSession, table: pa.Table, schema: StructType) -> Draft:
+        """These rows."""
+        return _rows(spark, Leaf(0, schema, table))
+
+    def then(self, what: Hashable, make: Make, *others: Draft) -> Draft:
+        """One more step. `make` must do the same whenever `what` is the same."""
+        inputs: tuple[Draft, ...] = (self,)
+        for other in others:
+            inputs += (_apart(inputs, other),)
+        return Draft(self.spark, what, make, inputs, None)
+
+    @property
+    def rows(self) -> int:
+        """How many there are to begin with."""
+        return sum(leaf.table.num_rows for leaf in self.leaves.values())
+
+    # --- asked like a DataFrame
+
+    def selectExpr(self, *texts: str) -> Draft:  # noqa: N802 - as Spark has it
+        return self.then(("select", texts), lambda frame: frame.selectExpr(*texts))
+
+    def select(self, *names: str | Column) -> Frame:
+        if not all(isinstance(name, str) for name in names):
+            return self.frame.select(*names)
+        return self.then(("columns", names), lambda frame: frame.select(*names))
+
+    def where(self, condition: str | Column) -> Frame:
+        if not isinstance(condition, str):
+            return self.frame.where(condition)
+        return self.then(("where", condition), lambda frame: frame.where(condition))
+
+    def drop(self, *names: str) -> Draft:
+        gone = [name for name in names if name in self.columns]
+        return self.then(("drop", *gone), lambda frame: frame.drop(*gone)) if gone else self
+
+    def coalesce(self, partitions: int) -> Draft:
+        return self.then(("coalesce", partitions), lambda frame: frame.coalesce(partitions))
+
+    def hint(self, name: str) -> Draft:
+        return self.then(("hint", name), lambda frame: frame.hint(name))
+
+    @property
+    def columns(self) -> list[str]:
+        return self._prepared().frame.columns
+
+    @property
+    def schema(self) -> StructType:
+        return self._prepared().frame.schema
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark has it
+        found = self._prepared().run(self.leaves)
+        return self.frame.toArrow() if found is None else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.frame, name)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The DataFrame it stands for, over its rows."""
+        if self.leaf is not None:
+            return self.spark.createDataFrame(self.leaf.table, self.leaf.schema)
+        assert self.make is not None
+        return self.make(*(draft.frame for draft in self.inputs))
+
+    def _prepared(self) -> Prepared:
+        java = java_of(self.spark)
+
+        def made_now() -> Prepared:
+            if self.leaf is not None:
+                return java.standing_for(self.leaf)
+            assert self.make is not None
+            inputs = [draft._prepared() for draft in self.inputs]
+            labels = {rdd: label for one in inputs for rdd, label in one.stands_for.items()}
+            return Prepared(java, self.make(*(one.frame for one in inputs)), labels)
+
+        return java.plan(self.key, made_now)
+
+    def relabelled(self, labels: dict[int, int]) -> Draft:
+        if self.leaf is not None:
+            label = labels.get(self.leaf.label, self.leaf.label)
+            return _rows(self.spark, Leaf(label, self.leaf.schema, self.leaf.table))
+        return Draft(self.spark, self.what, self.make, tuple(draft.relabelled(labels) for draft in self.inputs), None)
+
+
+Frame = DataFrame | Draft
+
+
+def then(what: Hashable, make: Make, first: Frame, *others: Frame) -> Frame:
+    """`make` of these: one more step of a draft if all are drafts, else done at once."""
+    if isinstance(first, Draft) and all(isinstance(other, Draft) for other in others):
+        return first.then(what, make, *others)  # type: ignore[arg-type]
+    return make(*map(made, (first, *others)))
+
+
+def made(frame: Frame) -> DataFrame:
+    """As a DataFrame, with which anything can be done."""
+    return frame.frame if isinstance(frame, Draft) else frame
+
+
+def together(frames: Iterable[Frame]) -> Frame:
+    """All rows of all of them; what one has no column for is NULL."""
+
+    def both(one: DataFrame, other: DataFrame) -> DataFrame:
+        return one.unionByName(other, allowMissingColumns=True)
+
+    return reduce(lambda whole, other: then("union", both, whole, other), frames)
+
+
+def joined(left: Frame, right: Frame, condition: str) -> Frame:
+    """The pairs for which the condition holds."""
+    return then(("join", condition), lambda one, other: one.join(other, F.expr(condition), "inner"), left, right)
+
+
+def _rows(spark: SparkSession, leaf: Leaf) -> Draft:
+    return Draft(spark, ("rows", leaf.columns, leaf.label), None, (), leaf)
+
+
+def _apart(before: tuple[Draft, ...], other: Draft) -> Draft:
+    """Different rows of one draft have different labels."""
+    known = {label: leaf for draft in before for label, leaf in draft.leaves.items()}
+    clash = [n for n, leaf in other.leaves.items() if n in known and known[n].table is not leaf.table]
+    free = max((*known, *other.leaves)) + 1
+    return other.relabelled({n: free + k for k, n in enumerate(clash)}) if clash else other

@@ -1,0 +1,243 @@
+"""Between DataFrames and segments: how rows are written, and how segments are read again.
+
+Small results go through Arrow and one pyarrow file (60-100 ms less than Spark's writer); large ones are written by
+Spark's tasks and never pass through the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
+
+from godwit.engine.lazy_frame import Draft, Frame, made, together
+from godwit.model.plan import Column
+from godwit.storage.cache import RECENT
+from godwit.storage.log import Segment
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: up to so many input rows a micro-batch is 'small': one partition, no shuffle, results through Arrow
+SMALL_ROWS = 150_000
+#: how Spark's tasks write: straight into the folder (the commit says what counts), without checksum files beside, and
+#: without a process for each file that sets its permissions; together 10 to 15 % of the time
+WRITER = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+#: up to so many rows in so many files are read here and handed to Spark
+HANDED_ROWS, HANDED_FILES = 20_000, 64
+
+
+def write(frame: Frame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
+    """Run the DataFrame and keep its rows under `path`; None if there were none. `prune_by`: a column of time."""
+    if small:
+        return write_table(frame.toArrow(), path, schema_of(frame), prune_by)
+    made(frame).write.mode("overwrite").options(**_options(frame)).parquet(str(path))
+    return _written_by_spark(path, schema_of(frame), prune_by)
+
+
+def _options(frame: Frame) -> dict[str, str]:
+    """Numbers of many values, times above all, are written as they are: a dictionary of them is tried and given up."""
+    numbers = (f.name for f in frame.schema.fields if isinstance(f.dataType, LongType | TimestampType | DoubleType))
+    return {**WRITER, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
+
+
+def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None = None) -> Segment | None:
+    """Keep an Arrow table as a segment."""
+    if table.num_rows == 0:
+        return None
+    file = path.with_suffix(".parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
+    pq.write_table(table, file, compression="snappy", use_dictionary=True)
+    RECENT.keep(str(file), table)
+    low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
+    return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
+
+
+def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
+    """The rows of all the segments as one DataFrame, or None if there are no segments."""
+    if not segments:
+        return None
+    handed = hand(spark, segments)
+    if handed is not None:
+        return handed
+    frames = []
+    for schema, alike in _by_schema(segments).items():
+        files = [file for segment in alike for file in segment.files]
+        frames.append(spark.read.schema(struct(schema)).parquet(*files))
+    return together(frames)
+
+
+def frame(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
+    """The same as a DataFrame that users may do with as they like."""
+    found = read(spark, segments)
+    return None if found is None else made(found)
+
+
+def hand(
+    spark: SparkSession,
+    segments: Sequence[Segment],
+    revise: Callable[[pa.Table, Segment], pa.Table] = lambda table, segment: table,
+    more: StructType = StructType(),  # noqa: B008 - never changed
+) -> Draft | None:
+    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
+
+    `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
+    file lacks a column.
+    """
+    found = tables(segments, revise, more)
+    if not found:
+        return None
+    # In one chunk: Spark takes an Arrow batch without rows for the end of all.
+    drafts = together(Draft.of(spark, table.combine_chunks(), schema) for schema, table in found)
+    assert isinstance(drafts, Draft)
+    return drafts
+
+
+def tables(
+    segments: Sequence[Segment],
+    revise: Callable[[pa.Table, Segment], pa.Table],
+    more: StructType = StructType(),  # noqa: B008 - never changed
+) -> list[tuple[StructType, pa.Table]] | None:
+    """A few rows, read here: a table for each schema. None: they are many, or a file lacks a column."""
+    if not are_few(segments):
+        return None
+    found = []
+    for schema, alike in _by_schema(segments).items():
+        wanted = StructType([*struct(schema).fields, *more.fields])
+        parts = [revise(part, segment) for segment in alike for part in tables_of(segment)]
+        if any(len(part.schema) != len(wanted) for part in parts):
+            return None
+        arrow = to_arrow_schema(wanted, timezone="UTC")
+        found.append((wanted, pa.concat_tables([part.cast(arrow) for part in parts])))
+    return found
+
+
+def are_few(segments: Sequence[Segment]) -> bool:
+    """Whether they are worth being read here, without a job."""
+    return rows_of(segments) <= HANDED_ROWS and sum(len(segment.files) for segment in segments) <= HANDED_FILES
+
+
+def tables_of(segment: Segment) -> list[pa.Table]:
+    """What lies in a segment's files, in the order of its columns."""
+    columns = struct(segment.schema).names
+    parts = (RECENT.table(file) for file in segment.files)
+    return [part.select([name for name in columns if name in part.column_names]) for part in parts]
+
+
+def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
+    found: dict[str, list[Segment]] = {}
+    for segment in segments:
+        found.setdefault(segment.schema, []).append(segment)
+    return found
+
+
+def linked(segment: Segment, folder: Path, name: str) -> Segment:
+    """The same rows under another path, without a copy: the files are linked, so that each path may go on its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, file in enumerate(segment.files):
+        target = folder / f"{name}-{number}.parquet"
+        os.link(file, target)
+        files.append(str(target))
+    return replace(segment, files=tuple(files))
+
+
+def collected(frames: Sequence[Frame]) -> list[tuple[StructType, pa.Table]]:
+    """Few rows of several DataFrames, by one job: planning and starting one costs more than the rows do."""
+    schemas = [frame.schema for frame in frames]
+    if len(frames) <= 1:
+        return [(schema, frame.toArrow()) for schema, frame in zip(schemas, frames, strict=True)]
+    names = [[f"{n}_{name}" for name in schema.names] for n, schema in enumerate(schemas)]
+    marked = [
+        frame.selectExpr(f"{n} AS __n", *(f"`{old}` AS `{new}`" for old, new in zip(schema.names, mine, strict=True)))
+        for n, (frame, schema, mine) in enumerate(zip(frames, schemas, names, strict=True))
+    ]
+    whole = together(marked).toArrow()
+    rows = (whole.filter(pc.equal(whole["__n"], n)).select(mine) for n, mine in enumerate(names))
+    return [(schema, mine.rename_columns(schema.names)) for schema, mine in zip(schemas, rows, strict=True)]
+
+
+def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    """No rows, but the columns they would have."""
+    names = ", ".join(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in columns)
+    return spark.sql(f"SELECT {names} WHERE false")
+
+
+def schema_of(frame: Frame) -> str:
+    return text_of(frame.schema)
+
+
+def text_of(schema: StructType) -> str:
+    """As segments keep it. Whether a plan knows that a column has no NULLs makes no other schema of it."""
+    return schema.json().replace('"nullable":false', '"nullable":true')
+
+
+@lru_cache(maxsize=512)
+def struct(schema: str) -> StructType:
+    return StructType.fromJson(json.loads(schema))
+
+
+def rows_of(segments: Sequence[Segment | None]) -> int:
+    return sum(segment.rows for segment in segments if segment is not None)
+
+
+def micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as microseconds since 1970."""
+    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
+    bounds = pc.min_max(micros(column) if pa.types.is_timestamp(column.type) else column)
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _written_by_spark(path: Path, schema: str, prune_by: str | None) -> Segment | None:
+    files, rows, size = [], 0, 0
+    low: int | None = None
+    high: int | None = None
+    for file in sorted(path.glob("part-*.parquet")):
+        footer = pq.read_metadata(file)
+        if footer.num_rows == 0:
+            file.unlink()
+            continue
+        files.append(str(file))
+        rows += footer.num_rows
+        size += file.stat().st_size
+        if prune_by is not None:
+            least, most = _footer_bounds(footer, prune_by)
+            low = least if low is None else min(low, least)
+            high = most if high is None else max(high, most)
+    return Segment(tuple(files), rows, size, schema, low, high) if files else None
+
+
+def _footer_bounds(footer: Any, column: str) -> tuple[int, int]:
+    index = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == column)
+    lows, highs = [], []
+    for group in range(footer.num_row_groups):
+        statistics = footer.row_group(group).column(index).statistics
+        lows.append(_micros(statistics.min))
+        highs.append(_micros(statistics.max))
+    return min(lows), max(highs)
+
+
+def _micros(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    return int((value.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1))

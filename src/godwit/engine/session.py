@@ -1,0 +1,97 @@
+"""The Spark session: made once, with the settings that make small micro-batches fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from py4j.java_gateway import java_import
+from pyspark.sql import SparkSession
+
+from godwit.engine.java import find_java_home
+
+#: Each line was measured; docs/architecture.md says what it buys.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    # A query's `x / 0` is its own NULL, not the end of the micro-batch that it shares with others.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.compression.codec": "lz4_raw",
+    # The default, INT96, carries no statistics, and segments are pruned by time.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.scheduler.mode": "FAIR",
+    # A listener in Python may be slow for a moment; Spark would drop what the metrics wait for.
+    "spark.scheduler.listenerbus.eventqueue.capacity": "100000",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    "spark.log.level": "ERROR",
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
+    # Remembering the line of Python behind each Column costs half of what building a plan does.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Plans of few rows are made before the rows are there (`drafts.py`): Spark would take them for many, and shuffle.
+    "spark.sql.defaultSizeInBytes": str(2**30),
+    "spark.sql.maxSinglePartitionBytes": "1t",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+#: Java classes that PySpark calls by their short names. It knows their packages only, and asks all jars for such a
+#: class in each of them, every time: 3 ms a call, with several calls in each micro-batch.
+OFTEN_CALLED = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+
+#: for many different small plans: interpreting them costs less than compiling them
+QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def spark_session(
+    app: str = "godwit",
+    cores: int | None = None,
+    memory: str = "2g",
+    quick: bool = False,
+    settings: dict[str, str] | None = None,
+) -> SparkSession:
+    """The process's Spark session, started if there is none. Costs about 7 s and 1 GB: share it.
+
+    `quick`: spend no time on compiling; for tests and short demonstrations over little data.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    # Workers must run the interpreter that has our packages, whatever `python3` is on PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    cores = cores or os.cpu_count() or 2
+    builder = SparkSession.builder.appName(app).master(f"local[{max(cores, 2)}]")
+    chosen = {
+        **SETTINGS,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.driver.extraJavaOptions": " ".join(_java_options(quick)),
+        **(QUICK if quick else {}),
+        **(settings or {}),
+    }
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    for name in OFTEN_CALLED:
+        java_import(session._jvm, name)
+    return session
+
+
+def _java_options(quick: bool) -> list[str]:
+    quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
+    # With few compiler levels Java sets aside only 48 MB for code; once that is full it interprets for good.
+    options = [f"-Dlog4j2.configurationFile={quiet}", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"]
+    return [*options, "-XX:TieredStopAtLevel=1"] if quick else options

@@ -1,0 +1,74 @@
+"""Derived streams: the committed results of an INSERT INTO become rows of a stream that other queries read.
+
+The query counts as a device of that stream, attached to the site of its sink, which is pinned: its other operators may
+move, the place where its results come out does not. A commit is published after the fact, under its number, so that a
+repeat after a crash is recognised and passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from godwit.ids import DeviceId, QueryId
+from godwit.ingest.gateway import Gateway
+from godwit.model.deployment import Deployment
+from godwit.model.plan import QUERY, Query
+from godwit.protocol.watermarks import Mark
+from godwit.region.runner import Runner
+from godwit.storage.log import Record, Segment
+
+#: a derived stream's rows come from this pseudo-device
+PRODUCER = "query:"
+
+
+def producer(query: QueryId) -> DeviceId:
+    return DeviceId(f"{PRODUCER}{query}")
+
+
+class Publisher:
+    """Follows the commits of runners whose queries feed derived streams."""
+
+    def __init__(self, gateway: Gateway, lock: threading.RLock, deployment: Callable[[], Deployment]) -> None:
+        self._gateway, self._lock, self._deployment = gateway, lock, deployment
+
+    def publish(self, runner: Runner, number: int, record: Record) -> None:
+        """Called after every commit, and again for the last ones after a restart."""
+        for query in runner.tables.queries.values():
+            sink = len(query.shape.plan.operators) - 1
+            if query.target in self._deployment().streams and runner.deployment.home(query, sink) == runner.region:
+                with self._lock:
+                    self._publish(runner, query, number, record)
+
+    def _publish(self, runner: Runner, query: Query, number: int, record: Record) -> None:
+        assert query.target is not None
+        device, region = producer(query.id), runner.region
+        sender = f"{region}|{device}"
+        if number <= self._gateway.sequence(query.target, sender):
+            return
+        table = self._rows(query, record)
+        clock = runner.derived_clocks()[query.id]
+        source = self._gateway.source(query.target, device)
+        mark = Mark(1, max(source.clock, clock))
+        if table.num_rows == 0 and mark.clock <= source.clock:
+            return
+        source.clock, source.region = max(source.clock, mark.clock), region
+        self._gateway.log(region, query.target).append(
+            table, {device: mark}, {str(device): table.num_rows}, {sender: number}
+        )
+        self._gateway.remember(query.target, sender, number)
+
+    def _rows(self, query: Query, record: Record) -> pa.Table:
+        assert query.target is not None
+        schema = self._gateway.schema(query.target)
+        found = []
+        for told in record["results"]:
+            for file in Segment.from_json(told).files:
+                table = pq.read_table(file)
+                mine = table.filter(pc.equal(table.column(QUERY), query.id))
+                found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
+        return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()

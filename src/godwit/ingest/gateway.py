@@ -1,0 +1,244 @@
+"""The gateway: rows from devices go into the source log of the region each is attached to, with the device's clock.
+
+A device that turns up in another region begins a new session there; the old one is over once its last row is in the
+old region's log, and the entry that says so follows that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.errors import SourceError
+from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.ingest.rates import Meter
+from godwit.ingest.source_log import DeadLetters, Rows, Schema, SourceLog, newest_by_device
+from godwit.ingest.source_state import SourceState, StreamState, remembered
+from godwit.model.deployment import Deployment
+from godwit.protocol.watermarks import FOREVER, Mark
+from godwit.storage.log import Segment
+
+
+class Gateway:
+    """Appends to source logs. One a fleet; callers hold the fleet's lock."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.dead, self.meter = DeadLetters(root), Meter()
+        self._schemas: dict[StreamId, Schema] = {}
+        self._streams: dict[StreamId, StreamState] = {}
+        self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+
+    def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
+        """Take a stream in, with what earlier runs left in its logs."""
+        self._schemas[schema.stream.id] = schema
+        self._streams[schema.stream.id] = remembered(self._root, regions, schema.stream.id)
+
+    def schema(self, stream: StreamId) -> Schema:
+        if stream not in self._schemas:
+            msg = f"there is no stream '{stream}'; declare it with fleet.stream(...). Known: {sorted(self._schemas)}"
+            raise SourceError(msg)
+        return self._schemas[stream]
+
+    def source(self, stream: StreamId, device: DeviceId) -> SourceState:
+        return self._streams[stream].devices.setdefault(device, SourceState())
+
+    def sequence(self, stream: StreamId, sender: str) -> int:
+        """The last sequence number that came through: of a device, or of "feeder|device"."""
+        return self._streams[stream].sequences.get(sender, 0)
+
+    def remember(self, stream: StreamId, sender: str, sequence: int) -> None:
+        self._streams[stream].sequences[sender] = sequence
+
+    def fed(self, stream: StreamId, feeder: str) -> int:
+        """The last sequence number of which anything came through from a feeder."""
+        numbers = self._streams[stream].sequences.items()
+        return max((n for sender, n in numbers if sender.startswith(f"{feeder}|")), default=0)
+
+    def starts(self, regions: Iterable[RegionId]) -> dict[str, int]:
+        """Where every source log stands: "region/stream" -> number."""
+        return {f"{r}/{s}": self.log(r, s).log.last for r in regions for s in self._schemas}
+
+    def log(self, region: RegionId, stream: StreamId) -> SourceLog:
+        key = (region, stream)
+        if key not in self._logs:
+            self._logs[key] = SourceLog(self._root, region, self.schema(stream), self.meter)
+        return self._logs[key]
+
+    def push(
+        self, stream: StreamId, rows: Rows, deployment: Deployment, device: DeviceId | None, sequence: int | None
+    ) -> bool:
+        """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
+        schema = self.schema(stream)
+        if sequence is not None:
+            assert device is not None
+            if sequence <= self.sequence(stream, device):
+                return False
+        conformed = schema.conform(rows)
+        if conformed.dead:
+            self.dead.add(stream, conformed.dead)
+        for region, table in self._by_region(schema, conformed.table, deployment, device):
+            numbers = {} if sequence is None or device is None else {str(device): sequence}
+            self._append(schema, region, table, deployment, device, numbers)
+        if sequence is not None and device is not None:
+            self._streams[stream].sequences[device] = sequence
+        return True
+
+    def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
+        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
+        schema = self.schema(stream)
+        marks: dict[RegionId, dict[DeviceId, Mark]] = {}
+        for device, clock in clocks.items():
+            region, source = self._home(device, schema, deployment), self.source(stream, device)
+            source.session, source.region = deployment.sessions.get(device, 1), region
+            source.clock = max(source.clock, clock)
+            marks.setdefault(region, {})[device] = Mark(source.session, source.clock)
+        for region, told in marks.items():
+            self.log(region, stream).append(_nothing(schema), told, {}, {})
+
+    def push_files(
+        self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
+    ) -> None:
+        """Recorded Parquet files of one device become part of its source log as they are."""
+        source = self.source(stream, device)
+        source.clock = max(source.clock, newest_us - self.schema(stream).stream.disorder_us)
+        marks = {device: Mark(source.session, source.clock)}
+        self.log(region, stream).append_files(segment, marks, {str(device): segment.rows}, newest_us)
+
+    def homes(
+        self, stream: StreamId, devices: Iterable[DeviceId], deployment: Deployment
+    ) -> dict[RegionId | None, list[DeviceId]]:
+        """Where the rows of devices belong that somebody else sends for them: where each is, or was last; or None."""
+        found: dict[RegionId | None, list[DeviceId]] = {}
+        for device in devices:
+            region = self._region(device, deployment)
+            if region is None and device in self._streams[stream].devices:
+                region = self.source(stream, device).region
+            found.setdefault(region, []).append(device)
+        return found
+
+    def feed(
+        self,
+        stream: StreamId,
+        region: RegionId,
+        segment: Segment,
+        newest: list[tuple[DeviceId, int, int]],
+        deployment: Deployment,
+        feeder: str,
+        sequence: int,
+    ) -> None:
+        """Files that a feeder has staged, or found, become an entry of the region's log as they are."""
+        marks, rows = self._progress(self.schema(stream), region, newest, deployment)
+        numbers = {f"{feeder}|{device}": sequence for device, _, _ in newest}
+        at_us = max(newest_us for _, newest_us, _ in newest)
+        self.log(region, stream).append_files(segment, marks, rows, at_us, numbers)
+        self._streams[stream].sequences.update(numbers)
+
+    def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
+        """Devices may have changed region: end their old sessions where they were, begin the new ones."""
+        over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
+        for device in devices:
+            # One that is away is where it was last: there its session will end.
+            region, session = deployment.stays.get(device), deployment.sessions.get(device, 1)
+            for stream, state in self._streams.items():
+                if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
+                    continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
+                source = state.devices.setdefault(device, SourceState(session=session, region=region))
+                if source.region is not None and session > source.session:
+                    end = Mark(source.session, source.clock, over=True)
+                    over.setdefault((source.region, stream), {})[device] = end
+                source.session, source.region = session, region
+        for (region, stream), marks in over.items():
+            # One entry for all that leave: each would wake the region up.
+            self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
+
+    def close(self, device: DeviceId, deployment: Deployment) -> None:
+        """Nothing more comes from the device."""
+        for stream, state in self._streams.items():
+            if device in deployment.feeds.get(stream, ()):
+                source = state.devices.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
+                region = source.region or self._region(device, deployment)
+                if region is not None and not source.over:
+                    source.over, source.clock = True, FOREVER
+                    end = Mark(source.session, FOREVER, over=True)
+                    self.log(region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+
+    def repeat_ends(self, streams: Iterable[StreamId]) -> None:
+        """A query that begins now reads logs from now on: tell it, too, which devices will send nothing more."""
+        for stream in set(streams):
+            for device, source in self._streams[stream].devices.items():
+                if source.over and source.region is not None:
+                    end = Mark(source.session, FOREVER, over=True)
+                    self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+
+    def _by_region(
+        self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
+    ) -> list[tuple[RegionId, pa.Table]]:
+        column = schema.stream.device
+        if table.num_rows == 0:
+            return []
+        if device is not None or column is None:
+            return [(self._home(device or DeviceId(schema.stream.id), schema, deployment), table)]
+        names = pc.unique(table.column(column).cast(pa.string())).to_pylist()
+        homes: dict[RegionId, list[str]] = {}
+        for name in names:
+            homes.setdefault(self._home(DeviceId(name), schema, deployment), []).append(name)
+        if len(homes) == 1:
+            return [(next(iter(homes)), table)]
+        keys = table.column(column).cast(pa.string())
+        return [(region, table.filter(pc.is_in(keys, pa.array(those)))) for region, those in homes.items()]
+
+    def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
+        region = self._region(device, deployment)
+        if region is None:
+            known = "is not attached to any site" if device in deployment.devices else "is not declared"
+            msg = f"device '{device}' {known}, so '{schema.stream.id}' cannot take its rows; attach it, or buffer them"
+            raise SourceError(msg)
+        return region
+
+    @staticmethod
+    def _region(device: DeviceId, deployment: Deployment) -> RegionId | None:
+        site = deployment.devices.get(device)
+        return None if site is None else deployment.sites.get(site)
+
+    def _append(
+        self,
+        schema: Schema,
+        region: RegionId,
+        table: pa.Table,
+        deployment: Deployment,
+        device: DeviceId | None,
+        numbers: dict[str, int],
+    ) -> None:
+        stream = schema.stream
+        if stream.device is None or device is not None:
+            whole = device or DeviceId(stream.id)
+            newest = [(whole, newest_us, table.num_rows) for newest_us in (_newest(table, stream.time),)]
+        else:
+            newest = newest_by_device(table, stream.time, stream.device)
+        marks, rows = self._progress(schema, region, newest, deployment)
+        self.log(region, stream.id).append(table, marks, rows, numbers)
+
+    def _progress(
+        self, schema: Schema, region: RegionId, newest: list[tuple[DeviceId, int, int]], deployment: Deployment
+    ) -> tuple[dict[DeviceId, Mark], dict[str, int]]:
+        """How far each device has come with its newest rows, and how many they are."""
+        marks, rows = {}, {}
+        for name, newest_us, count in newest:
+            source = self.source(schema.stream.id, name)
+            source.session, source.region = deployment.sessions.get(name, 1), region
+            source.clock = max(source.clock, newest_us - schema.stream.disorder_us)
+            marks[name], rows[str(name)] = Mark(source.session, source.clock), count
+        return marks, rows
+
+
+def _newest(table: pa.Table, time: str) -> int:
+    micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    return int(pc.max(micros).as_py())
+
+
+def _nothing(schema: Schema) -> pa.Table:
+    return schema.arrow.empty_table()

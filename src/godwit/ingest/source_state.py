@@ -1,0 +1,81 @@
+"""What is known of each source: its clock, session and region, and the sequence numbers that came through.
+
+All of it can be made again from the source logs. Entries that are no longer kept leave it in the log's `folded` file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.protocol.watermarks import FOREVER, NEVER, Mark
+from godwit.region.poll import source_log
+from godwit.storage.log import Log, Record
+
+
+@dataclass
+class SourceState:
+    """What is known of one device's rows of one stream."""
+
+    clock: int = NEVER
+    session: int = 1
+    region: RegionId | None = None
+    over: bool = False
+
+    def hear(self, mark: Mark, region: RegionId) -> None:
+        if mark.session >= self.session:
+            self.session, self.clock, self.region = mark.session, max(mark.clock, self.clock), region
+            self.over = mark.over and mark.clock >= FOREVER
+
+
+@dataclass
+class StreamState:
+    """One stream's devices, and the last sequence number of each sender."""
+
+    devices: dict[DeviceId, SourceState] = field(default_factory=dict)
+    #: a device's name, or "feeder|device" where somebody else sends a device's rows -> the last that came through
+    sequences: dict[str, int] = field(default_factory=dict)
+
+    def take(self, record: Record, region: RegionId) -> None:
+        for name, told in record["marks"].items():
+            self.devices.setdefault(DeviceId(name), SourceState()).hear(Mark.from_json(told), region)
+        for name, number in record["sequence"].items():
+            self.sequences[name] = max(self.sequences.get(name, 0), number)
+
+
+def remembered(root: Path, regions: Iterable[RegionId], stream: StreamId) -> StreamState:
+    """What the source logs of a stream say, after a restart."""
+    state = StreamState()
+    for region in regions:
+        log = Log(source_log(root, region, stream))
+        state.take(_folded(log), region)
+        for _, record in log.after(log.first - 1):
+            state.take(record, region)
+    return state
+
+
+def fold_marks(log: Log, below: int) -> None:
+    """Keep what the entries below a number say of their devices, before the entries go."""
+    if below <= log.first:
+        return
+    folded = _folded(log)
+    for number, record in log.after(log.first - 1):
+        if number >= below:
+            break
+        # Later marks say more than earlier ones of the same device, so the last one is enough.
+        folded["marks"].update(record["marks"])
+        folded["sequence"].update(record["sequence"])
+    draft = log.folder / "folded.tmp"
+    draft.write_text(json.dumps(folded))
+    draft.rename(log.folder / "folded")
+
+
+def _folded(log: Log) -> Record:
+    try:
+        record: Record = json.loads((log.folder / "folded").read_text())
+    except FileNotFoundError:
+        return {"marks": {}, "sequence": {}}
+    return record

@@ -1,0 +1,1 @@
+"""Supervision and housekeeping of a running fleet."""

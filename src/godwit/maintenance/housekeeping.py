@@ -1,0 +1,252 @@
+"""Housekeeping: what every reader has passed goes, so that a fleet may run for weeks in a folder of bounded size.
+
+A reader's safe position is the one in its last commit record: a restart begins there. So
+
+    commit records   go when all other regions have committed to have read them and all sinks have delivered them;
+                     results, late rows and totals are merged into `kept` first
+    data files       of those commits go one pass later, except for state that is still live
+    source entries   go when every shape that reads them has committed past them and they are old enough
+    epochs           go when every region has committed past them; a whole copy takes their place
+    kept results     go by age and number, as `Retention` says
+
+A pass is done bit by bit, so that micro-batches have the processor in between: on a busy machine a pass in one go was
+seen as a second of latency. What it goes by was read at its beginning, and readers only ever go on from there.
+
+Recorded files that lie outside of the fleet's folder are never touched. `keep=True` keeps sources and results for ever,
+which is what the oracle needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from godwit.delivery import archive as kept
+from godwit.ids import RegionId, StreamId
+from godwit.ingest.source_state import fold_marks
+from godwit.model.plan import Shape
+from godwit.protocol.handover import Move
+from godwit.region.poll import commit_log
+from godwit.storage.epoch_log import Control
+from godwit.storage.log import Log, Record, Segment
+
+Key = tuple[RegionId, str]
+
+#: commit records that stay in any case: latencies are measured over them
+RECENT = 64
+#: epochs that are worth a whole copy of the deployment
+MANY_EPOCHS = 100
+
+
+@dataclass(frozen=True)
+class Retention:
+    """For how long a fleet keeps what nobody needs any more to go on."""
+
+    #: sources and results stay for ever
+    keep: bool = False
+    #: rows of sources, for the oracle and for looking back
+    source_seconds: float = 900.0
+    #: sources keep everything, whatever its age: state may have to be made of it again
+    backup: bool = False
+    #: results, for `q.results()`
+    result_seconds: float = 86_400.0
+    #: ... of a (region, shape); the newest stay
+    result_rows: int = 50_000_000
+    #: commits, over all regions and shapes, between two passes
+    every: int = 200
+
+
+@dataclass
+class Swept:
+    """What a pass has removed."""
+
+    commits: int = 0
+    entries: int = 0
+    epochs: int = 0
+    files: int = 0
+    #: whose results lie in other files now, or are gone
+    folded: set[Key] = field(default_factory=set)
+
+
+class Housekeeper:
+    """Passes over a fleet's folder. One a fleet, and one pass at a time."""
+
+    def __init__(self, root: Path, retention: Retention, now: Callable[[], float] = time.time) -> None:
+        # Records name files by their whole path; compare like with like, however the folder was given.
+        self._root, self.retention, self._now = root.resolve(), retention, now
+        #: data folders below these numbers had no readers left at the last pass
+        self._free: dict[Key, int] = {}
+        self._done_at = 0
+        self._queries: AbstractSet[str] = frozenset()
+
+    def behind(self, commits: int) -> float:
+        """How much happened since the last pass began (`commits`: the sum over all runners); from 1 on one is due."""
+        return (commits - self._done_at) / self.retention.every
+
+    def bits(self, shapes: Iterable[Shape], queries: AbstractSet[str], commits: int, swept: Swept) -> Iterator[None]:
+        """One pass, of some milliseconds a bit, into `swept`.
+
+        `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's.
+        """
+        self._done_at, self._queries = commits, queries
+        running = {shape.key: shape for shape in shapes}
+        newest = {key: self._newest(key) for key in self._keys() if key[1] in running}
+        live = _live(newest)
+        sources = self._sources()
+        yield
+        for key in newest:
+            yield from self._commits(key, newest, swept)
+            self._results(key, swept)
+            yield from self._data(key, live, swept)
+        for log, last in sources:
+            self._source(log, last, running, newest, swept)
+            yield
+        self._epochs(newest, swept)
+
+    def _keys(self) -> list[Key]:
+        folders = (self._root / "regions").glob("*/shapes/*/commits")
+        return sorted((RegionId(f.parts[-4]), f.parts[-2]) for f in folders)
+
+    def _newest(self, key: Key) -> Record | None:
+        log = Log(commit_log(self._root, *key))
+        return log.read(log.last) if log.last else None
+
+    # --- commit records
+
+    def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> Iterator[None]:
+        """Fold the records that nobody is still to read into `kept`, then drop them."""
+        log = Log(commit_log(self._root, *key))
+        fold = kept.Fold(self._root, *key)
+        below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT) + 1
+        regions = {region for region, shape in newest if shape == key[1]}
+        for number, record in log.after(max(fold.through, log.first - 1)):
+            if number >= below or _addressed(record) - regions:
+                break
+            fold.add(number, record)
+            yield
+        if fold.write():
+            swept.folded.add(key)
+        for _ in log.drop(min(below, fold.through + 1)):
+            swept.commits += 1
+            yield
+
+    def _read_by_peers(self, key: Key, newest: dict[Key, Record | None]) -> int:
+        region, shape = key
+        peers = [record for (r, s), record in newest.items() if s == shape and r != region]
+        return min((_position(record, f"peer:{region}") for record in peers), default=2**62)
+
+    def _delivered(self, key: Key) -> int:
+        """How far the slowest sink of a query of the shape has come in this region."""
+        region, shape = key
+        positions = (json.loads(p.read_text()) for p in (self._root / "sinks").glob("*/*.json"))
+        mine = (p for p in positions if p["shape"] == shape and p["query"] in self._queries)
+        return min((p["positions"].get(region, 0) for p in mine), default=2**62)
+
+    def _data(self, key: Key, live: AbstractSet[str], swept: Swept) -> Iterator[None]:
+        """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
+        log = Log(commit_log(self._root, *key))
+        free, self._free[key] = self._free.get(key, 0), log.first
+        data = log.folder.parent / "data"
+        for name in os.listdir(data):
+            if int(name) < free:
+                swept.files += _remove(f"{data}/{name}", live)
+                yield
+
+    def _results(self, key: Key, swept: Swept) -> None:
+        """Kept results go when they are too old, or too many."""
+        if self.retention.keep:
+            return
+        log = Log(kept.kept_log(self._root, *key))
+        records = list(log.after(log.first - 1))
+        rows = 0
+        for number, record in reversed(records):
+            rows += sum(s["rows"] for s in record["results"])
+            old = record["wall"] < self._now() - self.retention.result_seconds
+            if (old or rows > self.retention.result_rows) and number < log.last:
+                gone = log.truncate(number + 1)
+                swept.folded.add(key)
+                swept.files += self._delete(s for r in gone for s in (*r["results"], *r["late"]))
+                return
+
+    # --- sources and epochs
+
+    def _sources(self) -> list[tuple[Log, int]]:
+        """Logs of sources that need not keep all, as far as they go now: what comes while the pass lasts may be for
+        shapes that are not known yet."""
+        if self.retention.keep or self.retention.backup:
+            return []
+        return [(log, log.last) for log in map(Log, (self._root / "regions").glob("*/sources/*"))]
+
+    def _source(
+        self, log: Log, last: int, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept
+    ) -> None:
+        region, stream = RegionId(log.folder.parts[-3]), StreamId(log.folder.name)
+        read_to = [
+            _position(record, f"source:{index}:{stream}")
+            for (r, key), record in newest.items()
+            for index, scan in running[key].plan.scans
+            if r == region and scan.stream == stream
+        ]
+        below = log.first
+        for number, record in log.after(log.first - 1):
+            if number > min(read_to, default=last) or record["entered"] > self._now() - self.retention.source_seconds:
+                break
+            below = number + 1
+        fold_marks(log, below)
+        gone = log.truncate(below)
+        swept.entries += len(gone)
+        swept.files += self._delete(r["segment"] for r in gone if r["segment"] is not None)
+
+    def _epochs(self, newest: dict[Key, Record | None], swept: Swept) -> None:
+        control = Control(self._root)
+        through = min((_position(record, "control") for record in newest.values()), default=0)
+        through = min(through, control.last - 1)
+        if through - control.first + 1 >= MANY_EPOCHS:
+            swept.epochs += control.forget(through)
+
+    def _delete(self, segments: Iterable[Record]) -> int:
+        """Delete the files of segments that are the fleet's own."""
+        files = [Path(f).resolve() for s in segments for f in Segment.from_json(s).files]
+        mine = [file for file in files if file.is_relative_to(self._root)]
+        for file in mine:
+            file.unlink(missing_ok=True)
+            if file.parent.name != "data" and file.parent.exists() and not any(file.parent.iterdir()):
+                file.parent.rmdir()
+        return len(mine)
+
+
+def _position(record: Record | None, log: str) -> int:
+    """How far a reader has come for good; one that has never committed has read nothing."""
+    return 0 if record is None else int(record["positions"].get(log, 0))
+
+
+def _live(newest: dict[Key, Record | None]) -> AbstractSet[str]:
+    """Files of state, and of what a region was promised and has not fetched yet."""
+    memories = [record["memory"] for record in newest.values() if record is not None]
+    segments = [s for memory in memories for state in memory["states"].values() for s in state]
+    segments += [s for m in memories for parcel in m["underway"] for part in parcel["parts"].values() for s in part]
+    return {os.path.realpath(file) for segment in segments for file in segment["files"]}
+
+
+def _addressed(record: Record) -> set[str]:
+    """The regions that something in the record is meant for."""
+    return {p["to"] for p in record["channels"]} | {str(Move.from_json(h["move"]).target) for h in record["handovers"]}
+
+
+def _remove(folder: str, live: AbstractSet[str]) -> int:
+    """Delete a commit's files but those of live state, and the folders in which nothing is left."""
+    removed = 0
+    for path, _, names in os.walk(folder, topdown=False):  # what is in a folder before the folder
+        for name in names:
+            file = f"{path}/{name}"
+            if file not in live:
+                Path(file).unlink(missing_ok=True)  # the runner may be cleaning up the same state
+                removed += 1
+        if not os.listdir(path):
+            os.rmdir(path)
+    return removed

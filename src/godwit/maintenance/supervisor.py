@@ -1,0 +1,146 @@
+"""The attendant: beside the runners, it delivers results to sinks and keeps house. One thread while the fleet runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from godwit.api.oracle import scans
+from godwit.delivery.archive import kept_log
+from godwit.delivery.delivery import Delivery, Subject
+from godwit.delivery.sinks.base import Sink
+from godwit.errors import StateError
+from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
+from godwit.region.poll import source_log
+from godwit.storage.log import Log
+
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+    from godwit.ids import QueryId
+
+log = logging.getLogger(__name__)
+
+#: how often the attendant looks around (seconds)
+EVERY = 0.25
+#: for how long it then keeps house at once (seconds): micro-batches and sinks wait no longer for it
+SLICE = 0.03
+#: a pass has come to its end
+OVER = object()
+
+
+class Supervisor:
+    """Holds the deliveries of all queries and the housekeeper."""
+
+    def __init__(self, fleet: Fleet, retention: Retention) -> None:
+        self._fleet = fleet
+        self.housekeeper = Housekeeper(fleet.root, retention)
+        self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
+        self.failure: Exception | None = None
+        self._round = threading.Lock()
+        self._pass: Iterator[None] | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def deliver(self, query_id: QueryId, sink: Sink) -> Delivery:
+        """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
+        query = self._fleet.execution(query_id)
+        subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.columns)
+        with self._round:
+            delivery = Delivery(self._fleet.root, subject, sink)
+            self.deliveries[(query_id, sink.name)] = delivery
+        return delivery
+
+    def start(self) -> None:
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="godwit-attendant", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def flush(self) -> None:
+        """Deliver everything that is committed, and keep house if it is time."""
+        with self._round:
+            for delivery in list(self.deliveries.values()):
+                delivery.pump()
+            self._fleet.chronicle.look()
+            self._keep_house()
+
+    def sweep(self) -> Swept:
+        """Keep house now, from the beginning to the end."""
+        with self._round:
+            for _ in self._pass or ():
+                pass
+            swept = Swept()
+            for _ in self._sweep(swept):
+                pass
+            return swept
+
+    def _keep_house(self) -> None:
+        """A slice of a pass, if one is due or under way; the more there is to do, the longer."""
+        behind = self.housekeeper.behind(self._fleet.crew.committed())
+        if self._pass is None and behind >= 1.0:
+            self._pass = self._sweep(Swept())
+        until = time.monotonic() + SLICE * max(behind, 1.0)
+        while self._pass is not None:
+            if next(self._pass, OVER) is OVER:
+                self._pass = None
+            elif time.monotonic() >= until:
+                return
+
+    def _sweep(self, swept: Swept) -> Iterator[None]:
+        crew = self._fleet.crew
+        if not self.housekeeper.retention.keep:
+            crew.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
+        running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
+        delivering = {query for query, _ in self.deliveries}
+        known = {*self._fleet.deployment.queries, *delivering}
+        for _ in self.housekeeper.bits(running.values(), known, crew.committed(), swept):
+            crew.forget_results(swept.folded)
+            swept.folded.clear()
+            yield
+        crew.forget_results(swept.folded)
+
+    def must_be_whole(self, query_id: QueryId) -> None:
+        """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""
+        fleet = self._fleet
+        query = fleet.execution(query_id)
+        logs = [
+            (Log(source_log(fleet.root, runner.region, scanned.stream)), scanned.begun(runner, query.id))
+            for scanned in scans(fleet, query)
+            for runner in fleet.runners_of(scanned.query.shape.key)
+        ]
+        runners = fleet.runners_of(query.shape.key)
+        logs += [(Log(kept_log(fleet.root, runner.region, query.shape.key)), 0) for runner in runners]
+        for log_, needed_after in logs:
+            if log_.first - 1 > needed_after:
+                msg = (
+                    f"query '{query_id}' cannot be compared: {log_.folder} no longer keeps what it began with; "
+                    "open the fleet with retention=Retention(keep=True)"
+                )
+                raise StateError(msg)
+
+    def failures(self) -> dict[str, BaseException]:
+        found: dict[str, BaseException] = {
+            f"sink {name} of query {query}": delivery.failure
+            for (query, name), delivery in self.deliveries.items()
+            if delivery.failure is not None
+        }
+        return found if self.failure is None else {**found, "housekeeping": self.failure}
+
+    def _run(self) -> None:
+        while not self._stopping.wait(EVERY):
+            try:
+                self.flush()
+                self._fleet.reoptimiser.look_if_due()
+                self._fleet.door.look_if_due()
+            except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
+                self.failure = error
+                log.exception("housekeeping has stopped; nothing is lost, but the folder grows")
+                return

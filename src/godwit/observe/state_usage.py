@@ -1,0 +1,48 @@
+"""How much state each instance holds, counted from the segments that the newest commit names, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from godwit.ids import RegionId
+from godwit.model.deployment import Deployment, instance_id
+from godwit.storage.log import Record, Segment
+from godwit.storage.overlays import rows_by_query
+
+
+@dataclass(frozen=True)
+class InstanceStatus:
+    """The state of an operator of a query, in the region that holds it."""
+
+    instance: str
+    region: str
+    #: where it is placed now; its state may still be on the way there
+    site: str
+    rows: int
+    #: of its share in the files, which it has together with other queries
+    bytes: int
+
+
+def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
+    """The instances whose state a region holds after a commit, in order."""
+    rows: dict[tuple[str, int], int] = {}
+    size: dict[tuple[str, int], float] = {}
+    for name, found in commit["memory"]["states"].items():
+        operator = name.partition(":")[0]
+        if not operator.isdigit():
+            continue  # rows that wait to be let in are no state yet
+        for segment in map(Segment.from_json, found):
+            try:
+                counts = rows_by_query(segment)
+            except FileNotFoundError:
+                continue  # a newer commit has done with it
+            for query, count in counts.items():
+                key = (query, int(operator))
+                rows[key] = rows.get(key, 0) + count
+                size[key] = size.get(key, 0.0) + segment.bytes * count / max(segment.rows, 1)
+    told = []
+    for (query, number), count in sorted(rows.items()):
+        instance = instance_id(query, number)  # type: ignore[arg-type]
+        site = str(deployment.placement.get(instance, "-"))
+        told.append(InstanceStatus(instance, region, site, count, round(size[query, number])))
+    return told

@@ -1,0 +1,264 @@
+"""What a fleet does, read from its logs alone: works from another process, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from godwit.delivery import archive as kept
+from godwit.errors import ConfigError
+from godwit.ids import QueryId, RegionId
+from godwit.model.codec import decode
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query
+from godwit.model.topology import Topology
+from godwit.observe.rollup import Totals
+from godwit.observe.state_usage import InstanceStatus, instances
+from godwit.observe.traffic import traffic
+from godwit.protocol.progress import Progress
+from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
+from godwit.region.poll import commit_log, source_log
+from godwit.storage.epoch_log import Control
+from godwit.storage.log import Log, Record
+
+Key = tuple[RegionId, str]
+#: times are shown over so many of the newest micro-batches
+RECENT = 512
+
+
+@dataclass(frozen=True)
+class Times:
+    """Percentiles in milliseconds; None where nothing was measured."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+    @staticmethod
+    def of(values: Iterable[float | None]) -> Times:
+        known = sorted(v for v in values if v is not None)
+        if not known:
+            return Times()
+        return Times(*(round(known[min(int(len(known) * q), len(known) - 1)], 1) for q in (0.5, 0.95, 0.99)))
+
+
+@dataclass(frozen=True)
+class RunnerStatus:
+    """One shape in one region."""
+
+    region: str
+    shape: str
+    epoch: int
+    batches: int
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    batch_ms: Times
+    #: from a row's entry into the fleet to the commit of the results it led to
+    latency_ms: Times
+    #: from the newest event that contributed to the commit of the results: without the length of windows
+    event_latency_ms: Times
+    #: entries of sources, and commits of other regions, that are still to be read
+    unread: int
+    #: "operator:input" -> rows, and bytes
+    state_rows: dict[str, int]
+    state_bytes: dict[str, int]
+    #: state that went to other regions (bytes)
+    handed_over: int
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    name: str
+    shape: str
+    rows_out: int
+    rows_late: int
+    #: how far the query's clock lies behind the newest event of its streams (seconds); None: nothing heard yet
+    clock_lag_s: float | None
+    #: why it has no place now, if it has none
+    parked: str | None = None
+    #: of a shared part, which is executed once: the queries that read it
+    shared_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    query: str
+    sink: str
+    exactly_once: bool
+    #: commits that are not delivered yet
+    behind: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything there is to see of a fleet."""
+
+    folder: str
+    epoch: int
+    runners: tuple[RunnerStatus, ...] = ()
+    queries: tuple[QueryStatus, ...] = ()
+    sinks: tuple[SinkStatus, ...] = ()
+    #: what each stateful instance holds
+    state: tuple[InstanceStatus, ...] = ()
+    #: "a -> b" -> bytes; rows are taken to go the shortest way from the sites where they came in
+    links: dict[str, int] = field(default_factory=dict)
+    #: stream -> rows that did not fit
+    dead: dict[str, int] = field(default_factory=dict)
+    #: what has stopped, and why
+    failures: dict[str, str] = field(default_factory=dict)
+    #: Spark's streaming query -> what its listener heard last; empty when read from another process
+    spark: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> Record:
+        return asdict(self)
+
+
+class _Tail:
+    """Follows one commit log: totals since ever, and the newest micro-batches one by one."""
+
+    def __init__(self, root: Path, key: Key) -> None:
+        self._root, self.key = root, key
+        self.number, self.totals = 0, Totals()
+        self.recent: deque[Record] = deque(maxlen=RECENT)
+        self.last: Record | None = None
+
+    def read_on(self) -> None:
+        through, totals = kept.totals(self._root, *self.key)
+        if through > self.number:
+            self.number, self.totals = through, totals
+        for number, record in Log(commit_log(self._root, *self.key)).after(self.number):
+            self.number, self.last = number, record
+            self.totals.add(record)
+            self.recent.append(record["metrics"])
+
+    def status(self, unread: int) -> RunnerStatus:
+        assert self.last is not None
+        total, now = self.totals, self.last["metrics"]
+        told = [m for m in self.recent if m["rows_out"]]
+        return RunnerStatus(
+            *self.key,
+            self.last["epoch"],
+            *(total.batches, total.rows_in, total.rows_out, total.rows_late),
+            Times.of(m["took_ms"] for m in self.recent),
+            Times.of(m["latency_ms"] for m in told),
+            Times.of(m["event_latency_ms"] for m in told),
+            unread,
+            now["state_rows"],
+            now["state_bytes"],
+            total.handed_over,
+        )
+
+
+class Ledger:
+    """Reads a fleet's folder; a second look reads only what is new."""
+
+    def __init__(self, root: Path) -> None:
+        if not (root / "control").is_dir():
+            msg = f"{root} is not the folder of a fleet: it has no control log; give the folder of Fleet.embedded(...)"
+            raise ConfigError(msg)
+        self._root = root
+        self._tails: dict[Key, _Tail] = {}
+
+    def _read_on(self) -> None:
+        for folder in (self._root / "regions").glob("*/shapes/*/commits"):
+            key = (RegionId(folder.parts[-4]), folder.parts[-2])
+            self._tails.setdefault(key, _Tail(self._root, key)).read_on()
+
+    def rows_by_source(self) -> dict[str, int]:
+        """ "stream/device" -> rows taken in so far, by whichever shape has read most of them."""
+        self._read_on()
+        by_shape: dict[tuple[str, str], int] = {}
+        for (_, shape), tail in self._tails.items():
+            for source, rows in tail.totals.rows_by_source.items():
+                by_shape[shape, source] = by_shape.get((shape, source), 0) + rows
+        found: dict[str, int] = {}
+        for (_, source), rows in by_shape.items():
+            found[source] = max(rows, found.get(source, 0))
+        return found
+
+    def status(self) -> Status:
+        control = Control(self._root)
+        deployment = control.deployment_at(control.last)
+        self._read_on()
+        tails = {key: tail for key, tail in sorted(self._tails.items()) if tail.last is not None}
+        totals = {key: tail.totals for key, tail in tails.items()}
+        return Status(
+            str(self._root),
+            int(deployment.epoch),
+            tuple(tail.status(self._unread(tail)) for tail in tails.values()),
+            tuple(self._query(query, deployment, tails) for query in deployment.queries.values()),
+            tuple(self._sinks(tails)),
+            tuple(i for (region, _), t in tails.items() for i in instances(deployment, region, t.last or {})),
+            traffic(deployment, self._topology(), totals),
+            self._dead(),
+        )
+
+    def _unread(self, tail: _Tail) -> int:
+        """Entries and commits past the positions that the newest commit has come to."""
+        assert tail.last is not None
+        region, shape = tail.key
+        unread = 0
+        for name, position in tail.last["positions"].items():
+            kind, _, rest = name.partition(":")
+            if kind == "source":
+                unread += Log(source_log(self._root, region, rest.partition(":")[2])).last - position
+            elif kind == "peer":
+                unread += _with_something_for(region, Log(commit_log(self._root, RegionId(rest), shape)), position)
+        return unread
+
+    def _query(self, query: Query, deployment: Deployment, tails: dict[Key, _Tail]) -> QueryStatus:
+        mine = [tail for (_, shape), tail in tails.items() if shape == query.shape.key]
+        return QueryStatus(
+            query.id,
+            query.shape.key,
+            sum(tail.totals.out.get(query.id, 0) for tail in mine),
+            sum(tail.totals.late.get(query.id, 0) for tail in mine),
+            _lag(query, deployment, mine),
+            deployment.parked.get(query.id),
+            tuple(sorted(q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal)),
+        )
+
+    def _sinks(self, tails: dict[Key, _Tail]) -> Iterable[SinkStatus]:
+        for file in sorted((self._root / "sinks").glob("*/*.json")):
+            saved = json.loads(file.read_text())
+            ends = {region: tail.number for (region, shape), tail in tails.items() if shape == saved["shape"]}
+            behind = sum(end - saved["positions"].get(region, 0) for region, end in ends.items())
+            yield SinkStatus(saved["query"], saved["sink"], saved["exactly_once"], behind)
+
+    def _topology(self) -> Topology:
+        path = self._root / "topology.json"
+        if not path.exists():
+            return Topology()
+        sites, links, devices = (list(decode(part)) for part in json.loads(path.read_text()))
+        return Topology.of(sites, links, devices)
+
+    def _dead(self) -> dict[str, int]:
+        path = self._root / "dead_letters.json"
+        found: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+
+def _with_something_for(region: RegionId, log: Log, position: int) -> int:
+    """Commits of another region past a position that hold rows or state for this one."""
+    records = (record for _, record in log.after(position))
+    return sum(any(p["to"] == region for p in r["channels"]) or bool(r["handovers"]) for r in records)
+
+
+def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:
+    sink = len(query.shape.plan.operators) - 1
+    newest = max((t.totals.newest_us for t in tails if t.totals.newest_us is not None), default=None)
+    clocks = []
+    for tail in tails:
+        assert tail.last is not None
+        book = WatermarkTracker.from_json(tail.last["memory"]["book"])
+        clocks.append(Progress(query.shape, deployment).clocks(book, sink).get(QueryId(query.id), NEVER))
+    # Clocks are told at first hand, so each region knows a lower bound; the greatest is the newest.
+    clock = max(clocks, default=NEVER)
+    if newest is None or clock <= NEVER:
+        return None
+    return 0.0 if clock >= FOREVER else round(max(newest - clock, 0) / 1e6, 3)

@@ -1,0 +1,46 @@
+"""Aggregate: merge partial aggregates into results, for windows that close.
+
+Tumbling and hopping windows: partials with equal bounds merge. Sessions: partials whose intervals touch merge first
+(gaps and islands), and only whole islands close.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate
+from godwit.operators.aggregates import final_columns, merge_columns
+
+
+def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = (), only: str | None = None) -> DataFrame:
+    """Partials of equal (query, key, bounds, and whatever `by` adds) become one. `only`: all are of this query."""
+    query = [] if only is not None else [QUERY]
+    columns = [*by, *operator.keys, WINDOW_START]
+    merged = partials.groupBy(*query, *columns).agg(*merge_columns(operator.aggregates))
+    # A window's length is known: grouping by its start alone is cheaper.
+    ends = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))
+    name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
+    return merged.select(name, *columns, ends.alias(WINDOW_END), *merged.columns[len(query) + len(columns) :])
+
+
+def results(merged: DataFrame, operator: Aggregate) -> DataFrame:
+    """(query, keys, bounds, one column an aggregate)"""
+    return merged.select(QUERY, *operator.keys, WINDOW_START, WINDOW_END, *final_columns(operator.aggregates))
+
+
+def merge_sessions(partials: DataFrame, operator: Aggregate) -> DataFrame:
+    """Partials whose intervals overlap or touch become one session; the schema stays."""
+    by = [QUERY, *operator.keys]
+    earlier = Over.partitionBy(*by).orderBy(WINDOW_START, WINDOW_END)
+    reach = F.max(WINDOW_END).over(earlier.rowsBetween(Over.unboundedPreceding, -1))
+    # As Spark has it: a row exactly at a session's end still belongs to it.
+    begins = F.when(reach.isNull() | (F.col(WINDOW_START) > reach), 1).otherwise(0)
+    islands = partials.withColumn("__begins", begins).withColumn("__island", F.sum("__begins").over(earlier))
+    merged = islands.groupBy(*by, "__island").agg(
+        F.min(WINDOW_START).alias(WINDOW_START),
+        F.max(WINDOW_END).alias(WINDOW_END),
+        *merge_columns(operator.aggregates),
+    )
+    return merged.drop("__island")

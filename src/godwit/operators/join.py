@@ -1,0 +1,51 @@
+"""Join: pairs of rows with equal keys within a time band."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from godwit.engine.lazy_frame import Frame, joined
+from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
+
+Side = Literal["left", "right"]
+#: columns that end with the join
+ENDING = (DEVICE, GENERATION, MEETING)
+
+
+def pairs(
+    left: Frame,
+    right: Frame,
+    operator: Join,
+    *,
+    one_query: bool = False,
+    meetings: bool = False,
+    hashed: Side | None = None,
+) -> Frame:
+    """All pairs of a left and a right row that belong together, of the same query and generation.
+
+    `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
+    all rows have the same, and a join by one number is much faster than one by several columns. `meetings`: rows meet
+    those with the same number only. `hashed`: rows are few; they are joined in one task that hashes this side. All is
+    written as SQL, in few steps: Column objects cost a round trip to Java each, and every step is analysed.
+    """
+    keys = range(len(operator.keys))
+    kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
+    mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
+    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
+    if hashed is not None:
+        left, right = left.coalesce(1), right.coalesce(1)
+    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys)))
+    theirs = right.selectExpr(*mine, *renamed, *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys)))
+    # Of one partition each: nothing is shuffled, and nothing broadcast.
+    ours = ours.hint("shuffle_hash") if hashed == "left" else ours
+    theirs = theirs.hint("shuffle_hash") if hashed == "right" else theirs
+    apart = f"unix_micros(`{operator.right_time}`) - unix_micros(`{operator.left_time}`)"
+    conditions = [
+        f"{GENERATION} - __g = 0",
+        *([] if one_query else [f"{QUERY} = __q"]),
+        *([f"{MEETING} = __m"] if meetings else []),
+        *(f"__k{n} = __r{n}" for n in keys),
+        f"{apart} >= {operator.lower_us}",
+        f"{apart} <= {operator.upper_us}",
+    ]
+    return joined(ours, theirs, " AND ".join(conditions)).selectExpr(*dict.fromkeys(kept))

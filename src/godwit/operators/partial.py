@@ -1,0 +1,45 @@
+"""Partial: combine the rows of one micro-batch into partial aggregates a (query, key, window). Holds no state."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Partial, Window
+from godwit.operators.aggregates import partial_columns
+
+
+def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> DataFrame:
+    """Rows in; (query, keys, window bounds, partial columns) out.
+
+    `only`: all rows are of this query. Spark would hash its name for every row: it is left out of the grouping.
+    """
+    query = [] if only is not None else [QUERY]
+    keys = [F.expr(key.sql).alias(key.name) for key in operator.keys]
+    names = [key.name for key in operator.keys]
+    columns = partial_columns(operator.aggregates)
+    window = operator.window
+    if window.kind == "tumbling":
+        # Grouping by a number is cheaper than by Spark's window struct; the bounds are made from it afterwards.
+        grouped = frame.groupBy(*query, *keys, tumbling_start(window).alias("__start")).agg(*columns)
+        bounds = [
+            F.timestamp_micros(F.col("__start")).alias(WINDOW_START),
+            F.timestamp_micros(F.col("__start") + F.lit(window.size_us)).alias(WINDOW_END),
+        ]
+    else:
+        grouped = frame.groupBy(*query, *keys, _window(window).alias("__w")).agg(*columns)
+        bounds = [F.col("__w.start").alias(WINDOW_START), F.col("__w.end").alias(WINDOW_END)]
+    partials = [column for column in grouped.columns if column not in (QUERY, *names, "__start", "__w")]
+    name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
+    return grouped.select(name, *names, *bounds, *partials)
+
+
+def tumbling_start(window: Window) -> Column:
+    micros = F.unix_micros(F.col(window.time))
+    return micros - F.pmod(micros, F.lit(window.size_us))
+
+
+def _window(window: Window) -> Column:
+    if window.kind == "session":
+        return F.session_window(F.col(window.time), f"{window.gap_us} microseconds")
+    return F.window(F.col(window.time), f"{window.size_us} microseconds", f"{window.slide_us} microseconds")

@@ -1,0 +1,1 @@
+"""What a plan costs: tables and models that fill them."""

@@ -1,0 +1,1 @@
+"""The numeric core, compiled by numba."""

@@ -1,0 +1,1 @@
+"""The placement problem: values, files, constraints."""

@@ -1,0 +1,1 @@
+"""Proofs of how good an answer is."""

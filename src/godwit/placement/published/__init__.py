@@ -1,0 +1,1 @@
+"""The published placement instances."""

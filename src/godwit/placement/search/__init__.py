@@ -1,0 +1,1 @@
+"""Searches over placement plans, one per file."""

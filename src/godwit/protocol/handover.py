@@ -1,0 +1,202 @@
+"""Handing state over: when a region may, what its new home waits for. Pure; the runtime and the simulator both run it.
+
+Every commit of a region carries the epoch under which it was made, and that is the reconfiguration marker: after a
+region's first commit under epoch e, everything it sends goes where epoch e says. An operator k is *drained* up to epoch
+e in a region when the region works under e and every region's operators that feed k are drained up to e: no row that
+was routed by an older epoch can still come out of k there.
+
+An instance that moves at epoch e from region A to region B:
+- B owns it from epoch e on, starts at once, and holds its clock until A's state has come;
+- A sends the state when all that feeds the instance is drained up to e, and when everything that A itself was waiting
+  for (an earlier move towards A) has come. So hand-overs follow the chain of owners, however fast an instance moves.
+
+Every row of state carries its generation: the epoch since which its region owns the instance. A hand-over takes the
+rows whose generation is older than the move, and the rows that arrive get the new owner's generation. Rows of one
+generation have met each other; rows of two meet once, when the older ones arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.model.deployment import Deployment, instance_id
+from godwit.model.plan import STATEFUL, Plan
+from godwit.protocol.watermarks import FOREVER
+
+Instance = tuple[QueryId, int]
+
+
+@dataclass(frozen=True, order=True)
+class Move:
+    """A holistic instance changes region at an epoch."""
+
+    epoch: Epoch
+    query: QueryId
+    operator: int
+    source: RegionId
+    target: RegionId
+    #: the sites between which the state travels
+    from_site: str = ""
+    to_site: str = ""
+
+    def to_json(self) -> list[Any]:
+        return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+
+    @staticmethod
+    def from_json(record: list[Any]) -> Move:
+        return Move(*record)
+
+
+def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
+    """Which stateful instances of a shape's queries changed region; queries that are new or gone have none."""
+    found = []
+    for query in new.of_shape(shape):
+        if query.id not in old.queries:
+            continue
+        for operator, node in enumerate(query.shape.plan.operators):
+            # Without state there is nothing to wait for, and nobody would ever send it.
+            if not isinstance(node, STATEFUL):
+                continue
+            instance = instance_id(query.id, operator)
+            before, after = _region(old, instance), _region(new, instance)
+            if before is not None and after is not None and before != after:
+                sites = str(old.placement[instance]), str(new.placement[instance])
+                found.append(Move(new.epoch, query.id, operator, before, after, *sites))
+    return found
+
+
+def _region(deployment: Deployment, instance: str) -> RegionId | None:
+    node = deployment.placement.get(instance)  # type: ignore[call-overload]
+    return None if node is None else deployment.region_of(node)
+
+
+@dataclass
+class MigrationLedger:
+    """What one region knows of the moves of one shape's instances."""
+
+    region: RegionId
+    plan: Plan
+    #: the epoch this region works under
+    epoch: Epoch
+    #: (region, operator) -> up to which epoch that operator is drained there
+    drained: dict[tuple[RegionId, int], Epoch] = field(default_factory=dict)
+    #: this region has to send these
+    outgoing: list[Move] = field(default_factory=list)
+    #: this region waits for these
+    incoming: list[Move] = field(default_factory=list)
+    #: where an instance has lived: (epoch, region), oldest first; only instances that ever moved
+    owners: dict[Instance, list[tuple[Epoch, RegionId]]] = field(default_factory=dict)
+    #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
+    resumed: dict[QueryId, Epoch] = field(default_factory=dict)
+
+    def adopt(self, epoch: Epoch, moves: Iterable[Move]) -> None:
+        """Work under a new epoch from now on."""
+        for move in sorted(moves):
+            history = self.owners.setdefault((move.query, move.operator), [(Epoch(0), move.source)])
+            history.append((move.epoch, move.target))
+            if move.source == self.region:
+                self.outgoing.append(move)
+            if move.target == self.region:
+                self.incoming.append(move)
+        self.epoch = epoch
+
+    def hear(self, region: RegionId, markers: Mapping[int, Epoch]) -> None:
+        """Another region's (or our own) commit says how far its operators are drained."""
+        for operator, epoch in markers.items():
+            key = (region, operator)
+            self.drained[key] = max(self.drained.get(key, Epoch(0)), epoch)
+
+    def markers(self, regions: Iterable[RegionId]) -> dict[int, Epoch]:
+        """How far each operator is drained here; goes into the next commit. `regions`: all that run this shape."""
+        regions = set(regions) | {self.region}
+        own: dict[int, Epoch] = {}
+        for index, operator in enumerate(self.plan.operators):
+            feeds = [
+                own[child] if region == self.region else self.drained.get((region, child), Epoch(0))
+                for child in operator.inputs
+                for region in regions
+            ]
+            own[index] = min([self.epoch, *feeds])
+        return own
+
+    def ready(self, markers: Mapping[int, Epoch]) -> list[Move]:
+        """The moves whose state can be sent now, oldest first. `markers`: our own, after this micro-batch."""
+        found: list[Move] = []
+        blocked: set[Instance] = set()
+        for move in self.outgoing:
+            instance = (move.query, move.operator)
+            waiting = any((m.query, m.operator) == instance and m.epoch < move.epoch for m in self.incoming)
+            if instance in blocked or waiting or markers[move.operator] < move.epoch:
+                blocked.add(instance)
+            else:
+                found.append(move)
+        return found
+
+    def sent(self, move: Move) -> None:
+        self.outgoing.remove(move)
+
+    def arrived(self, move: Move) -> None:
+        if move in self.incoming:
+            self.incoming.remove(move)
+
+    def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
+        """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
+        if any(m.query == query and m.operator == operator for m in self.incoming):
+            return True
+        return markers[operator] < self.latest(query)
+
+    def dead_before(self, operator: int, clocks: Mapping[QueryId, int], now: Deployment) -> int:
+        """The clock of an operator's state here: the least of the queries that may have rows in it.
+
+        Those are the ones that live here or are still to be handed over. The others' rows have gone, and their clocks,
+        which stand still here, must not keep what is left.
+        """
+        leaving = {m.query for m in self.outgoing if m.operator == operator}
+        lives_here = {q for q in clocks if now.home(now.queries[q], operator) == self.region}
+        return min((clocks[q] for q in lives_here | (leaving & clocks.keys())), default=FOREVER)
+
+    def latest(self, query: QueryId | None = None) -> Epoch:
+        """The newest epoch at which an instance of the query (None: of any) moved, or at which it went on."""
+        moved = [history[-1][0] for (q, _), history in self.owners.items() if query in (None, q)]
+        return max([*moved, *(epoch for q, epoch in self.resumed.items() if query in (None, q))], default=Epoch(0))
+
+    def owned_since(self, query: QueryId, operator: int, epoch: Epoch) -> Epoch:
+        """The generation of rows that reach the instance here under an epoch: since when this region owns it."""
+        since = Epoch(0)
+        for start, region in self.owners.get((query, operator), ()):
+            if start <= epoch and region == self.region:
+                since = start
+        return since
+
+    def forget(self, query: QueryId) -> None:
+        """The query is gone."""
+        self.outgoing = [m for m in self.outgoing if m.query != query]
+        self.incoming = [m for m in self.incoming if m.query != query]
+        self.owners = {k: v for k, v in self.owners.items() if k[0] != query}
+        self.resumed.pop(query, None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "drained": [[region, operator, epoch] for (region, operator), epoch in self.drained.items()],
+            "outgoing": [move.to_json() for move in self.outgoing],
+            "incoming": [move.to_json() for move in self.incoming],
+            "owners": [[query, operator, history] for (query, operator), history in self.owners.items()],
+            "resumed": dict(self.resumed),
+        }
+
+    @staticmethod
+    def from_json(region: RegionId, plan: Plan, record: Mapping[str, Any]) -> MigrationLedger:
+        return MigrationLedger(
+            region,
+            plan,
+            Epoch(record["epoch"]),
+            {(region_, operator): Epoch(epoch) for region_, operator, epoch in record["drained"]},
+            [Move.from_json(move) for move in record["outgoing"]],
+            [Move.from_json(move) for move in record["incoming"]],
+            {(query, operator): [(e, r) for e, r in history] for query, operator, history in record["owners"]},
+            {query: Epoch(epoch) for query, epoch in record["resumed"].items()},
+        )

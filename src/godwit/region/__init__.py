@@ -1,0 +1,1 @@
+"""A region at work: poll the logs, run a step, commit."""

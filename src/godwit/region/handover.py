@@ -1,0 +1,113 @@
+"""State that comes and goes within a micro-batch: hand-overs of instances that moved.
+
+What arrives is ours from then on, under paths of our own; what goes is staged for its new owner and left out of ours.
+When each may happen is decided in `godwit.protocol.handover`, how it travels in `carriage.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.engine import segments
+from godwit.model.plan import GENERATION, QUERY
+from godwit.protocol.handover import Move
+from godwit.protocol.watermarks import NEVER
+from godwit.region.poll import Arrived
+from godwit.region.routing_tables import text
+from godwit.region.state import State
+from godwit.storage.log import Segment
+from godwit.storage.overlays import edited, revised, simple
+
+if TYPE_CHECKING:
+    from godwit.region.step import Step
+
+
+def arrivals(step: Step, index: int) -> list[Arrived]:
+    """State that came for an operator, as ours; its query's clock goes at least as far as at the sender's."""
+    there = [a for a in step.work.arrived if a.move.operator == index]
+    for arrived in there:
+        let_go = step.memory.let_go.setdefault(index, {})
+        let_go[arrived.move.query] = max(let_go.get(arrived.move.query, NEVER), arrived.clock)
+        step.memory.moves.arrived(arrived.move)
+    return [_taken_over(step, arrived) for arrived in there]
+
+
+def _taken_over(step: Step, arrived: Arrived) -> Arrived:
+    """Under paths of our own, and with the generation of the new owner."""
+    parts = {}
+    for side, found in arrived.parts.items():
+        what = f"arrived-{arrived.move.operator}-{side}"
+        mine = (segments.linked(s, step.folder, step.name(what)) for s in found)
+        parts[side] = [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
+    return replace(arrived, parts=parts)
+
+
+def hand_over(step: Step, index: int, times: Sequence[str]) -> None:
+    """Stage the state of instances that moved away, and leave it out of ours. `times`: each side's column."""
+    going = [move for move in step.memory.moves.ready(step.markers) if move.operator == index]
+    if not going:
+        return
+    given = [_given(step, index, side, time, going) for side, time in enumerate(times)]
+    for move in going:
+        parts = {side: found[move] for side, found in enumerate(given) if found.get(move)}
+        step.outputs.handovers.append(_parcel(step, move, parts))
+        step.memory.moves.sent(move)
+
+
+def _parcel(step: Step, move: Move, parts: dict[int, list[Segment]]) -> dict[str, Any]:
+    """What the new owner is told: the state, or the rows of which it can be made anew."""
+    replay = step.replays.get(move)
+    if replay is not None:
+        step.outputs.dead += [segment for part in parts.values() for segment in part]
+        parts = {}
+    told = {str(side): [segment.to_json() for segment in part] for side, part in parts.items()}
+    clock = step.memory.let_go.get(move.operator, {}).get(move.query, NEVER)
+    return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay}
+
+
+def _given(step: Step, index: int, side: int, time: str, going: Sequence[Move]) -> dict[Move, list[Segment]]:
+    """One side of the state that goes, by move. Where it is all there is, its files go as they are."""
+    moves, state = step.memory.moves, step.memory.state(index, side)
+    what = f"handover-{index}-{side}"
+    if [step.tables.only] == [move.query for move in going]:
+        (move,) = going
+        back_again = moves.owned_since(move.query, index, moves.epoch) >= move.epoch
+        if not back_again:
+            given = [segments.linked(segment, step.folder, step.name(what)) for segment in state.live]
+            step.outputs.dead += state.live
+            state.live = []
+            return {move: given}
+    whole = State(state.live)
+    for move in going:
+        state.leave_out(move.query, int(move.epoch))
+    mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
+    if whole.rows > segments.SMALL_ROWS:
+        frame = whole.read(step.spark)
+        assert frame is not None
+        written = {move: step.write(frame.where(those), what, time) for move, those in mine.items()}
+        return {move: [segment] for move, segment in written.items() if segment is not None}
+    found: dict[Move, list[Segment]] = {}
+    for schema, rows in _at_hand(step, whole, " OR ".join(mine.values())):
+        for move in going:
+            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], int(move.epoch)))
+            segment = segments.write_table(rows.filter(leaves), step.folder / step.name(what), schema, time)
+            if segment is not None:
+                found.setdefault(move, []).append(segment)
+    return found
+
+
+def _at_hand(step: Step, whole: State, wanted: str) -> list[tuple[str, pa.Table]]:
+    """Rows of a small state as Arrow tables with their schemas: read here, or by one job for all that go. Ten queries
+    that follow their trains at once must not wait for one another."""
+    tables = segments.tables(whole.live, revised) if all(map(simple, whole.live)) else None
+    if tables is not None:
+        return [(segments.text_of(schema), table) for schema, table in tables]
+    frame = whole.read(step.spark)
+    assert frame is not None
+    frame = frame.where(wanted).coalesce(1)
+    return [(segments.schema_of(frame), frame.toArrow())]

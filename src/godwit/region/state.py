@@ -1,0 +1,174 @@
+"""An operator's state: a list of segments of mergeable rows. Appended to, pruned by time, compacted now and then.
+
+Rows are never deleted one by one. They die by the clock, and a segment goes when all its rows are dead. What a segment
+means may change without its files being written again, by edits (`edits.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from godwit.engine import segments
+from godwit.engine.lazy_frame import Frame, made, together
+from godwit.ids import QueryId
+from godwit.model.plan import GENERATION, MEETING, QUERY
+from godwit.region.routing_tables import text
+from godwit.storage.log import Segment
+from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, with_generations, without
+
+NUMBERED = StructType([StructField(MEETING, IntegerType())])
+#: so many segments of about one size are worth one rewriting
+FAN_IN = 16
+
+
+@dataclass
+class State:
+    """The live segments of one input of one stateful operator."""
+
+    live: list[Segment] = field(default_factory=list)
+
+    def append(self, segment: Segment | None) -> None:
+        if segment is not None:
+            self.live.append(segment)
+
+    def leave_out(self, query: str, older_than: int) -> None:
+        """The query's rows of generations before `older_than` are no longer part of this state."""
+        self.live = [without(s, query, older_than) for s in self.live]
+
+    def drop_dead(self, clock: int) -> list[Segment]:
+        """Forget segments that end at or before the clock; returns them, so that their files can go."""
+        dead = [s for s in self.live if s.high is not None and s.high <= clock]
+        self.live = [s for s in self.live if not (s.high is not None and s.high <= clock)]
+        return dead
+
+    def between(self, low: int, high: int) -> list[Segment]:
+        """Segments that may hold rows within [low, high]."""
+        return [s for s in self.live if s.low is None or s.high is None or (s.low <= high and s.high >= low)]
+
+    def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> Frame | None:
+        """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
+        chosen = self.live if chosen is None else chosen
+        handed = segments.hand(spark, chosen, revised) if all(map(simple, chosen)) else None
+        if handed is not None:
+            return handed
+        groups: dict[str, list[Segment]] = {}
+        for segment in chosen:
+            groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
+        return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
+
+    def crowded(self) -> list[Segment]:
+        """Segments of about one size, if there are enough of them to be worth rewriting as one."""
+        tiers: dict[int, list[Segment]] = {}
+        for segment in self.live:
+            tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
+        return next((tier for tier in tiers.values() if len(tier) >= FAN_IN), [])
+
+    def compact(self, spark: SparkSession, crowd: list[Segment], rewrite: Callable[[Frame], Segment | None]) -> None:
+        """Replace the crowd by what `rewrite` makes of its rows."""
+        frame = self.read(spark, crowd)
+        assert frame is not None
+        self._replace(crowd, [rewrite(frame)])
+
+    def gather(self, crowd: list[Segment], path: Path, prune_by: str) -> bool:
+        """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
+        tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
+        if tables is None:
+            return False
+        written = []
+        for number, (schema, table) in enumerate(tables):
+            place = path.with_name(f"{path.name}-{number}")
+            written.append(segments.write_table(table, place, segments.text_of(schema), prune_by))
+        self._replace(crowd, written)
+        return True
+
+    def _replace(self, crowd: Sequence[Segment], written: Iterable[Segment | None]) -> None:
+        gone = set(map(id, crowd))
+        self.live = [s for s in self.live if id(s) not in gone] + [s for s in written if s is not None]
+
+    @property
+    def low(self) -> int | None:
+        """No row is before it; None: not known."""
+        lows = [s.low for s in self.live]
+        return None if None in lows else min(lows, default=None)  # type: ignore[type-var]
+
+    @property
+    def high(self) -> int | None:
+        highs = [s.high for s in self.live]
+        return None if None in highs else max(highs, default=None)  # type: ignore[type-var]
+
+    @property
+    def rows(self) -> int:
+        return sum(s.rows for s in self.live)
+
+    @property
+    def bytes(self) -> int:
+        return sum(s.bytes for s in self.live)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [s.to_json() for s in self.live]
+
+    @staticmethod
+    def from_json(records: Iterable[dict[str, Any]]) -> State:
+        return State([Segment.from_json(r) for r in records])
+
+
+def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
+    """Large segments: their edits become part of Spark's plan."""
+    assert frame is not None
+    for what, *values in segment.tags.get(EDITS, []):
+        if what == "without":
+            query, older_than = values
+            frame = frame.where(f"{QUERY} != {text(query)} OR {GENERATION} >= {older_than}")
+        elif what == "select":
+            frame = frame.selectExpr(*values)
+        else:
+            frame = made(frame).withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
+    return frame
+
+
+def meeting(spark: SparkSession, states: Sequence[State]) -> Frame | None:
+    """The rows of several states with the number of theirs; None: too many to be handed, or not without Spark."""
+    numbered = [edited(segment, "meeting", k) for k, state in enumerate(states) for segment in state.live]
+    return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
+
+
+def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str) -> list[Segment]:
+    """A few rows that other regions sent, as segments of state. With each: since when its queries' rows are ours."""
+    tables: dict[str, list[pa.Table]] = {}
+    for segment, since in sent:
+        mine = tables.setdefault(segment.schema, [])
+        mine += [with_generations(part, since) for part in segments.tables_of(segment)]
+    found = []
+    for number, (schema, alike) in enumerate(tables.items()):
+        whole = pa.concat_tables(alike, promote_options="permissive")
+        known = StructType([*segments.struct(schema).fields, StructField(GENERATION, LongType())])
+        found.append(segments.write_table(whole, path.with_name(f"{path.name}-{number}"), known.json(), prune_by))
+    return [segment for segment in found if segment is not None]
+
+
+def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bool:
+    """Whether a row's time may lie before its query's clock. Looked up where the rows are few; else by their bounds."""
+    first = max(clocks.values(), default=None)
+    if first is None or segment.low is None or segment.low >= first:
+        return False
+    if not (segments.are_few([segment]) and simple(segment)):
+        return True
+    for table in segments.tables_of(segment):
+        if pc.any(pc.less(segments.micros(table[time]), by_query(table, clocks))).as_py():
+            return True
+    return False
+
+
+def union(frames: Iterable[Frame | None]) -> Frame | None:
+    """All rows of all frames; None if there is none."""
+    there = [frame for frame in frames if frame is not None]
+    return together(there) if there else None

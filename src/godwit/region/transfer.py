@@ -1,0 +1,139 @@
+"""StateTransfer: how the state of a moved instance gets to its new home, as the state strategy of the fleet says.
+
+    delta          the new instance runs meanwhile; the state comes at once, or in pieces over emulated links
+    adhoc-query    in pieces over the links, hop by hop; the new instance waits
+    transfer       whole, stored at every hop before it goes on; the new instance waits
+    recreate-*     not at all: it is made anew from the sources' logs (`rebuild.py`); the new instance waits
+
+What a strategy means stands in `godwit.migration`, one file each; here its step is carried out. State on its way is no
+part of a micro-batch: a job beside the runners brings it, and the commit that announced it says so (`underway`), so
+that a restart brings it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from godwit.ids import NodeId
+from godwit.migration.base import HandOver, Moved, Replay, Step, known, steps
+from godwit.model.deployment import instance_id
+from godwit.operators.recompute import rebuild
+from godwit.protocol.handover import Move
+from godwit.region.poll import Arrived, Parts
+from godwit.storage.log import Segment
+from godwit.testing.link_emulator import Links, forward, stream
+
+if TYPE_CHECKING:
+    from godwit.region.runner import Runner
+
+Parcel = Mapping[str, Any]
+#: from one node to another over links, both included
+Path_ = Callable[[NodeId, NodeId], tuple[NodeId, ...] | None]
+
+
+class StateTransfer:
+    """One a fleet; runners ask it for the state that others announced."""
+
+    def __init__(
+        self,
+        root: Path,
+        strategy: str = "delta",
+        links: Links | None = None,
+        path: Path_ = lambda source, target: (source, target),
+    ) -> None:
+        self.strategy, self.links, self._path = known(strategy), links, path
+        self._folder = root / "landing" / uuid.uuid4().hex
+        self._jobs: dict[Move, Future[Parts]] = {}
+        shutil.rmtree(self._folder.parent, ignore_errors=True)  # of a process that is no more
+
+    def step(self, move: Move) -> Step:
+        """What the strategy does for a move."""
+        source, target = NodeId(move.from_site), NodeId(move.to_site)
+        path = self._path(source, target) or (source, target)
+        (step,) = steps(self.strategy, Moved(instance_id(move.query, move.operator), source, target, path))
+        return step
+
+    def waits(self, move: Move) -> bool:
+        """Whether the new instance takes no rows until its state is there."""
+        step = self.step(move)
+        return isinstance(step, Replay) or step.wait
+
+    @property
+    def at_once(self) -> bool:
+        """Whether no instance ever waits for its state."""
+        return self.strategy == "delta"
+
+    @property
+    def replays(self) -> bool:
+        """Whether state is made anew from what the sources still have, so that they must keep it."""
+        return self.strategy.startswith("recreate")
+
+    def bring(self, parcel: Parcel, runner: Runner) -> Arrived | None:
+        """The announced state, if it is here; otherwise see to it that it comes."""
+        move, step = Move.from_json(parcel["move"]), self.step(Move.from_json(parcel["move"]))
+        if isinstance(step, HandOver) and not step.wait and self.links is None:
+            return Arrived(move, _parts(parcel), parcel["clock"])
+        if move not in self._jobs:
+            self._jobs[move] = self._begun(parcel, move, step, runner)
+        job = self._jobs[move]
+        return Arrived(move, job.result(), parcel["clock"]) if job.done() else None
+
+    def due(self, parcel: Parcel) -> bool:
+        """Whether asking for it again would do something."""
+        job = self._jobs.get(Move.from_json(parcel["move"]))
+        return job is None or job.done()
+
+    def delivered(self, move: Move) -> None:
+        """A commit names the state as its own: what was landed may go."""
+        if self._jobs.pop(move, None) is not None:
+            shutil.rmtree(self._landing(move), ignore_errors=True)
+
+    def _begun(self, parcel: Parcel, move: Move, step: Step, runner: Runner) -> Future[Parts]:
+        job: Future[Parts] = Future()
+
+        def work() -> None:
+            try:
+                job.set_result(self._job(parcel, move, step, runner))
+            except BaseException as fault:  # told to the runner, whose micro-batch fails by it
+                job.set_exception(fault)
+
+        # A daemon: a process that ends does not wait for state, which the next one will bring again.
+        threading.Thread(target=work, name=f"carriage-{move.query}-{move.operator}", daemon=True).start()
+        return job
+
+    def _job(self, parcel: Parcel, move: Move, step: Step, runner: Runner) -> Parts:
+        if move.query not in runner.deployment.queries:
+            return {}  # withdrawn meanwhile
+        landing = self._landing(move)
+        landing.mkdir(parents=True, exist_ok=True)
+        if parcel.get("replay") is not None:
+            case = step.share if isinstance(step, Replay) else "best"
+            return rebuild(parcel, runner, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
+        parts = _parts(parcel)
+        carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
+        return {side: [next(carried) for _ in part] for side, part in parts.items()}
+
+    def _carried(self, found: Sequence[Segment], move: Move, step: Step, name: str) -> list[Segment]:
+        """The segments, their files copied over the links between the two sites, in one go."""
+        path = self._path(NodeId(move.from_site), NodeId(move.to_site))
+        hops = max(len(path) - 1, 1) if path else 1
+        files = [Path(file) for segment in found for file in segment.files]
+        targets = [self._landing(move) / f"{name}-{k}.parquet" for k in range(len(files))]
+        whole = isinstance(step, HandOver) and not step.chunked
+        (forward if whole else stream)(files, targets, hops, self.links or Links())
+        landed = iter(str(target) for target in targets)
+        return [replace(segment, files=tuple(next(landed) for _ in segment.files)) for segment in found]
+
+    def _landing(self, move: Move) -> Path:
+        return self._folder / f"{move.epoch}-{move.query}-{move.operator}-{move.target}".replace("/", "_")
+
+
+def _parts(parcel: Parcel) -> Parts:
+    return {int(side): [Segment.from_json(s) for s in part] for side, part in parcel["parts"].items()}

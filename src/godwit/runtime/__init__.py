@@ -1,1 +1,0 @@
-"""The data plane: everything that touches Spark."""

@@ -1,0 +1,1 @@
+"""Logs and segments: where records and rows are kept."""

@@ -1,0 +1,1 @@
+"""Tools for tests of programs that use godwit."""

@@ -1,0 +1,168 @@
+"""Small worlds for the tests of the control plane: topologies, queries of every kind, and changes drawn by hypothesis.
+
+A change is drawn as three small numbers and read against the topology as it is then, so that every drawn list is legal
+and shrinks to something readable.
+"""
+
+from __future__ import annotations
+
+from godwit.control.control_plane import ControlPlane
+from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.changes import (
+    CapacityChanged,
+    Change,
+    DeviceAdded,
+    DeviceMoved,
+    DeviceRemoved,
+    LinkAdded,
+    LinkRemoved,
+    SiteAdded,
+    SiteFailed,
+    SiteRemoved,
+)
+from godwit.model.plan import (
+    Aggregate,
+    AggregateCall,
+    Column,
+    Filter,
+    Join,
+    Operator,
+    Parameter,
+    Partial,
+    Plan,
+    Query,
+    Scan,
+    Shape,
+    Sink,
+    Stream,
+    Union,
+    Window,
+)
+from godwit.model.topology import Device, Link, Site, Topology
+
+STREAMS = {
+    StreamId(name): Stream(
+        StreamId(name), (Column("train", "string"), Column("ts", "timestamp"), Column("v", "int")), "ts", "train"
+    )
+    for name in ("left", "right")
+}
+TEN = Window("a__ts", 10_000_000, 10_000_000)
+COUNT = (AggregateCall("n", "count", None),)
+DEVICES = tuple(DeviceId(f"d{k}") for k in range(1, 6))
+FEEDS = {StreamId("left"): DEVICES[:4], StreamId("right"): DEVICES[2:]}
+
+
+def tree(cpu: float = 100.0) -> Topology:
+    """cloud - (f1 - (e1, e2), f2 - (e3, e4)), five devices; the cloud and each f with its e's is a region."""
+    sites = [Site(SiteId("cloud"), RegionId("cloud"), cpu=10 * cpu)]
+    for k in (1, 2):
+        region = RegionId(f"r{k}")
+        sites.append(Site(SiteId(f"f{k}"), region, cpu))
+        sites += [Site(SiteId(f"e{j}"), region, cpu / 2) for j in (2 * k - 1, 2 * k)]
+    pairs = ("f1 cloud", "f2 cloud", "e1 f1", "e2 f1", "e3 f2", "e4 f2")
+    links = [Link(SiteId(pair.split()[0]), SiteId(pair.split()[1]), ms=1.0) for pair in pairs]
+    devices = [Device(d, SiteId(f"e{1 + k % 4}")) for k, d in enumerate(DEVICES)]
+    return Topology.of(sites, links, devices)
+
+
+def select(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:
+    """SELECT ... WHERE v > :over"""
+    operators = [_scan(stream, "a", devices), Filter((0,), "a__v > __p0"), Sink((1,), ("v",))]
+    return _query(name, operators, over, {0: devices})
+
+
+def aggregate(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:
+    """SELECT count(*) ... WHERE v > :over GROUP BY window(ts, '10 seconds')"""
+    operators = [
+        _scan(stream, "a", devices),
+        Filter((0,), "a__v > __p0"),
+        Partial((1,), TEN, (), COUNT),
+        Aggregate((2,), TEN, (), COUNT),
+        Sink((3,), ("n",)),
+    ]
+    return _query(name, operators, over, {0: devices})
+
+
+def join(name: str, left: list[str] | None = None, right: list[str] | None = None, over: str = "2") -> Query:
+    """left JOIN right on v within a minute, left.v > :over"""
+    operators = [
+        _scan("left", "a", left),
+        Filter((0,), "a__v > __p0"),
+        _scan("right", "b", right),
+        Join((1, 2), (("a__v", "b__v"),), "a__ts", "b__ts", -60_000_000, 60_000_000),
+        Sink((3,), ("v",)),
+    ]
+    return _query(name, operators, over, {0: left, 2: right})
+
+
+def both(name: str, over: str = "2") -> Query:
+    """count over left UNION ALL right"""
+    operators = [
+        _scan("left", "a", None),
+        _scan("right", "a", None),
+        Union((0, 1)),
+        Partial((2,), TEN, (), COUNT),
+        Aggregate((3,), TEN, (), COUNT),
+        Sink((4,), ("n",)),
+    ]
+    return _query(name, operators, over, {})
+
+
+KINDS = (select, aggregate, join, both)
+
+
+def query_of(kind: int, name: str, a: int, b: int) -> Query:
+    """A query from three numbers; equal numbers give plans with equal beginnings."""
+    devices = None if a % 3 == 0 else [str(d) for k, d in enumerate(DEVICES) if (a >> (k % 3)) & 1 or k == b % 5]
+    match KINDS[kind % 4].__name__:
+        case "select":
+            return select(name, devices, over=str(b % 2))
+        case "aggregate":
+            return aggregate(name, devices, over=str(b % 2))
+        case "join":
+            return join(name, devices, None, over=str(b % 2))
+        case _:
+            return both(name)
+
+
+def change_of(topology: Topology, kind: int, a: int, b: int) -> Change | None:
+    """A change that fits the topology, from three numbers; None if there is none of that kind."""
+    sites, devices = sorted(topology.sites), sorted(topology.devices)
+    edges = [s for s in sites if s != "cloud"]
+    match kind % 10:
+        case 0 | 1 | 2 if devices and sites:
+            return DeviceMoved(devices[a % len(devices)], sites[b % len(sites)])
+        case 3 if devices:
+            return DeviceMoved(devices[a % len(devices)], None)
+        case 4 if len(sites) > 1 and sites[a % len(sites)] != sites[b % len(sites)]:
+            return LinkAdded(Link(sites[a % len(sites)], sites[b % len(sites)], ms=1.0 + b % 3))
+        case 5 if topology.links:
+            link = sorted(topology.links.values(), key=lambda one: (one.a, one.b))[a % len(topology.links)]
+            return LinkRemoved(link.a, link.b)
+        case 6 if edges:
+            gone = edges[a % len(edges)]
+            return SiteRemoved(gone) if b % 2 else SiteFailed(gone)
+        case 7 if f"e{a % 6 + 1}" not in topology.sites:
+            return SiteAdded(Site(SiteId(f"e{a % 6 + 1}"), RegionId(f"r{1 + a % 2}"), cpu=float(b % 5)))
+        case 8 if devices:
+            absent = [d for d in DEVICES if d not in topology.devices]
+            if absent and b % 2:
+                return DeviceAdded(Device(absent[0], sites[a % len(sites)] if sites else None))
+            return DeviceRemoved(devices[a % len(devices)]) if b % 4 == 0 else None
+        case 9 if edges:
+            return CapacityChanged(edges[a % len(edges)], float(b % 6))
+    return None
+
+
+def control(topology: Topology | None = None, **options: object) -> ControlPlane:
+    return ControlPlane(topology or tree(), streams=STREAMS, feeds=FEEDS, **options)  # type: ignore[arg-type]
+
+
+def _scan(stream: str, alias: str, devices: list[str] | None) -> Scan:
+    return Scan(StreamId(stream), alias, ("ts", "v"), None if devices is None else "train")
+
+
+def _query(name: str, operators: list[Operator], over: str, wanted: dict[int, list[str] | None]) -> Query:
+    subscriptions = {i: tuple(f"'{d}'" for d in devices) for i, devices in wanted.items() if devices is not None}
+    shape = Shape(Plan(tuple(operators)), (Parameter("__p0", "int"),))
+    return Query(QueryId(name), "", shape, (over,), subscriptions)

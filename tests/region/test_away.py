@@ -1,0 +1,93 @@
+"""Devices that are away when something happens: queries that begin meanwhile, and restarts, go on with them later."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from godwit.api.fleet import Fleet
+from godwit.api.handles import DeviceHandle
+from godwit.model.changes import DeviceMoved, apply
+from godwit.model.topology import Link, Site, Topology
+
+OpenFleet = Callable[..., Fleet]
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+COUNTS = "SELECT train, count(*) AS n, window.end AS until FROM trains GROUP BY train, window(ts, '2 seconds')"
+
+
+def ground(fleet: Fleet) -> DeviceHandle:
+    sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "centre", kind="cloud")]
+    fleet.topology.add(Topology.of(sites, [Link("west", "cloud"), Link("east", "cloud")]))
+    fleet.stream("trains", "train string, n int, ts timestamp", device="train")
+    return fleet.device("t0", site="west", streams=["trains"])
+
+
+def rows(second: int) -> list[dict[str, Any]]:
+    return [{"train": "t0", "n": second, "ts": START + dt.timedelta(seconds=second, milliseconds=i)} for i in range(3)]
+
+
+def windows(fleet: Fleet) -> list[int]:
+    return sorted(row["n"] for row in fleet.query("q").results().collect())
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["has sent rows", "has sent none"])
+@pytest.mark.parametrize("restart", [True, False], ids=["restart", "no restart"])
+def test_a_query_that_begins_while_a_device_is_away_sees_it_come_back_elsewhere(
+    open_fleet: OpenFleet, sent: bool, restart: bool
+) -> None:
+    fleet = open_fleet()
+    train = ground(fleet)
+    if sent:
+        train.push(rows(0))
+    train.detach()
+    fleet.submit(COUNTS, "q")
+    fleet.process_available()
+    if restart:
+        fleet.stop()
+        fleet = open_fleet()
+        train = fleet.device("t0")
+    train.attach("east")
+    for second in range(1, 6):
+        train.push(rows(second))
+    fleet.process_available()
+    assert windows(fleet) == [3, 6]  # [0, 2) and [2, 4): time goes on, though nobody ended anything
+    train.detach()
+    train.attach("west")
+    for second in range(6, 10):
+        train.push(rows(second))
+    fleet.process_available()
+    assert windows(fleet) == [3, 6, 6, 6]
+    fleet.close_sources()
+    fleet.process_available()
+    assert fleet.query("q").verdict().equal
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["has sent rows", "has sent none"])
+def test_a_device_that_changed_region_just_before_the_process_died_begins_a_new_session(
+    open_fleet: OpenFleet, sent: bool
+) -> None:
+    """The ground was saved, the epoch was not published: what it had sent is still to be read before what it sends."""
+    fleet = open_fleet()
+    train = ground(fleet)
+    fleet.submit(COUNTS, "q")
+    fleet.process_available()
+    if sent:
+        train.push(rows(0))
+    session = fleet.deployment.sessions.get("t0", 1)  # type: ignore[call-overload]
+    saved = fleet.topology.saved()
+    assert saved is not None
+    fleet.stop()
+    fleet.topology.save(apply(saved, [DeviceMoved("t0", "east")]))  # type: ignore[arg-type]
+    fleet = open_fleet()
+    assert fleet.deployment.sessions["t0"] == session + 1  # type: ignore[index]
+    train = fleet.device("t0")
+    for second in range(1, 6):
+        train.push(rows(second))
+    fleet.process_available()
+    assert windows(fleet) == ([6, 6] if sent else [3, 6])
+    fleet.close_sources()
+    fleet.process_available()
+    assert fleet.query("q").verdict().equal

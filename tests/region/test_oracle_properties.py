@@ -1,0 +1,150 @@
+"""The oracle as a property: random queries, data, batch boundaries, placements, moves and crashes; always equal.
+
+Queries come from a small grammar over the tests' stream. A failing example prints its queries and its script.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.region.runner import MOMENTS
+from tests.region.world import (
+    SITES,
+    Action,
+    Attach,
+    Crash,
+    Detach,
+    Move,
+    Push,
+    Step,
+    Submit,
+    Withdraw,
+    World,
+)
+
+TRAINS = 3
+NUMBERS = ["boarded", "alighted", "coach", "boarded + alighted", "boarded * 2 - coach"]
+AGGREGATES = [
+    "count(*)",
+    "sum({x})",
+    "min({x})",
+    "max({x})",
+    "avg({x})",
+    "stddev({x})",
+    "count(DISTINCT {x})",
+    "median({x})",
+]
+WINDOWS = ["window(ts, '4 seconds')", "window(ts, '6 seconds', '2 seconds')", "session_window(ts, '1 second')"]
+
+
+@st.composite
+def predicates(draw: st.DrawFn) -> str:
+    number, limit = draw(st.sampled_from(NUMBERS)), draw(st.integers(0, 9))
+    return draw(
+        st.sampled_from([f"{number} > {limit}", f"{number} <= {limit}", f"train = 't{limit % TRAINS}'", "true"])
+    )
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> str:
+    return f"SELECT train, {draw(st.sampled_from(NUMBERS))} AS n, ts FROM passengers WHERE {draw(predicates())}"
+
+
+@st.composite
+def aggregates(draw: st.DrawFn) -> str:
+    window, key = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(["train", "line", "coach % 2"]))
+    calls = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True))
+    columns = [call.format(x=draw(st.sampled_from(NUMBERS))) + f" AS a{i}" for i, call in enumerate(calls)]
+    bound = "session_window.end" if window.startswith("session") else "window.end"
+    having = draw(st.sampled_from(["", " HAVING count(*) > 1"]))
+    return (
+        f"SELECT {key} AS k, {', '.join(columns)}, {bound} AS until FROM passengers WHERE {draw(predicates())} "
+        f"GROUP BY {key}, {window}{having}"
+    )
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> str:
+    before, after = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+    band = f"a.ts BETWEEN b.ts - INTERVAL {before} SECONDS AND b.ts + INTERVAL {after} SECONDS"
+    band = draw(st.sampled_from([band, "window(a.ts, '2 seconds') = window(b.ts, '2 seconds')"]))
+    more = draw(st.sampled_from(["a.boarded > b.boarded", "a.boarded + b.alighted > 5", "a.line = 'S41'"]))
+    return (
+        "SELECT a.train, b.train AS other, a.ts, b.ts AS met FROM passengers a "
+        f"JOIN passengers b ON a.coach = b.coach AND {band} WHERE {more}"
+    )
+
+
+queries = st.one_of(filters(), aggregates(), joins())
+trains, sites = st.integers(0, TRAINS - 1), st.sampled_from(SITES)
+
+
+@st.composite
+def scripts(draw: st.DrawFn, names: list[str]) -> list[Action]:
+    """Rows of all trains second by second, with all sorts of things in between."""
+    script: list[Action] = []
+    movable = st.sampled_from(names)
+    between = st.one_of(
+        st.builds(Step, st.lists(st.integers(0, 8), min_size=1, max_size=3).map(tuple)),
+        st.builds(Attach, trains, sites),
+        st.builds(Detach, trains),
+        st.builds(Move, movable, sites, st.one_of(st.none(), st.integers(0, 3))),
+        st.builds(Crash, st.sampled_from(MOMENTS)),
+    )
+    for second in range(0, 12, 4):
+        script += [Push(train, float(second), draw(st.integers(1, 5))) for train in range(TRAINS)]
+        script += draw(st.lists(between, max_size=4))
+    late_comer = draw(queries)
+    script.insert(draw(st.integers(0, len(script))), Submit("late-comer", late_comer))
+    if draw(st.booleans()):
+        script.append(Withdraw(names[-1]))
+    return script
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[dict[str, str], list[Action]]:
+    chosen = {f"q{i}": sql for i, sql in enumerate(draw(st.lists(queries, min_size=1, max_size=2)))}
+    return chosen, draw(scripts(list(chosen)))
+
+
+Story = tuple[dict[str, str], list[Action]]
+
+
+def check(spark: SparkSession, story: Story) -> None:
+    chosen, script = story
+    for name, sql in chosen.items():
+        note(f"{name}: {sql}")
+    note("\n".join(map(str, script)))
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(lambda **options: Fleet(Path(folder), spark, **options), chosen, trains=TRAINS)
+        world.play(script)
+        wrong = [str(verdict) for verdict in world.finish() if not verdict.equal]
+        world.fleet.stop()
+    assert wrong == []
+
+
+SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@given(story=stories())
+def test_results_equal_the_batch_whatever_happens(
+    spark: SparkSession, story: tuple[dict[str, str], list[Action]]
+) -> None:
+    check(spark, story)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@settings(max_examples=int(os.environ.get("GODWIT_STORIES", "150")), deadline=None, suppress_health_check=SLOW)
+@given(story=stories())
+def test_results_equal_the_batch_whatever_happens_at_length(spark: SparkSession, story: Story) -> None:
+    check(spark, story)

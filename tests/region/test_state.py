@@ -1,0 +1,94 @@
+"""State is read as its edits say, whether its few rows are handed to Spark or its many are read by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.engine import segments
+from godwit.region.state import State
+from godwit.storage.overlays import edited
+
+ROWS = [("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)]
+SCHEMA = "__query string, n int, __gen bigint"
+OLD_A, NO_A, NO_B = ("without", "a", 3), ("without", "a", 9), ("without", "b", 9)
+
+
+@pytest.mark.parametrize("handed", [True, False])
+@pytest.mark.parametrize(
+    ("edits", "left"),
+    [
+        ([], {("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)}),
+        ([OLD_A], {("a", 2, 5), ("b", 3, 0), ("b", 4, 7)}),
+        ([NO_A, NO_B], set()),
+        ([("generation", 8)], {("a", 1, 8), ("a", 2, 8), ("b", 3, 8), ("b", 4, 8)}),
+        ([OLD_A, ("generation", 8), NO_B], {("a", 2, 8)}),
+        ([("generation", 8), ("generation", 9)], {("a", 1, 9), ("a", 2, 9), ("b", 3, 9), ("b", 4, 9)}),
+    ],
+)
+def test_edits_are_applied_on_reading(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    edits: list[tuple[str | int, ...]],
+    left: set[tuple[str, int, int]],
+    handed: bool,
+) -> None:
+    """A segment of which nothing is left comes first: Spark must not take it for the end."""
+    monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    gone, mine, plain = (segments.write(frame, tmp_path / name, small=handed) for name in ("gone", "mine", "plain"))
+    assert gone is not None
+    assert mine is not None
+    assert plain is not None
+    for edit in (NO_A, NO_B):
+        gone = edited(gone, *edit)
+    for edit in edits:
+        mine = edited(mine, *edit)
+    found = State([gone, mine, plain]).read(spark)
+    assert found is not None
+    assert sorted(map(tuple, found.collect())) == sorted([*left, *ROWS])
+
+
+def test_leaving_again_leaves_one_edit(spark: SparkSession, tmp_path: Path) -> None:
+    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), tmp_path / "rows", small=True)
+    state = State([segment])  # type: ignore[list-item]
+    state.leave_out("a", 3)
+    state.leave_out("a", 9)
+    assert state.live[0].tags["edits"] == [["without", "a", 9]]
+
+
+def test_sparks_tasks_leave_nothing_beside_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), tmp_path / "rows", small=False)
+    assert segment is not None
+    assert segment.rows == len(ROWS)
+    assert {str(file) for file in (tmp_path / "rows").iterdir()} == set(segment.files)
+
+
+@pytest.mark.parametrize("handed", [True, False])
+def test_a_crowd_of_few_rows_becomes_one_segment(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handed: bool
+) -> None:
+    monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    crowd = [segments.write(frame, tmp_path / f"{n}", small=True, prune_by="n") for n in range(3)]
+    state = State([edited(crowd[0], "generation", 8), *crowd[1:]])  # type: ignore[arg-type, list-item]
+    assert state.gather(list(state.live), tmp_path / "gathered", "n") is handed
+    assert len(state.live) == (1 if handed else 3)
+    found = state.read(spark)
+    assert found is not None
+    assert sorted(map(tuple, found.collect())) == sorted([*((q, n, 8) for q, n, _ in ROWS), *ROWS, *ROWS])
+    assert (state.low, state.high) == (1, 4)
+
+
+def test_rows_of_several_frames_are_collected_by_one_job(spark: SparkSession) -> None:
+    first = spark.createDataFrame(ROWS, SCHEMA)
+    other = spark.sql("SELECT 'x' AS `an odd name`, 7 AS n, timestamp_seconds(1) AS at WHERE true")
+    nothing = first.where("n > 9")
+    for frames in ([first, other, nothing], [other], []):
+        for frame, (schema, table) in zip(frames, segments.collected(frames), strict=True):
+            assert schema == frame.schema
+            assert table.to_pylist() == frame.toArrow().to_pylist()
+            assert table.schema.types == frame.toArrow().schema.types

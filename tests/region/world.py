@@ -1,0 +1,204 @@
+"""A small world for runtime tests: three regions, a few trains, and scripts of what happens to them.
+
+A script is a list of actions, so that a failing run can be read: Push, Move (an instance), Attach, Detach, Step, Crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from godwit.api.fleet import Fleet
+from godwit.api.oracle import Verdict
+from godwit.model.topology import Link, Site, Topology
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SITES = ("west", "east", "cloud")
+SCHEMA = "train string, line string, coach int, boarded int, alighted int, load double, ts timestamp"
+DISORDER = 3.0
+
+QUERIES = {
+    "filter": "SELECT train, boarded + 1 AS more, ts FROM passengers WHERE boarded > 6",
+    "tumbling": """SELECT train, sum(boarded) - sum(alighted) AS delta, count(*) AS n, avg(load) AS mean,
+                          stddev(load) AS sd, count(DISTINCT coach) AS coaches, median(boarded) AS mid,
+                          window.end AS until
+                   FROM passengers WHERE boarded + alighted > 2 GROUP BY train, window(ts, '10 seconds')""",
+    "hopping": """SELECT line, max(boarded) AS most, min(load) AS least, window.start AS since
+                  FROM passengers GROUP BY line, window(ts, '10 seconds', '5 seconds') HAVING count(*) > 1""",
+    "session": """SELECT train, count(*) AS n, session_window.start AS since, session_window.end AS until
+                  FROM passengers WHERE coach = 1 GROUP BY train, session_window(ts, '2 seconds')""",
+    "join": """SELECT a.train, b.train AS other, a.ts, b.ts AS met FROM passengers a JOIN passengers b
+               ON a.coach = b.coach AND a.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 2 SECONDS
+               WHERE a.line = 'S41' AND b.line = 'S42' AND a.boarded + b.boarded > 8""",
+    "nested": """SELECT line, sum(n) AS total, window.end AS until
+                 FROM (SELECT line, train, count(*) AS n, window.end AS closed
+                       FROM passengers GROUP BY line, train, window(ts, '5 seconds'))
+                 GROUP BY line, window(closed, '20 seconds')""",
+    "union": """SELECT who, sum(people) AS people, window.end AS until
+                FROM (SELECT line AS who, boarded AS people, ts FROM passengers WHERE coach = 0
+                      UNION ALL SELECT train AS who, alighted AS people, ts FROM passengers WHERE coach = 2)
+                GROUP BY who, window(ts, '10 seconds')""",
+}
+
+
+@dataclass(frozen=True)
+class Push:
+    train: int
+    second: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Attach:
+    train: int
+    site: str
+
+
+@dataclass(frozen=True)
+class Detach:
+    train: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """Move a query's holistic operators (all of them, or those from an operator on) to a site."""
+
+    query: str
+    site: str
+    only: int | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Some micro-batches: the runners with these numbers (modulo how many there are), in this order."""
+
+    runners: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Crash:
+    """The process dies at a moment of the next micro-batch that has work, and the fleet is opened again."""
+
+    moment: str
+
+
+@dataclass(frozen=True)
+class Submit:
+    query: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    query: str
+
+
+Action = Push | Attach | Detach | Move | Step | Crash | Submit | Withdraw
+
+
+class Died(BaseException):
+    """Not an Exception: nothing may catch it on the way."""
+
+
+@dataclass
+class World:
+    open_fleet: Callable[..., Fleet]
+    queries: dict[str, str]
+    trains: int = 4
+    seed: int = 0
+    die_at: str | None = None
+    handles: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.fleet = self.open_fleet(at=self._moment)
+        self.fleet.topology.add(three_regions())
+        self.fleet.stream("passengers", SCHEMA, device="train", disorder=f"{DISORDER:g} seconds")
+        for number in range(self.trains):
+            site = SITES[number % 2]
+            self.handles[number] = self.fleet.device(f"t{number}", site=site, streams=["passengers"])
+        for name, sql in self.queries.items():
+            self.fleet.submit(sql, name)
+
+    def play(self, script: Sequence[Action]) -> None:
+        for action in script:
+            self._do(action)
+
+    def finish(self) -> list[Verdict]:
+        """Everybody comes back, sends what is left and says goodbye; then the oracle is asked."""
+        for number, handle in self.handles.items():
+            if not handle.attached:
+                handle.attach(SITES[number % 2])
+        self.fleet.close_sources()
+        self.fleet.process_available()
+        return [self.fleet.query(name).verdict() for name in self.fleet.queries]
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Push(train, second, rows):
+                self.handles[train].push(self._rows(train, second, rows))
+            case Attach(train, site):
+                self.handles[train].attach(site)
+            case Detach(train):
+                self.handles[train].detach()
+            case Move(query, site, only):
+                self._move(query, site, only)
+            case Step(runners):
+                crew = list(self.fleet.crew.runners.values())
+                for number in runners:
+                    crew[number % len(crew)].step()
+            case Crash(moment):
+                self._crash(moment)
+            case Submit(query, sql):
+                self.fleet.submit(sql, query)
+            case Withdraw(query):
+                self.fleet.withdraw(query)  # type: ignore[arg-type]
+
+    def _move(self, query: str, site: str, only: int | None) -> None:
+        if query not in self.fleet.deployment.queries:
+            return
+        plan = self.fleet.deployment.queries[query].shape.plan  # type: ignore[index]
+        wanted = [i for i in range(len(plan.operators)) if not plan.is_local(i)]
+        if only is not None:
+            wanted = [wanted[only % len(wanted)]]
+        self.fleet.move({f"{query}/{i}": site for i in wanted})
+
+    def _crash(self, moment: str) -> None:
+        self.die_at = moment
+        with contextlib.suppress(Died):
+            self.fleet.process_available()
+        self.die_at = None
+        buffers = {number: handle._buffer for number, handle in self.handles.items()}
+        self.fleet = self.open_fleet(at=self._moment)
+        for number in self.handles:
+            self.handles[number] = self.fleet.device(f"t{number}", streams=["passengers"])
+            self.handles[number]._buffer = buffers[number]
+
+    def _moment(self, moment: str) -> None:
+        if moment == self.die_at:
+            self.die_at = None
+            raise Died
+
+    def _rows(self, train: int, second: float, rows: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "train": f"t{train}",
+                "line": f"S4{1 + train % 2}",
+                "coach": self.rng.randrange(3),
+                "boarded": self.rng.randrange(10),
+                "alighted": self.rng.randrange(10),
+                "load": self.rng.random() * 100,
+                "ts": START + dt.timedelta(seconds=second + self.rng.random() * DISORDER),
+            }
+            for _ in range(rows)
+        ]
+
+
+def three_regions() -> Topology:
+    """west (edge-west) - cloud (cloud) - east (edge-east)"""
+    sites = [Site("west", "edge-west"), Site("east", "edge-east"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]
+    return Topology.of(sites, [Link("west", "cloud", ms=5), Link("east", "cloud", ms=5)])  # type: ignore[arg-type]
