@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from godwit.placement.problem.problem import Problem
-from godwit.placement.proof import bounds, optimum
-from godwit.placement.search import esc, evolutionary, greedy, heuristic, rss
+from godwit.placement.proof import bounds
+from godwit.placement.search import esc, evolutionary, greedy, heuristic, optimum, rss
 from godwit.placement.search.base import Answer, Clock, Options
 
 #: plans a thread counts through in a second, cautiously
