@@ -6,6 +6,7 @@ rows, and a copy of it is executed: a plan keeps what it was run over, so each r
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -15,12 +16,18 @@ from tempfile import NamedTemporaryFile
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
+
+from godwit.engine.direct import DirectEngine, DirectPlan, self_test, wanted_mode
+from godwit.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 #: so many are kept, each step of a plan counted; most epochs bring a few new ones
 MOST = 2048
@@ -54,10 +61,12 @@ class Prepared:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, leaves: Mapping[int, Leaf]) -> pa.Table | None:
-        """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it anew."""
+        """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it again."""
         if self._plan is None:
             return None
         plan, slots = self._plan
+        if self._direct is not None:
+            return self._direct.run({label: leaves[label].table for _, label in slots}, self._arrow)
         rows = {label: self.java.rows(leaves[label]) for label in {label for _, label in slots}}
         self.java.settle_in()
         with self._lock:
@@ -88,6 +97,13 @@ class Prepared:
         return plan, slots
 
     @cached_property
+    def _direct(self) -> DirectPlan | None:
+        """The plan compiled to run on the calling thread, where that can be."""
+        if self.java.direct is None or self._plan is None:
+            return None
+        return self.java.direct.compiled(self.frame, self._plan[0])
+
+    @cached_property
     def _arrow(self) -> pa.Schema:
         return to_arrow_schema(self.frame.schema, timezone="UTC")
 
@@ -106,6 +122,25 @@ class Java:
         self.rdd_of_leaf = class_of(f"org.apache.spark.sql.execution.{TAKES_ROWS}").getDeclaredField("rdd")
         self.rdd_of_leaf.setAccessible(True)
         self.nothing = self._no_rows()
+        self.direct = self._direct_engine()
+
+    def _direct_engine(self) -> DirectEngine | None:
+        """Direct plans, where they are wanted and give the same answers as jobs do."""
+        mode = wanted_mode()
+        if mode == "jobs":
+            return None
+        try:
+            engine = DirectEngine(self._spark)
+            problem = self_test(self._spark, engine)
+        except Py4JError as error:
+            problem = str(error).splitlines()[0]
+        if not problem:
+            return engine
+        if mode == "direct":
+            msg = f"GODWIT_ENGINE=direct, but direct plans do not work here: {problem}; use auto or jobs"
+            raise ConfigError(msg)
+        log.warning("direct plans are off, small micro-batches run as Spark jobs: %s", problem)
+        return None
 
     def plan(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
         """The plan of a key: as it was kept, or else made."""
@@ -123,7 +158,7 @@ class Java:
 
     def standing_for(self, leaf: Leaf) -> Prepared:
         """A DataFrame of the leaf's columns, over rows that are not there."""
-        rdd = self._no_rows()
+        rdd = self._no_rows() if self.direct is None else self.direct.leaf(leaf.label)
         schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(leaf.columns)
         frame = self._spark._jsparkSession.internalCreateDataFrame(rdd, schema, False)
         return Prepared(self, DataFrame(frame, self._spark), {rdd.id(): leaf.label})
