@@ -60,12 +60,15 @@ class Prepared:
     stands_for: dict[int, int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, leaves: Mapping[int, Leaf]) -> pa.Table | None:
-        """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it again."""
+    def run(self, leaves: Mapping[int, Leaf], direct: bool = True) -> pa.Table | None:
+        """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it again.
+
+        `direct=False`: as a job, even where it could run on this thread.
+        """
         if self._plan is None:
             return None
         plan, slots = self._plan
-        if self._direct is not None:
+        if direct and self._direct is not None:
             return self._direct.run({label: leaves[label].table for _, label in slots}, self._arrow)
         rows = {label: self.java.rows(leaves[label]) for label in {label for _, label in slots}}
         self.java.settle_in()
