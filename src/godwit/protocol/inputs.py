@@ -182,7 +182,12 @@ class InputPoller(Generic[R]):
         self.region, self.shape, self.logs, self.max_rows = region, shape, logs, max_rows
 
     def poll(
-        self, positions: Mapping[str, int], deployment: Deployment, fenced: Iterable[RegionId], into: Inputs[R], sources: bool = True
+        self,
+        positions: Mapping[str, int],
+        deployment: Deployment,
+        fenced: Iterable[RegionId],
+        into: Inputs[R],
+        sources: bool = True,
     ) -> None:
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
         into.positions = dict(positions)

@@ -90,7 +90,12 @@ class RegionKernel:
 
     @staticmethod
     def recover(
-        region: RegionId, shape: Shape, logs: InputLogs[Any], deployment: Deployment, memory: Snapshot, busy: bool = False
+        region: RegionId,
+        shape: Shape,
+        logs: InputLogs[Any],
+        deployment: Deployment,
+        memory: Snapshot,
+        busy: bool = False,
     ) -> RegionKernel:
         """As the last commit left it. `busy`: state is still on its way here.
 
@@ -322,7 +327,12 @@ def _ids(deployment: Deployment, shape: Shape) -> set[QueryId]:
 
 
 def _before_next_query(
-    region: RegionId, shape: Shape, logs: InputLogs[Any], positions: Mapping[str, int], number: int, deployment: Deployment
+    region: RegionId,
+    shape: Shape,
+    logs: InputLogs[Any],
+    positions: Mapping[str, int],
+    number: int,
+    deployment: Deployment,
 ) -> RegionKernel:
     """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
     positions = {**positions, CONTROL: number}

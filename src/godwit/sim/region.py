@@ -203,4 +203,3 @@ def _seen(log: list[Any], after: int, how_much: int) -> Iterator[tuple[int, Any]
 
 def _copied(states: Mapping[tuple[int, int], Rows]) -> dict[tuple[int, int], Rows]:
     return {place: list(rows) for place, rows in states.items()}
-

@@ -232,7 +232,9 @@ class World:
         runner.reported = len(runner.commits)
 
     def _acknowledge(self, region: RegionId) -> None:
-        epoch = min((r.kernel.deployment.epoch for (where, _), r in self.runners.items() if where == region), default=Epoch(0))
+        epoch = min(
+            (r.kernel.deployment.epoch for (where, _), r in self.runners.items() if where == region), default=Epoch(0)
+        )
         if epoch > self._acked.get(region, Epoch(0)):
             self._acked[region] = epoch
             self.inbox.append(RegionAcked(region, epoch))
