@@ -83,7 +83,7 @@ class Scanned:
 
     def begun(self, runner: Runner, reader: QueryId) -> int:
         """The last entry of the source log from before the reader."""
-        return runner.begun.get(reader, {}).get(f"source:{self.index}:{self.stream}", 0)
+        return runner.start_of(reader).get(f"source:{self.index}:{self.stream}", 0)
 
 
 def scans(fleet: Fleet, query: Query) -> list[Scanned]:

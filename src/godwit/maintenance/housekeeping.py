@@ -122,7 +122,9 @@ class Housekeeper:
         """Fold the records that nobody is still to read into `kept`, then drop them."""
         log = Log(commit_log(self._root, *key))
         fold = kept.Fold(self._root, *key)
-        below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT) + 1
+        last = newest[key]
+        needed = log.last if last is None else last["protocol"]["snapshot"]  # a restart begins there
+        below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT, needed - 1) + 1
         regions = {region for region, shape in newest if shape == key[1]}
         for number, record in log.after(max(fold.through, log.first - 1)):
             if number >= below or _addressed(record) - regions:

@@ -19,6 +19,7 @@ from godwit.model.topology import Topology
 from godwit.observe.rollup import Totals
 from godwit.observe.state_usage import InstanceStatus, instances
 from godwit.observe.traffic import traffic
+from godwit.protocol.commit import recall
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
 from godwit.region.poll import commit_log, source_log
@@ -126,6 +127,8 @@ class _Tail:
         self.number, self.totals = 0, Totals()
         self.recent: deque[Record] = deque(maxlen=RECENT)
         self.last: Record | None = None
+        #: what the newest commit and those before it, back to the last whole one, say of the protocol's memory
+        self._memories: list[Record] = []
 
     def read_on(self) -> None:
         through, totals = kept.totals(self._root, *self.key)
@@ -134,7 +137,15 @@ class _Tail:
         for number, record in Log(commit_log(self._root, *self.key)).after(self.number):
             self.number, self.last = number, record
             self.totals.add(record)
+            if "whole" in record["protocol"]:
+                self._memories.clear()
+            self._memories.append(record["protocol"])
             self.recent.append(record["metrics"])
+
+    def watermarks(self) -> WatermarkTracker:
+        """What the region has heard."""
+        memory = recall(None, self._memories)
+        return WatermarkTracker() if memory is None else WatermarkTracker(memory.marks)
 
     def status(self, unread: int) -> RunnerStatus:
         assert self.last is not None
@@ -252,11 +263,8 @@ def _with_something_for(region: RegionId, log: Log, position: int) -> int:
 def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:
     sink = len(query.shape.plan.operators) - 1
     newest = max((t.totals.newest_us for t in tails if t.totals.newest_us is not None), default=None)
-    clocks = []
-    for tail in tails:
-        assert tail.last is not None
-        book = WatermarkTracker.from_json(tail.last["memory"]["book"])
-        clocks.append(Progress(query.shape, deployment).clocks(book, sink).get(QueryId(query.id), NEVER))
+    progress = Progress(query.shape, deployment)
+    clocks = [progress.clocks(tail.watermarks(), sink).get(QueryId(query.id), NEVER) for tail in tails]
     # Clocks are told at first hand, so each region knows a lower bound; the greatest is the newest.
     clock = max(clocks, default=NEVER)
     if newest is None or clock <= NEVER:

@@ -50,6 +50,24 @@ class Move:
         return Move(*record)
 
 
+@dataclass(frozen=True)
+class EpochChange:
+    """One epoch as a region reads it from the control log."""
+
+    deployment: Deployment
+    #: every stateful instance that changes region with it, of all shapes
+    moves: tuple[Move, ...] = ()
+    #: where the source logs stood when it was published: "region/stream" -> number of the last entry
+    starts: Mapping[str, int] = field(default_factory=dict)
+    #: regions that are declared lost under it: nobody waits for them, and nothing they still write counts
+    fenced: frozenset[RegionId] = frozenset()
+
+    def moves_of(self, shape: str) -> list[Move]:
+        """The moves of one shape's queries."""
+        queries = self.deployment.queries
+        return [move for move in self.moves if move.query in queries and queries[move.query].shape.key == shape]
+
+
 def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
     """Which stateful instances of a shape's queries changed region; queries that are new or gone have none."""
     found = []
@@ -87,16 +105,18 @@ class MigrationLedger:
     outgoing: list[Move] = field(default_factory=list)
     #: this region waits for these
     incoming: list[Move] = field(default_factory=list)
-    #: where an instance has lived: (epoch, region), oldest first; only instances that ever moved
-    owners: dict[Instance, list[tuple[Epoch, RegionId]]] = field(default_factory=dict)
+    #: where an instance lives and lived: (epoch, region), oldest first; only instances that ever moved, and no more of
+    #: their past than rows that may still come can ask for (`cut`)
+    owners: dict[Instance, tuple[tuple[Epoch, RegionId], ...]] = field(default_factory=dict)
     #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
     resumed: dict[QueryId, Epoch] = field(default_factory=dict)
 
     def adopt(self, epoch: Epoch, moves: Iterable[Move]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
-            history = self.owners.setdefault((move.query, move.operator), [(Epoch(0), move.source)])
-            history.append((move.epoch, move.target))
+            instance = (move.query, move.operator)
+            history = self.owners.get(instance, ((Epoch(0), move.source),))
+            self.owners[instance] = (*history, (move.epoch, move.target))
             if move.source == self.region:
                 self.outgoing.append(move)
             if move.target == self.region:
@@ -110,7 +130,7 @@ class MigrationLedger:
             self.drained[key] = max(self.drained.get(key, Epoch(0)), epoch)
 
     def markers(self, regions: Iterable[RegionId]) -> dict[int, Epoch]:
-        """How far each operator is drained here; goes into the next commit. `regions`: all that run this shape."""
+        """How far each operator is drained here; goes into the next commit. `regions`: all that may still send rows."""
         regions = set(regions) | {self.region}
         own: dict[int, Epoch] = {}
         for index, operator in enumerate(self.plan.operators):
@@ -173,30 +193,33 @@ class MigrationLedger:
 
     def forget(self, query: QueryId) -> None:
         """The query is gone."""
-        self.outgoing = [m for m in self.outgoing if m.query != query]
-        self.incoming = [m for m in self.incoming if m.query != query]
-        self.owners = {k: v for k, v in self.owners.items() if k[0] != query}
+        self.outgoing[:] = [m for m in self.outgoing if m.query != query]
+        self.incoming[:] = [m for m in self.incoming if m.query != query]
+        for instance in [instance for instance in self.owners if instance[0] == query]:
+            del self.owners[instance]
         self.resumed.pop(query, None)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "epoch": self.epoch,
-            "drained": [[region, operator, epoch] for (region, operator), epoch in self.drained.items()],
-            "outgoing": [move.to_json() for move in self.outgoing],
-            "incoming": [move.to_json() for move in self.incoming],
-            "owners": [[query, operator, history] for (query, operator), history in self.owners.items()],
-            "resumed": dict(self.resumed),
-        }
+    def fence(self, region: RegionId) -> list[Move]:
+        """The region is lost: its word is not waited for, nor its state. Returns the moves whose state is lost."""
+        lost = [move for move in self.incoming if move.source == region]
+        self.incoming[:] = [move for move in self.incoming if move.source != region]
+        for key in [key for key in self.drained if key[0] == region]:
+            del self.drained[key]
+        return lost
 
-    @staticmethod
-    def from_json(region: RegionId, plan: Plan, record: Mapping[str, Any]) -> MigrationLedger:
-        return MigrationLedger(
-            region,
-            plan,
-            Epoch(record["epoch"]),
-            {(region_, operator): Epoch(epoch) for region_, operator, epoch in record["drained"]},
-            [Move.from_json(move) for move in record["outgoing"]],
-            [Move.from_json(move) for move in record["incoming"]],
-            {(query, operator): [(e, r) for e, r in history] for query, operator, history in record["owners"]},
-            {query: Epoch(epoch) for query, epoch in record["resumed"].items()},
-        )
+    def cut(self, markers: Mapping[int, Epoch]) -> None:
+        """Forget what no row can ask for any more. `markers`: our own, as the commit that is being made publishes them.
+
+        Rows that reach an operator from now on were routed by an epoch at or after its marker. For them it matters
+        when this region last became the owner, and everything since the marker.
+        """
+        for (query, operator), history in self.owners.items():
+            drained = markers[operator]
+            passed = [start for start, region in history[:-1] if region == self.region and start <= drained]
+            last = max(passed, default=None)
+            kept = tuple(e for e in history[:-1] if e[0] > drained or (e[0] == last and e[1] == self.region))
+            if len(kept) + 1 < len(history):
+                self.owners[query, operator] = (*kept, history[-1])
+        everywhere = min(markers.values(), default=Epoch(0))
+        for query in [query for query, epoch in self.resumed.items() if epoch <= everywhere]:
+            del self.resumed[query]

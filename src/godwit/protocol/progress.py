@@ -7,12 +7,17 @@ go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from godwit.ids import QueryId
+from godwit.ids import DeviceId, Epoch, QueryId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import STATEFUL, Query, Scan, Shape
-from godwit.protocol.watermarks import WatermarkTracker, source_id
+from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id, split_source
+
+#: operator -> query -> how far the operator has released the query's watermark
+Released = dict[int, dict[QueryId, int]]
 
 #: (the scan or stateful operator that tells it, the source's name)
 Heard = tuple[int, str]
@@ -38,7 +43,7 @@ class Progress:
         for query in self._queries:
             made_of = self.heard(query, operator)
             if made_of not in known:
-                known[made_of] = _clock(book, made_of)
+                known[made_of] = _clock(book, [one for one in made_of if self._counts(book, *one)])
             found[query] = known[made_of]
         return found
 
@@ -50,11 +55,19 @@ class Progress:
         return self._cache[key]
 
     def expected(self) -> Iterator[tuple[int, str, int]]:
-        """(scan, source, session) of every source that a query here counts on."""
+        """(scan, source, session) of every source that a query here counts on; devices that are gone are none."""
         for query in self._queries.values():
             for index, scan in self._plan.scans:
                 for device in self._deployment.devices_of(query, index):
+                    if device not in self._deployment.devices:
+                        continue
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
+
+    def _counts(self, book: WatermarkTracker, place: int, source: str) -> bool:
+        """A device that is gone counts as long as its last session is not known to be over; then it is forgotten."""
+        if not isinstance(self._plan.operators[place], Scan) or book.mark(place, source) is not None:
+            return True
+        return DeviceId(split_source(source)[1]) in self._deployment.devices
 
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
         for child in self._plan.operators[operator].inputs:
@@ -68,8 +81,47 @@ class Progress:
                 yield from self._walk(query, child)
 
 
-def _clock(book: WatermarkTracker, made_of: tuple[Heard, ...]) -> int:
+def _clock(book: WatermarkTracker, made_of: list[Heard]) -> int:
     by_place: dict[int, list[str]] = {}
     for place, source in made_of:
         by_place.setdefault(place, []).append(source)
     return min((book.clock(place, sources) for place, sources in by_place.items()), default=book.clock(0, ()))
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """All that decides how far a stateful operator of a region releases its queries' watermarks."""
+
+    deployment: Deployment
+    progress: Progress
+    book: WatermarkTracker
+    moves: MigrationLedger
+    released: Released
+
+    def release(self, operator: int, markers: Mapping[int, Epoch]) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
+        """(how far the operator had released each query's watermark, how far it does now).
+
+        The operators above it here learn it at once, those in other regions from the commit.
+        """
+        clocks = self.progress.clocks(self.book, operator)
+        before = {query: self.released.get(operator, {}).get(query, NEVER) for query in clocks}
+        now = {}
+        for query, clock in clocks.items():
+            held = self._held(query, operator, markers)
+            now[query] = before[query] if held else max(before[query], clock)
+            self.book.hear(operator, released(query), Mark(1, now[query]))
+        self.released[operator] = now
+        return before, now
+
+    def _held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
+        """Only its owner releases a watermark, and not while the query is suspended, state is on its way, or rows that
+        an older epoch routed may still come."""
+        if self.deployment.home(self.deployment.queries[query], operator) != self.moves.region:
+            return True
+        return query in self.deployment.parked or self.moves.held(query, operator, markers)
+
+    def receive(self, move: Move, clock: int) -> None:
+        """State has arrived: its query's watermark goes at least as far as the sender had released it."""
+        mine = self.released.setdefault(move.operator, {})
+        mine[move.query] = max(mine.get(move.query, NEVER), clock)
+        self.moves.arrived(move)

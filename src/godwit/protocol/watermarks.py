@@ -12,7 +12,7 @@ source: `hear(operator, source, mark)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,57 +40,68 @@ class Mark:
     def from_json(record: list[Any]) -> Mark:
         return Mark(record[0], record[1], bool(record[2]), bool(record[3]))
 
+    @property
+    def final(self) -> bool:
+        """Nothing more comes from the source, ever."""
+        return self.over and self.clock >= FOREVER
+
     def joined(self, later: Mark) -> Mark:
         """Both said of the same session, in whatever order they came by."""
         ahead = self if (self.clock, self.over) > (later.clock, later.over) else later
         return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle)
 
 
+#: (operator, source) -> marks of the sessions that are not over, and of later ones; oldest first
+Marks = dict[tuple[int, str], tuple[Mark, ...]]
+
+
 class WatermarkTracker:
     """All marks heard by one region for one shape, and the clocks that follow from them."""
 
-    def __init__(self) -> None:
-        #: (operator, source) -> marks of the sessions that are not over, and of later ones; oldest first
-        self._marks: dict[tuple[int, str], dict[int, Mark]] = {}
+    def __init__(self, marks: Mapping[tuple[int, str], tuple[Mark, ...]] | None = None) -> None:
+        # The values are never changed in place: what differs from the last commit is found by comparing them.
+        self._marks: Marks = dict(marks or {})
+
+    @property
+    def known(self) -> Mapping[tuple[int, str], tuple[Mark, ...]]:
+        """Everything that was heard and still counts."""
+        return self._marks
 
     def expect(self, operator: int, source: str, session: int) -> None:
         """From now on the source counts, beginning with this session. What is known already stays."""
-        self._marks.setdefault((operator, source), {session: Mark(session, NEVER)})
+        self._marks.setdefault((operator, source), (Mark(session, NEVER),))
 
     def hear(self, operator: int, source: str, mark: Mark) -> None:
         """Take in what arrived; marks may repeat and, for different sessions, come in any order."""
-        sessions = self._marks.setdefault((operator, source), {mark.session: mark})
-        if mark.session < min(sessions):
+        key = (operator, source)
+        marks = self._marks.get(key, (mark,))
+        if mark.session < marks[0].session:
             return  # of a session that is long over
+        sessions = {known.session: known for known in marks}
         known = sessions.get(mark.session)
         sessions[mark.session] = mark if known is None else known.joined(mark)
         self._step_over_ended(sessions)
+        after = tuple(sessions[n] for n in sorted(sessions))
+        if self._marks.get(key) != after:
+            self._marks[key] = after
 
     def is_news(self, operator: int, source: str, mark: Mark) -> bool:
         """Whether hearing the mark would change anything."""
-        sessions = self._marks.get((operator, source))
-        if sessions is None:
+        marks = self._marks.get((operator, source))
+        if marks is None:
             return True
-        known = sessions.get(mark.session)
-        return mark.session >= min(sessions) and (known is None or known.joined(mark) != known)
+        known = next((one for one in marks if one.session == mark.session), None)
+        return mark.session >= marks[0].session and (known is None or known.joined(mark) != known)
 
-    def forget(self, source: str) -> None:
-        """The source is nobody's any more."""
-        for key in [key for key in self._marks if key[1] == source]:
+    def forget(self, source: str, operator: int | None = None) -> None:
+        """The source is nobody's any more: at one operator, or at all."""
+        for key in [key for key in self._marks if key[1] == source and operator in (None, key[0])]:
             del self._marks[key]
 
     def mark(self, operator: int, source: str) -> Mark | None:
         """The mark that counts: of the oldest session that is not over."""
-        sessions = self._marks.get((operator, source))
-        return sessions[min(sessions)] if sessions else None
-
-    def marks(self, operator: int) -> dict[str, list[Mark]]:
-        """Everything to tell the next operator about: all sessions known at this one."""
-        return {
-            source: [sessions[n] for n in sorted(sessions)]
-            for (op, source), sessions in self._marks.items()
-            if op == operator
-        }
+        marks = self._marks.get((operator, source))
+        return marks[0] if marks else None
 
     def clock(self, operator: int, sources: Iterable[str]) -> int:
         """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves."""
@@ -104,20 +115,6 @@ class WatermarkTracker:
                 awake = True
                 least = min(least, clock)
         return least if awake else least_of_all
-
-    def to_json(self) -> list[list[Any]]:
-        return [
-            [operator, source, [mark.to_json() for mark in sessions.values()]]
-            for (operator, source), sessions in self._marks.items()
-        ]
-
-    @staticmethod
-    def from_json(records: Iterable[list[Any]]) -> WatermarkTracker:
-        book = WatermarkTracker()
-        for operator, source, marks in records:
-            known = [Mark.from_json(mark) for mark in marks]
-            book._marks[(operator, source)] = {mark.session: mark for mark in known}
-        return book
 
     @staticmethod
     def _step_over_ended(sessions: dict[int, Mark]) -> None:
@@ -136,8 +133,3 @@ def source_id(stream: str, device: str) -> str:
 def split_source(source: str) -> tuple[str, str]:
     stream, _, device = source.partition("/")
     return stream, device
-
-
-def changed(before: Mapping[str, list[Mark]], after: Mapping[str, list[Mark]]) -> Iterator[tuple[str, list[Mark]]]:
-    """What to tell of `after` to somebody who knows `before`."""
-    return ((source, marks) for source, marks in after.items() if before.get(source) != marks)

@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from godwit.errors import StateError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Shape
-from godwit.protocol.handover import MigrationLedger, Move, moves_between
-from godwit.protocol.progress import Progress, released
-from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
+from godwit.model.plan import Shape
+from godwit.protocol.commit import recall
+from godwit.protocol.handover import Move
+from godwit.protocol.inputs import InputPoller
+from godwit.protocol.kernel import Decision, RegionKernel
+from godwit.protocol.memory import Snapshot
+from godwit.protocol.progress import Progress
+from godwit.protocol.watermarks import FOREVER
 from godwit.region.poll import Reader, Work, commit_log
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
 from godwit.region.routing_tables import Tables
@@ -38,6 +42,7 @@ from godwit.storage.log import Log, Record
 KEEP_MOMENTS = 100
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
+_NOTHING: Record = {"states": {}, "underway": [], "seen": {}, "cuts": {}}
 
 
 @dataclass(frozen=True)
@@ -66,27 +71,33 @@ class Runner:
         self.commits = Log(commit_log(root, region, shape.key))
         self.data = self.commits.folder.parent / "data"
         self.data.mkdir(parents=True, exist_ok=True)
-        self.reader = Reader(root, region, shape, limits.max_rows)
+        self.reader = Reader(root, region, shape)
+        self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
         self.carriage = carriage or StateTransfer(root)
         self._at, self._after = at, after
-        self._last_arrival: dict[str, float] = {}
-        self.deployment: Deployment
+        self.kernel: RegionKernel
         self.memory: Memory
         self.tables: Tables
         self._tables: Tables | None = None
-        self.progress: Progress
-        #: log -> the last record taken in
-        self.positions: dict[str, int]
-        self._told_markers: dict[int, Epoch] = {}
-        #: query -> the positions at which it began here
-        self.begun: dict[str, dict[str, int]]
-        #: positions of the last commit: where a restart would begin
-        self._committed: dict[str, int] = {}
         #: the newest epochs -> when (wall clock) this runner began to work under each
         self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
         self._recover()
+
+    @property
+    def deployment(self) -> Deployment:
+        """The epoch this runner works under."""
+        return self.kernel.deployment
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """log -> the last record taken in."""
+        return self.kernel.positions
+
+    @property
+    def progress(self) -> Progress:
+        return self.kernel.progress
 
     # --- the micro-batch
 
@@ -99,32 +110,23 @@ class Runner:
             raise
 
     def _step(self) -> Record | None:
-        started = time.time()
-        work = self.reader.poll(self.positions, self.deployment, sources=not self._must_wait())
-        self._mark_idle(work)
+        started, kernel, work = time.time(), self.kernel, Work()
+        self._poller.poll(kernel.positions, kernel.deployment, kernel.fenced, work, sources=not self._must_wait())
         self._receive(work)
-        news = self._is_news(work)
-        gone = self._adopt(work)
-        self._hear(work)
-        regions = {*self.reader.peers(), self.region}
-        markers = self.memory.moves.markers(regions)
-        if not (news or self._must_tell(markers) or self._far_ahead(work)):
-            # Nothing that must be remembered: a restart would read it again and pass it over again.
-            self.positions = work.positions
+        decision = kernel.take_in(work, started, read_ahead=max(self.limits.max_lag // 4, 1))
+        self._follow(work, decision)
+        if not decision.commit:
             return None
         self._at("polled")
-        folder = self.data / f"{self.commits.last + 1:010d}"
-        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers, self.carriage)
-        step = Step(self.spark, folder, *parts)
-        step.replays = self._replays(markers)
+        number = self.commits.last + 1
+        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, dict(decision.markers))
+        step = Step(self.spark, self.data / f"{number:010d}", *parts, self.carriage)
+        step.replays = self._replays(work, decision.markers)
         outputs = step.run()
         self._at("staged")
-        record = self._record(work, outputs, markers, gone, started)
+        record = self._record(work, outputs, decision, number, started)
         self.commits.append(record)
-        self.positions = self._committed = work.positions
-        self._told_markers = markers
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
-        self.memory.own_marks = {k: m for k, m in self.memory.own_marks.items() if not m.over or m.clock >= FOREVER}
         self._at("committed")
         for arrived in work.arrived:
             self.carriage.delivered(arrived.move)
@@ -135,7 +137,11 @@ class Runner:
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
-        return self.reader.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+        now = time.time()
+        due = self.kernel.next_due(now)
+        if due is not None and due <= now:
+            return True
+        return self._poller.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
@@ -148,10 +154,10 @@ class Runner:
             else:
                 work.arrived.append(arrived)
 
-    def _replays(self, markers: dict[int, Epoch]) -> dict[Move, dict[str, Any]]:
-        """Of the moves that may go now, those whose state need not be sent, with the rows that make it anew."""
+    def _replays(self, work: Work, markers: Mapping[int, Epoch]) -> dict[Move, dict[str, Any]]:
+        """Of the moves that may go now, those whose state need not be sent, with the rows that make it again."""
         found = {}
-        everybody = {*self.reader.peers(), self.region}
+        everybody = self.kernel.members(work.peers)
         for move in self.memory.moves.ready(markers) if self.carriage.replays else ():
             known = self.memory.cuts.get(int(move.epoch), {})
             rows = ranges(self.root, self.reader.control, self.tables.queries[move.query], move, known)
@@ -163,67 +169,36 @@ class Runner:
         """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
         if self.commits.last - self._passed <= self.limits.max_lag:
             return False
-        taken = [_taken(self.root, peer, self.shape.key, self.region) for peer in self.reader.peers()]
+        taken = [_taken(self.root, peer, self.shape.key, self.region) for peer in self._readers()]
         self._passed = min(taken, default=self.commits.last)
         return self.commits.last - self._passed > self.limits.max_lag
 
-    def _is_news(self, work: Work) -> bool:
-        """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
-        if work.sources or work.channels or work.arrived or work.parcels or work.own_marks:
-            return True
-        if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
-            return True
-        epochs = [self.deployment, *work.deployments]
-        return any(self._concerns(before, after) for before, after in pairwise(epochs))
+    def _readers(self) -> list[RegionId]:
+        """The regions that read this one's commits."""
+        return [peer for peer in self.reader.peers() if peer not in self.kernel.fenced]
 
-    def _must_tell(self, markers: dict[int, Epoch]) -> bool:
-        """Whether others, or an instance here, wait for this region to be drained further than it last said."""
-        latest = self.memory.moves.latest()
-        waited_for = any(self._told_markers.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
-        return waited_for or bool(self.memory.moves.ready(markers))
-
-    def _far_ahead(self, work: Work) -> bool:
-        """Others keep what this runner has not committed to have read; so it must, now and then, even if idle."""
-        news = (n - self._committed.get(name, 0) for name, n in work.positions.items())
-        return max(news, default=0) > max(self.limits.max_lag // 4, 1)
-
-    def _concerns(self, before: Deployment, after: Deployment) -> bool:
-        old = {q.id for q in before.of_shape(self.shape.key)}
-        new = {q.id for q in after.of_shape(self.shape.key)}
-        parked = {q for q in new if (q in before.parked) != (q in after.parked)}
-        return old != new or bool(parked) or bool(moves_between(before, after, self.shape.key))
-
-    def _adopt(self, work: Work) -> list[QueryId]:
-        """Work under the newest epoch from now on; returns the queries that are gone."""
-        gone = []
-        for after in work.deployments:
-            before = self.deployment
-            moves = moves_between(before, after, self.shape.key)
-            self.memory.moves.adopt(after.epoch, moves)
-            if moves and self.carriage.replays:
-                mine = cut(self.positions, self.begun, self.memory.seen, self.memory.states)
-                self.memory.cuts.setdefault(int(after.epoch), {})[self.region] = mine
-            for query in before.of_shape(self.shape.key):
-                if query.id not in after.queries:
-                    gone.append(query.id)
-                    self._forget(query.id, after.epoch)
-            here = {query.id for query in after.of_shape(self.shape.key)}
-            for query in after.queries.values():
-                # (for a shared part's readers, too: what they are to see of it begins here)
-                if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
-                    self.begun[query.id] = dict(self.positions)
-                if query.id in before.parked and query.id not in after.parked:
-                    self.memory.moves.resumed[query.id] = after.epoch
-            if before.feeds != after.feeds or here != {query.id for query in before.of_shape(self.shape.key)}:
-                # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
-                self._expect(Progress(self.shape, after))
-            self.deployment = after
-        if work.deployments:
+    def _follow(self, work: Work, decision: Decision) -> None:
+        """Do with state, tables and replay ranges what the kernel has decided."""
+        if self.carriage.replays:
+            self._keep_cuts(work, decision.moved)
+        for query, epoch in decision.ended:
+            self._forget(query, epoch)
+        self.memory.underway = [p for p in self.memory.underway if Move.from_json(p["move"]) not in decision.lost]
+        if work.changes:
             self._arrange()
             self._since[int(self.deployment.epoch)] = time.time()
             if len(self._since) > KEEP_MOMENTS:
                 del self._since[min(self._since)]
-        return gone
+
+    def _keep_cuts(self, work: Work, moved: Iterable[Epoch]) -> None:
+        """How far everybody had read when an epoch moved instances; first ours, from before this micro-batch."""
+        for epoch in moved:
+            mine = cut(self.positions, self.kernel.start_positions, self.memory.seen, self.memory.states)
+            self.memory.cuts.setdefault(int(epoch), {})[self.region] = mine
+        for region, record in work.told:
+            self.memory.seen[region] = seen(record)
+            for other, theirs in record["cuts"].items():
+                self.memory.cuts.setdefault(int(other), {})[region] = theirs
 
     def working_since(self, epoch: int) -> float | None:
         """When this runner began to work under an epoch or a later one; None: it does not yet."""
@@ -232,88 +207,28 @@ class Runner:
         return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
 
     def _forget(self, query: QueryId, epoch: Epoch) -> None:
-        self.memory.moves.forget(query)
         for name in [name for name in self.memory.states if name[:1].isalpha() and query in name.split(":")]:
             del self.memory.states[name]
-        for let_go in self.memory.let_go.values():
-            let_go.pop(query, None)
         for state in self.memory.states.values():
             state.leave_out(query, int(epoch))
-        self.memory.book.forget(released(query))
 
     def _arrange(self) -> None:
-        old = self._tables
-        self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, old)
-        if old is None or old.queries != self.tables.queries or old.deployment.feeds != self.deployment.feeds:
-            self.progress = Progress(self.shape, self.deployment)
-            self._expect(self.progress)
-        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
-        here = (self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
-        #: whether an operator that waits for clocks lives here
-        self._keeps_clocks = any(here)
-
-    def _expect(self, progress: Progress) -> None:
-        for scan, source, session in progress.expected():
-            self.memory.book.expect(scan, source, session)
-
-    def _hear(self, work: Work) -> None:
-        for operator, source, mark in work.marks:
-            self.memory.book.hear(operator, source, mark)
-        for operator, source, mark in work.own_marks:
-            self.memory.own_marks[(operator, source, mark.session)] = mark
-        for region, markers in work.markers:
-            self.memory.moves.hear(region, markers)
-        for region, record in work.told if self.carriage.replays else ():
-            self.memory.seen[region] = seen(record)
-            for epoch, theirs in record["cuts"].items():
-                self.memory.cuts.setdefault(int(epoch), {})[region] = theirs
-
-    def _mark_idle(self, work: Work) -> None:
-        """A device that is attached here and has been silent for too long no longer holds the clocks back."""
-        now = time.time()
-        for index, scan in self.shape.plan.scans:
-            stream = self.deployment.streams.get(scan.stream)
-            if stream is None or stream.idle_seconds is None:
-                continue
-            heard = {source for i, source, _ in work.own_marks if i == index}
-            for (i, source, _), mark in self.memory.own_marks.items():
-                if i != index:
-                    continue
-                if source in heard:
-                    self._last_arrival[source] = now
-                    continue
-                attached = self.deployment.devices.get(source.partition("/")[2]) is not None  # type: ignore[call-overload]
-                silent = now - self._last_arrival.setdefault(source, now)
-                if attached and not (mark.idle or mark.over) and silent > stream.idle_seconds:
-                    idle = (index, source, Mark(mark.session, mark.clock, idle=True))
-                    work.marks.append(idle)
-                    work.own_marks.append(idle)
+        self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, self._tables)
 
     # --- the commit record
 
-    def _record(
-        self, work: Work, outputs: Outputs, markers: dict[int, Epoch], gone: list[QueryId], started: float
-    ) -> Record:
+    def _record(self, work: Work, outputs: Outputs, decision: Decision, number: int, started: float) -> Record:
         memory = self.memory
         return {
-            "epoch": int(self.deployment.epoch),
-            "positions": work.positions,
-            "markers": {str(k): int(e) for k, e in markers.items()},
-            "marks": self._told(),
+            **self.kernel.commit(work, decision, number).to_json(),
             "channels": outputs.channels,
             "results": [segment.to_json() for segment in outputs.results],
             "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
             "handovers": outputs.handovers,
             "arrived": [arrived.move.to_json() for arrived in work.arrived],
             "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
-            "begun": self.begun,
-            "gone": gone,
             "memory": {
-                "book": memory.book.to_json(),
-                "moves": memory.moves.to_json(),
                 "states": {name: state.to_json() for name, state in memory.states.items()},
-                "let_go": {str(k): v for k, v in memory.let_go.items()},
-                "own_marks": [[k, source, mark.to_json()] for (k, source, _), mark in memory.own_marks.items()],
                 "underway": memory.underway,
                 "seen": memory.seen,
                 "cuts": {str(e): known for e, known in outstanding(memory.cuts, memory.moves.outgoing).items()},
@@ -322,18 +237,6 @@ class Runner:
             "newest_us": work.newest_us,
             "metrics": self._metrics(work, outputs, started),
         }
-
-    def _told(self) -> dict[str, dict[str, list[Any]]]:
-        """What other regions hear from here at first hand: sources that are attached here, stateful operators here."""
-        told: dict[str, dict[str, list[Any]]] = {}
-        for (scan, source, _), mark in sorted(self.memory.own_marks.items()):
-            told.setdefault(str(scan), {}).setdefault(source, []).append(mark.to_json())
-        for operator, let_go in self.memory.let_go.items():
-            for query, clock in let_go.items():
-                known = self.tables.queries.get(query)
-                if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
-                    told.setdefault(str(operator), {})[released(query)] = [Mark(1, clock).to_json()]
-        return told
 
     def derived_clocks(self) -> dict[QueryId, int]:
         """How far the results of each query whose sink is here have come, in the derived stream's time."""
@@ -369,71 +272,49 @@ class Runner:
             if int(folder.name) > self.commits.last:
                 shutil.rmtree(folder)
         record = self.commits.read(self.commits.last) if self.commits.last else None
+        place = (self.region, self.shape, self.reader)
         if record is None:
-            self._begin()
-            return
-        self.deployment = self.reader.control.deployment_at(record["positions"]["control"])
-        memory = record["memory"]
+            self.kernel, kept = RegionKernel.begin(*place), _NOTHING
+        else:
+            kept = record["memory"]
+            deployment = self.reader.control.deployment_at(record["positions"]["control"])
+            self.kernel = RegionKernel.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
+        if self.kernel.unemployed and not kept["underway"]:
+            kept = _NOTHING  # what is left was for queries that have ended
         self.memory = Memory(
-            WatermarkTracker.from_json(memory["book"]),
-            MigrationLedger.from_json(self.region, self.shape.plan, memory["moves"]),
-            {name: State.from_json(segments) for name, segments in memory["states"].items()},
-            {int(k): v for k, v in memory["let_go"].items()},
-            {(k, source, mark[0]): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
-            memory["underway"],
-            memory["seen"],
-            {int(epoch): known for epoch, known in memory["cuts"].items()},
+            self.kernel.book,
+            self.kernel.moves,
+            {name: State.from_json(segments) for name, segments in kept["states"].items()},
+            self.kernel.released,
+            self.kernel.own_marks,
+            list(kept["underway"]),
+            dict(kept["seen"]),
+            {int(epoch): known for epoch, known in kept["cuts"].items()},
         )
-        self.positions = self._committed = record["positions"]
-        self.begun = record["begun"]
-        self._told_markers = {int(k): Epoch(e) for k, e in record["markers"].items()}
-        if self.unemployed:
-            self._pass_over()
         self._arrange()
+
+    def _recalled(self, last: Record) -> Snapshot:
+        """The kernel's memory: as the last commit that has it whole says, and the deltas since."""
+        numbers = range(last["protocol"]["snapshot"], self.commits.last + 1)
+        records = [record for record in map(self.commits.read, numbers) if record is not None]
+        found = recall(None, (record["protocol"] for record in records)) if len(records) == len(numbers) else None
+        if found is None:
+            msg = f"{self.commits.folder} lacks commits from {numbers[0]} on, which a restart needs; restore them"
+            raise StateError(msg)
+        return found
+
+    def start_of(self, query: QueryId) -> Mapping[str, int]:
+        """The positions at which a query began here; of an ended one while the commit that ended it is kept."""
+        known = self.kernel.start_positions.get(query)
+        if known is not None:
+            return known
+        ended = (record["ended"] for _, record in self.commits.after(self.commits.first - 1))
+        return next((found[query] for found in ended if query in found), {})
 
     @property
     def unemployed(self) -> bool:
         """Whether no query of the shape is left, as far as this runner knows, and nothing is to come."""
-        return not any(True for _ in self.deployment.of_shape(self.shape.key)) and not self.memory.underway
-
-    def _pass_over(self) -> None:
-        """The shape had no query when it was last run here: what came since was for nobody.
-
-        So it begins as at its first start, but for what other regions have sent already: that was for queries that
-        are gone, and one of the same name must not take it for its own.
-        """
-        at, oldest = self.reader.control.oldest()
-        known = self.positions["control"]
-        self.positions = self._committed = dict(self.positions)
-        self._await_query(*((known, self.deployment) if known >= at else (at, oldest)))
-        self.memory = Memory(WatermarkTracker(), MigrationLedger(self.region, self.shape.plan, self.deployment.epoch))
-        self._told_markers = {}
-
-    def _begin(self) -> None:
-        """The first start of this shape here, with the epoch that brought its first query.
-
-        That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
-        when it was published.
-        """
-        self.positions, self.begun = {}, {}
-        self._await_query(*self.reader.control.oldest())
-        self.memory = Memory(WatermarkTracker(), MigrationLedger(self.region, self.shape.plan, self.deployment.epoch))
-        for region in self.reader.peers():
-            log = Log(commit_log(self.root, region, self.shape.key))
-            self.positions[f"peer:{region}"] = log.first - 1
-        self._arrange()
-
-    def _await_query(self, number: int, deployment: Deployment) -> None:
-        """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
-        self.positions["control"], self.deployment = number, deployment
-        for at, after, record in self.reader.control.after(number, deployment):
-            if any(True for _ in after.of_shape(self.shape.key)):
-                for index, scan in self.shape.plan.scans:
-                    start = record["starts"].get(f"{self.region}/{scan.stream}", 0)
-                    name = f"source:{index}:{scan.stream}"
-                    self.positions[name] = max(self.positions.get(name, 0), start)
-                break
-            self.positions["control"], self.deployment = at, after
+        return self.kernel.unemployed and not self.memory.underway
 
     # --- tidying
 

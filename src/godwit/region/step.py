@@ -40,8 +40,8 @@ from godwit.model.plan import (
 from godwit.operators.deferred import defer
 from godwit.operators.partial import partial
 from godwit.protocol.handover import MigrationLedger, Move
-from godwit.protocol.progress import Progress, released
-from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
+from godwit.protocol.progress import Progress, Watermarks
+from godwit.protocol.watermarks import Mark, WatermarkTracker
 from godwit.region.poll import Work
 from godwit.region.routing_tables import TO, Tables, text
 from godwit.region.state import State, landed, union
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Memory:
-    """What a (region, shape) remembers between micro-batches; every commit holds it whole."""
+    """What a (region, shape) remembers between micro-batches.
+
+    `book`, `moves`, `let_go` and `own_marks` are the kernel's own (`godwit.protocol.kernel`), which commits them.
+    """
 
     book: WatermarkTracker
     moves: MigrationLedger
@@ -395,14 +398,7 @@ class Step:
         return f"{self._count:02d}-{what}"
 
     def clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
-        """(how far the operator had let each query's clock go, how far it does now); tells the operators above."""
-        before = {q: self.memory.let_go.get(index, {}).get(q, NEVER) for q in self.tables.queries}
-        now = {}
-        for query, clock in self.progress.clocks(self.memory.book, index).items():
-            held = self.tables.deployment.home(self.tables.queries[query], index) != self.region
-            held = held or query in self.tables.deployment.parked
-            held = held or self.memory.moves.held(query, index, self.markers)
-            now[query] = before[query] if held else max(before[query], clock)
-            self.memory.book.hear(index, released(query), Mark(1, now[query]))
-        self.memory.let_go[index] = now
-        return before, now
+        """(how far the operator had released each query's watermark, how far it does now)."""
+        memory = self.memory
+        parts = (self.tables.deployment, self.progress, memory.book, memory.moves, memory.let_go)
+        return Watermarks(*parts).release(index, self.markers)

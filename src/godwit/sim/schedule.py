@@ -90,6 +90,13 @@ class Timeout:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """Time passes for the regions."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Submit:
     name: str
     kind: str
@@ -101,7 +108,7 @@ class Withdraw:
     name: str
 
 
-Action = Send | Move | Lose | Return | Cut | Squeeze | Tick | Deliver | Down | Up | Timeout | Submit | Withdraw
+Action = Send | Move | Lose | Return | Cut | Squeeze | Tick | Deliver | Down | Up | Timeout | Wait | Submit | Withdraw
 
 
 @dataclass(frozen=True)

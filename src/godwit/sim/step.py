@@ -1,4 +1,4 @@
-"""The operators of one micro-batch, in topological order, as the runtime's step runs them."""
+"""The operators of one micro-batch, in topological order, over lists of rows: the simulator's engine."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from godwit.ids import Epoch, QueryId, RegionId
+from godwit.ids import Epoch, QueryId
 from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Sink, Union
 from godwit.protocol.handover import Move
-from godwit.protocol.progress import released
-from godwit.protocol.watermarks import NEVER, Mark
+from godwit.protocol.inputs import Arrived, Inputs, Sent
+from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
 from godwit.sim.operators import GENERATION, Row, bound
 
 if TYPE_CHECKING:
-    from godwit.sim.region import Arrived, Runner, Work
+    from godwit.sim.region import Runner
 
 
 @dataclass
 class Outputs:
-    channels: list[tuple[RegionId, int, int, list[Row]]] = field(default_factory=list)
+    channels: list[Sent[list[Row]]] = field(default_factory=list)
     results: list[tuple[QueryId, tuple[Any, ...]]] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
-    handovers: list[tuple[Move, dict[int, list[Row]], int]] = field(default_factory=list)
+    #: the move, and (move, input -> rows, released watermark)
+    handovers: list[tuple[Move, tuple[Move, dict[int, list[Row]], int]]] = field(default_factory=list)
 
 
-def run_operators(runner: Runner, work: Work, markers: Mapping[int, Epoch]) -> Outputs:
+def run_operators(runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> Outputs:
     return _Step(runner, work, markers).run()
 
 
 class _Step:
-    def __init__(self, runner: Runner, work: Work, markers: Mapping[int, Epoch]) -> None:
+    def __init__(self, runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> None:
         self.runner, self.work, self.markers = runner, work, markers
-        self.memory = runner.memory
+        self.kernel, self.moves = runner.kernel, runner.kernel.moves
         self.outputs = Outputs()
 
     def run(self) -> Outputs:
@@ -66,13 +67,13 @@ class _Step:
 
     def _scan(self, index: int, scan: Scan) -> list[Row]:
         made = []
-        for row in self.work.sources.get(index, ()):
+        for row in (row for rows in self.work.sources.get(index, ()) for row in rows):
             named = {f"{scan.alias}__{column}": row[column] for column in scan.columns}
-            made += [{**named, DEVICE: row["device"], QUERY: query} for query in self.runner.queries]
+            made += [{**named, DEVICE: row["device"], QUERY: query} for query in self.kernel.queries]
         return made
 
     def _literals(self, row: Row) -> dict[str, int]:
-        query = self.runner.queries[row[QUERY]]
+        query = self.kernel.queries[row[QUERY]]
         return {f"__p{k}": int(literal) for k, literal in enumerate(query.parameters)}
 
     def _sink(self, sink: Sink, rows: list[Row]) -> None:
@@ -80,11 +81,11 @@ class _Step:
 
     def _input(self, index: int, side: int, local: list[Row]) -> list[Row]:
         """Rows from operators here, and rows that came from other regions, each with its generation."""
-        parts = [(local, self.memory.moves.epoch), *self.work.channels.get((index, side), ())]
-        known = self.runner.queries
+        parts = [(local, self.moves.epoch), *self.work.channels.get((index, side), ())]
+        known = self.kernel.queries
         if not isinstance(self.runner.shape.plan.operators[index], Aggregate | Join):
             return [row for rows, _ in parts for row in rows if row[QUERY] in known]
-        since = self.memory.moves.owned_since
+        since = self.moves.owned_since
         return [
             {**row, GENERATION: since(row[QUERY], index, epoch)}
             for rows, epoch in parts
@@ -95,10 +96,10 @@ class _Step:
     # -- stateful
 
     def _state(self, index: int, side: int = 0) -> list[Row]:
-        return self.memory.states.setdefault((index, side), [])
+        return self.runner.states.setdefault((index, side), [])
 
     def _aggregate(self, index: int, operator: Aggregate, partials: list[Row]) -> list[Row]:
-        let_go = self.memory.let_go.get(index, {})
+        let_go = self.kernel.released.get(index, {})
         for row in partials:
             late = row[WINDOW_END] <= bound(let_go.get(row[QUERY], NEVER), operator.lag_us)
             (self.outputs.late if late else self._state(index)).append(row)
@@ -106,7 +107,7 @@ class _Step:
             for rows in arrived.parts.values():
                 self._state(index).extend({**row, GENERATION: arrived.move.epoch} for row in rows)
         self._hand_over(index, 1)
-        before, now = self._clocks(index)
+        before, now = self.kernel.release(index, self.markers)
         closed = {q: bound(c, operator.lag_us) for q, c in before.items()}
         closing = {q: bound(c, operator.lag_us) for q, c in now.items()}
         close = self._close_sessions if operator.window.gap_us else self._close
@@ -122,13 +123,13 @@ class _Step:
                 due.append(row)
             elif query in closing and end > closing[query]:
                 kept.append(row)
-        self.memory.states[index, 0] = kept
+        self.runner.states[index, 0] = kept
         return ops.merge(operator, due)
 
     def _close_sessions(
         self, index: int, operator: Aggregate, closed: dict[QueryId, int], closing: dict[QueryId, int]
     ) -> list[Row]:
-        moves = self.memory.moves
+        moves = self.moves
         leaving = {(m.query, m.epoch) for m in moves.outgoing if m.operator == index}
         kept: list[Row] = []
         here: list[Row] = []
@@ -138,7 +139,7 @@ class _Step:
         sessions = ops.merge(operator, here)
         done = [s for s in sessions if s[WINDOW_END] <= closing[s[QUERY]]]
         still = [s for s in sessions if s[WINDOW_END] > closing[s[QUERY]]]
-        self.memory.states[index, 0] = kept + [
+        self.runner.states[index, 0] = kept + [
             {**s, GENERATION: moves.owned_since(s[QUERY], index, moves.epoch)} for s in still
         ]
         return done
@@ -152,21 +153,21 @@ class _Step:
         for arrived in self._arrivals(index):
             made += self._pairs_of_arrived(index, operator, arrived)
         self._hand_over(index, 2)
-        _, now = self._clocks(index)
+        _, now = self.kernel.release(index, self.markers)
         self._tidy(index, operator, now)
         return made
 
     def _in_time(self, index: int, operator: Join, side: int, rows: list[Row]) -> list[Row]:
         time = operator.right_time if side else operator.left_time
         lag = operator.right_lag_us if side else operator.left_lag_us
-        let_go = self.memory.let_go.get(index, {})
+        let_go = self.kernel.released.get(index, {})
         kept: list[Row] = []
         for row in rows:
             late = row[time] < bound(let_go.get(row[QUERY], NEVER), lag)
             (self.outputs.late if late else kept).append(row)
         return kept
 
-    def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived) -> list[Row]:
+    def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived[Row]) -> list[Row]:
         """Arrived rows take this owner's generation and meet the rows of that generation, not each other."""
         mine = {side: [{**row, GENERATION: arrived.move.epoch} for row in rows] for side, rows in arrived.parts.items()}
         made = ops.pairs(operator, mine.get(0, []), self._state(index, 1))
@@ -177,49 +178,35 @@ class _Step:
 
     def _tidy(self, index: int, operator: Join, now: dict[QueryId, int]) -> None:
         """Forget rows that no partner can meet any more. One clock for all queries, as the runtime's segments have."""
-        clock = self.memory.moves.dead_before(index, now, self.runner.deployment)
+        clock = self.moves.dead_before(index, now, self.kernel.deployment)
         if clock == NEVER:
             return
         for side in (0, 1):
             time = operator.right_time if side else operator.left_time
             lasts = operator.left_lag_us - operator.lower_us if side else operator.right_lag_us + operator.upper_us
             rows = self._state(index, side)
-            self.memory.states[index, side] = [row for row in rows if row[time] > clock - lasts - 1]
+            self.runner.states[index, side] = [row for row in rows if row[time] > clock - lasts - 1]
 
-    # -- clocks and hand-over
+    # -- hand-over
 
-    def _clocks(self, index: int) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
-        memory, runner = self.memory, self.runner
-        before = {q: memory.let_go.get(index, {}).get(q, NEVER) for q in runner.queries}
-        now = {}
-        for query, clock in runner.progress.clocks(memory.book, index).items():
-            held = runner.deployment.home(runner.queries[query], index) != runner.region
-            held = held or memory.moves.held(query, index, self.markers)
-            now[query] = before[query] if held else max(before[query], clock)
-            memory.book.hear(index, released(query), Mark(1, now[query]))
-        memory.let_go[index] = now
-        return before, now
-
-    def _arrivals(self, index: int) -> list[Arrived]:
+    def _arrivals(self, index: int) -> list[Arrived[Row]]:
         there = [a for a in self.work.arrived if a.move.operator == index]
         for arrived in there:
-            let_go = self.memory.let_go.setdefault(index, {})
-            let_go[arrived.move.query] = max(let_go.get(arrived.move.query, NEVER), arrived.clock)
-            self.memory.moves.arrived(arrived.move)
-        return [a for a in there if a.move.query in self.runner.queries]
+            self.kernel.receive(arrived.move, arrived.clock)
+        return [a for a in there if a.move.query in self.kernel.queries]
 
     def _hand_over(self, index: int, sides: int) -> None:
-        for move in self.memory.moves.ready(self.markers):
+        for move in self.moves.ready(self.markers):
             if move.operator != index:
                 continue
             parts = {}
             for side in range(sides):
                 rows = self._state(index, side)
                 gone = [r for r in rows if r[QUERY] == move.query and r[GENERATION] < move.epoch]
-                self.memory.states[index, side] = [
+                self.runner.states[index, side] = [
                     r for r in rows if r[QUERY] != move.query or r[GENERATION] >= move.epoch
                 ]
                 parts[side] = gone
-            clock = self.memory.let_go.get(index, {}).get(move.query, NEVER)
-            self.outputs.handovers.append((move, parts, clock))
-            self.memory.moves.sent(move)
+            clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
+            self.outputs.handovers.append((move, (move, parts, clock)))
+            self.moves.sent(move)

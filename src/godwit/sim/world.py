@@ -59,6 +59,8 @@ class World:
     withdrawn: set[QueryId] = field(default_factory=set)
     down: set[RegionId] = field(default_factory=set)
     inbox: list[Event] = field(default_factory=list)
+    #: the regions' wall clock, in seconds
+    now: float = 0.0
     #: what the control plane did, for the story of a failing run
     told: list[str] = field(default_factory=list)
 
@@ -70,7 +72,7 @@ class World:
             streams=STREAMS,
             feeds=FEEDS,
         )
-        self.control: list[tuple[Deployment, dict[tuple[RegionId, StreamId], int]]] = [(self.plane.deployment, {})]
+        self.control: list[tuple[Deployment, dict[str, int]]] = [(self.plane.deployment, {})]
         self._logs: dict[tuple[RegionId, StreamId], list[Entry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
@@ -100,6 +102,8 @@ class World:
                 self._down(RegionId(region))
             case act.Up(region):
                 self._up(RegionId(region))
+            case act.Wait(seconds):
+                self.now += seconds
             case act.Timeout():
                 self._handle(TimedOut(self.plane.epoch))
             case act.Submit(name, kind, over):
@@ -154,7 +158,7 @@ class World:
     # -- the control log and the gateway
 
     def _publish(self, delta: Delta) -> None:
-        starts = {key: len(log) for key, log in self._logs.items()}
+        starts = {f"{region}/{stream}": len(log) for (region, stream), log in self._logs.items()}
         before = self.deployment
         self.control.append((before.apply(delta), starts))
         for shape in self.deployment.shapes().values():
@@ -210,25 +214,27 @@ class World:
             return False
         moved = False
         for runner in [r for (where, _), r in self.runners.items() if where == region]:
-            positions = runner.positions
+            positions = runner.kernel.positions
             try:
                 moved |= runner.step(sight, crash)
             except Crashed:
                 runner.recover()
                 moved = True
-            moved |= runner.positions != positions
+            moved |= runner.kernel.positions != positions
             self._report(runner)
         self._acknowledge(region)
         return moved
 
     def _report(self, runner: Runner) -> None:
         for record in runner.commits[runner.reported :]:
-            for move in record["arrived"]:
+            for move in record.arrived:
                 self.inbox.append(HandoverDone(instance_id(move.query, move.operator), move.epoch))
         runner.reported = len(runner.commits)
 
     def _acknowledge(self, region: RegionId) -> None:
-        epoch = min((r.deployment.epoch for (where, _), r in self.runners.items() if where == region), default=Epoch(0))
+        epoch = min(
+            (r.kernel.deployment.epoch for (where, _), r in self.runners.items() if where == region), default=Epoch(0)
+        )
         if epoch > self._acked.get(region, Epoch(0)):
             self._acked[region] = epoch
             self.inbox.append(RegionAcked(region, epoch))
@@ -302,7 +308,7 @@ class World:
             row
             for runner in self.runners.values()
             for record in runner.commits
-            for name, row in record["results"]
+            for name, row in record.results
             if name == query
         )
 
@@ -312,7 +318,7 @@ class World:
         for index, scan in query.shape.plan.scans:
             scans[index] = []
             for (region, key), runner in self.runners.items():
-                begun = runner.begun.get(query.id)
+                begun = runner.start_of(query.id)
                 if key != query.shape.key or begun is None:
                     continue
                 for entry in self.source_log(region, scan.stream)[begun.get(f"source:{index}:{scan.stream}", 0) :]:
@@ -329,11 +335,11 @@ class World:
                 found.append(f"{query.id}: emitted and not expected: {dict(extra)}")
             if missing and query.id not in self.withdrawn:
                 found.append(f"{query.id}: expected and never emitted: {dict(missing)}")
-        late = sum(len(record["late"]) for runner in self.runners.values() for record in runner.commits)
+        late = sum(len(record.late) for runner in self.runners.values() for record in runner.commits)
         if late:
             found.append(f"{late} rows were called late, and none was")
         for (region, _), runner in self.runners.items():
-            moves = runner.memory.moves
+            moves = runner.kernel.moves
             if moves.incoming or moves.outgoing:
                 found.append(f"{region}: state is still on its way: {moves.incoming or moves.outgoing}")
         found += [str(violation) for violation in self.plane.planner.violations()]

@@ -1,0 +1,69 @@
+"""Idle sources: a device that is attached and silent for too long no longer holds watermarks back.
+
+Only the region where it is attached can say so, from its own clock; the others hear it as a mark. When each source was
+last heard from is not remembered over a restart: a restart waits once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from godwit.ids import DeviceId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Shape
+from godwit.protocol.inputs import Heard, Inputs
+from godwit.protocol.watermarks import Mark, split_source
+
+OwnMarks = Mapping[tuple[int, str, int], Mark]
+
+
+class IdleSources:
+    """When the sources that are attached here were last heard from."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._scans = dict(shape.plan.scans)
+        self._heard: dict[str, float] = {}
+        self._due: float | None = None
+        self._stale = True
+
+    def mark(self, inputs: Inputs[Any], own_marks: OwnMarks, deployment: Deployment, now: float) -> None:
+        """Add a mark for each source that has become idle."""
+        for _, source, _ in inputs.own_marks:
+            self._heard[source] = now
+        spoke = {(scan, source) for scan, source, _ in inputs.own_marks}
+        idle: list[Heard] = [
+            (scan, source, Mark(mark.session, mark.clock, idle=True))
+            for (scan, source, _), mark, due in self._waiting(own_marks, deployment, now)
+            if due <= now and (scan, source) not in spoke
+        ]
+        inputs.marks += idle
+        inputs.own_marks += idle
+        self._stale = True
+
+    def next_due(self, own_marks: OwnMarks, deployment: Deployment, now: float) -> float | None:
+        """When the next source becomes idle, as things stand; asked often, so worked out once a micro-batch."""
+        if self._stale:
+            self._due = min((due for _, _, due in self._waiting(own_marks, deployment, now)), default=None)
+            self._stale = False
+            here = {source for _, source, _ in own_marks}
+            self._heard = {source: at for source, at in self._heard.items() if source in here}
+        return self._due
+
+    def _waiting(
+        self, own_marks: OwnMarks, deployment: Deployment, now: float
+    ) -> Iterator[tuple[tuple[int, str, int], Mark, float]]:
+        """The sources that may become idle, and when each does."""
+        limits = {i: _limit(deployment, scan.stream) for i, scan in self._scans.items()}
+        if not any(limit is not None for limit in limits.values()):
+            return
+        for key, mark in own_marks.items():
+            limit = limits[key[0]]
+            attached = deployment.devices.get(DeviceId(split_source(key[1])[1])) is not None
+            if limit is not None and attached and not (mark.idle or mark.over):
+                yield key, mark, self._heard.setdefault(key[1], now) + limit
+
+
+def _limit(deployment: Deployment, stream: Any) -> float | None:
+    known = deployment.streams.get(stream)
+    return None if known is None else known.idle_seconds

@@ -1,0 +1,346 @@
+"""The kernel: every protocol decision of one (region, shape). Pure; the region's runner and the simulator both run it.
+
+    poll (`inputs.py`) -> take_in: what is news, which epoch, which marks count, is a commit due?
+                       -> the engine runs the operators; `release` says how far each watermark goes
+                       -> commit: what others read and a restart needs (`commit.py`)
+
+It knows no files, threads, wall clock or Spark; time is an argument. If a micro-batch fails, its kernel is thrown away
+and another is made from the last commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import STATEFUL, Query, Scan, Shape
+from godwit.protocol.commit import SNAPSHOT_EVERY, ProtocolCommit
+from godwit.protocol.handover import EpochChange, MigrationLedger, Move
+from godwit.protocol.idle import IdleSources
+from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
+from godwit.protocol.memory import Snapshot, difference
+from godwit.protocol.progress import Progress, Released, Watermarks, released
+from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
+
+#: past every epoch
+ALL = Epoch(2**62)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from the input of a micro-batch."""
+
+    #: whether it must be run and committed; otherwise a restart would read the same again and pass it over again
+    commit: bool
+    #: how far each operator is drained here after it
+    markers: Mapping[int, Epoch]
+    #: queries that ended, and the epoch that ended each
+    ended: tuple[tuple[QueryId, Epoch], ...] = ()
+    #: epochs at which instances of the shape changed region
+    moved: tuple[Epoch, ...] = ()
+    #: hand-overs from regions that are lost: their state does not come
+    lost: tuple[Move, ...] = ()
+
+
+class RegionKernel:
+    """What one region knows and decides about one shape."""
+
+    def __init__(self, region: RegionId, shape: Shape, deployment: Deployment, memory: Snapshot | None = None) -> None:
+        memory = memory or Snapshot()
+        self.region, self.shape, self.deployment = region, shape, deployment
+        self.book = WatermarkTracker(memory.marks)
+        moves = sorted(memory.outgoing), sorted(memory.incoming)
+        tables = dict(memory.owners), dict(memory.resumed)
+        self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *tables)
+        self.released: Released = {}
+        for (operator, query), clock in memory.released.items():
+            self.released.setdefault(operator, {})[query] = clock
+        #: (scan, source, session) -> the newest mark that came in here; one that is over goes once it is published
+        self.own_marks = dict(memory.own_marks)
+        self.positions = dict(memory.positions)
+        #: query -> the positions at which it began here
+        self.start_positions = dict(memory.starts)
+        self.published = dict(memory.published)
+        self.fenced = frozenset(memory.fenced)
+        #: positions of the last commit: where a restart would begin
+        self._committed = self.positions
+        self._idle = IdleSources(shape)
+        #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
+        self._base: Snapshot | None = None
+        self._snapshot = 0
+        #: own marks and released watermarks that others know of
+        self._announced: dict[tuple[int, str, int], Mark] = {}
+        self._announce_all = True
+        self._ended: dict[QueryId, Mapping[str, int]] = {}
+        self._arrange(None)
+
+    # --- the first start, and after a restart
+
+    @staticmethod
+    def begin(region: RegionId, shape: Shape, logs: InputLogs[Any]) -> RegionKernel:
+        """The first start of a shape in a region, with the epoch that brought its first query.
+
+        That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
+        when it was published.
+        """
+        return _before_next_query(region, shape, logs, {}, *logs.oldest())
+
+    @staticmethod
+    def recover(
+        region: RegionId,
+        shape: Shape,
+        logs: InputLogs[Any],
+        deployment: Deployment,
+        memory: Snapshot,
+        busy: bool = False,
+    ) -> RegionKernel:
+        """As the last commit left it. `busy`: state is still on its way here.
+
+        If the shape had no query then, what came since was for nobody. So it begins as at its first start, but for what
+        other regions have sent already: that was for queries that are gone, and one of the same name must not take it
+        for its own.
+        """
+        kernel = RegionKernel(region, shape, deployment, memory)
+        if kernel.queries or busy:
+            return kernel
+        known, (at, oldest) = memory.positions[CONTROL], logs.oldest()
+        start = (known, deployment) if known >= at else (at, oldest)
+        return _before_next_query(region, shape, logs, memory.positions, *start)
+
+    # --- taking in
+
+    def take_in(self, inputs: Inputs[Any], now: float, read_ahead: float = float("inf")) -> Decision:
+        """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit."""
+        self._idle.mark(inputs, self.own_marks, self.deployment, now)
+        rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
+        news = rows or self._any_concerns(inputs.changes)
+        ended, lost = self._adopt(inputs.changes)
+        news = self._apply(inputs) or news
+        moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
+        markers = self.moves.markers(self.members(inputs.peers))
+        commit = news or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
+        if not commit:
+            self.positions = inputs.positions
+        return Decision(commit, markers, tuple(ended), moved, tuple(lost))
+
+    def next_due(self, now: float) -> float | None:
+        """When something is to be done without any input: a source becomes idle. None: never."""
+        return self._idle.next_due(self.own_marks, self.deployment, now)
+
+    def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
+        """The regions that may still send rows. `peers`: those whose commits can be read."""
+        return ({self.region, *peers} | self._running_in) - (self.fenced - {self.region})
+
+    @property
+    def unemployed(self) -> bool:
+        """Whether no query of the shape is left, as far as this region knows."""
+        return not self.queries
+
+    def _any_concerns(self, changes: Sequence[EpochChange]) -> bool:
+        before = self.deployment
+        for change in changes:
+            if self._concerns(before, change):
+                return True
+            before = change.deployment
+        return False
+
+    def _concerns(self, before: Deployment, change: EpochChange) -> bool:
+        """Whether an epoch changes anything for this shape."""
+        after = change.deployment
+        old, new = _ids(before, self.shape), _ids(after, self.shape)
+        suspended = any((q in before.parked) != (q in after.parked) for q in new)
+        return old != new or suspended or bool(change.moves_of(self.shape.key)) or change.fenced != self.fenced
+
+    def _must_publish(self, markers: Mapping[int, Epoch]) -> bool:
+        """Whether others, or an instance here, wait for this region to be drained further than it last said."""
+        latest = self.moves.latest()
+        waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
+        return waited_for or bool(self.moves.ready(markers))
+
+    def _far_ahead(self, positions: Mapping[str, int]) -> int:
+        """Others keep what this region has not committed to have read; so it must, now and then, even if idle."""
+        return max((n - self._committed.get(name, 0) for name, n in positions.items()), default=0)
+
+    # --- epochs
+
+    def _adopt(self, changes: Sequence[EpochChange]) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
+        """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
+        ended, lost, first = [], [], self.deployment
+        for change in changes:
+            before, after = self.deployment, change.deployment
+            self.moves.adopt(after.epoch, change.moves_of(self.shape.key))
+            for region in change.fenced - self.fenced:
+                lost += self.moves.fence(region)
+            self.fenced = change.fenced
+            for query in _ids(before, self.shape) - after.queries.keys():
+                ended.append((query, after.epoch))
+                self._forget(query)
+            self._begin_queries(before, after)
+            if before.feeds != after.feeds or _ids(before, self.shape) != _ids(after, self.shape):
+                # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
+                self._expect(Progress(self.shape, after))
+                self._announce_all = True
+            self.deployment = after
+        if changes:
+            self._arrange(first)
+        return ended, lost
+
+    def _begin_queries(self, before: Deployment, after: Deployment) -> None:
+        here = _ids(after, self.shape)
+        for query in after.queries.values():
+            # (for a shared part's readers, too: what they are to see of it begins here)
+            if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
+                self.start_positions[query.id] = {k: n for k, n in self.positions.items() if k.startswith("source:")}
+            if query.id in before.parked and query.id not in after.parked:
+                self.moves.resumed[query.id] = after.epoch
+        for gone in [q for q in self.start_positions if q not in after.queries]:
+            self._ended[gone] = self.start_positions.pop(gone)
+
+    def _forget(self, query: QueryId) -> None:
+        self.moves.forget(query)
+        for clocks in self.released.values():
+            clocks.pop(query, None)
+        self.book.forget(released(query))
+
+    def _arrange(self, before: Deployment | None) -> None:
+        """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
+        now = self.deployment
+        self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
+        devices = before is None or before.feeds != now.feeds or before.devices.keys() != now.devices.keys()
+        if devices or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
+            self.progress = Progress(self.shape, now)
+            self._expect(self.progress)
+            scans = [key for key in self.book.known if isinstance(self.shape.plan.operators[key[0]], Scan)]
+            self._departing = {key for key in scans if not self._is_known(key[1])}
+        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
+        #: whether an operator that waits for watermarks lives here
+        self._keeps_clocks = any(now.home(q, i) == self.region for q in self.queries.values() for i in stateful)
+        self._running_in = now.regions_of(self.shape)
+
+    def _expect(self, progress: Progress) -> None:
+        for scan, source, session in progress.expected():
+            self.book.expect(scan, source, session)
+
+    # --- marks and markers
+
+    def _apply(self, inputs: Inputs[Any]) -> bool:
+        """Take in what was heard; whether a watermark here may go on by it."""
+        news = False
+        for operator, source, mark in inputs.marks:
+            if self._counts(operator, source):
+                news = news or (self._keeps_clocks and self.book.is_news(operator, source, mark))
+                self.book.hear(operator, source, mark)
+        for operator, source, mark in inputs.own_marks:
+            self.own_marks[operator, source, mark.session] = mark
+        for region, markers in inputs.markers:
+            self.moves.hear(region, markers)
+        return news
+
+    def _counts(self, operator: int, source: str) -> bool:
+        """Nothing is kept of queries that have ended, nor of devices that are gone and forgotten."""
+        if source.startswith("@"):
+            return source[1:] in self.queries
+        return (operator, source) in self.book.known or self._is_known(source)
+
+    def _is_known(self, source: str) -> bool:
+        return DeviceId(split_source(source)[1]) in self.deployment.devices
+
+    def release(self, operator: int, markers: Mapping[int, Epoch]) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
+        """(how far a stateful operator had released each query's watermark, how far it does now)."""
+        return self._watermarks.release(operator, markers)
+
+    def receive(self, move: Move, clock: int) -> None:
+        """The state of an instance that moved here has arrived."""
+        self._watermarks.receive(move, clock)
+
+    @property
+    def _watermarks(self) -> Watermarks:
+        return Watermarks(self.deployment, self.progress, self.book, self.moves, self.released)
+
+    # --- the commit
+
+    def commit(self, inputs: Inputs[Any], decision: Decision, number: int) -> ProtocolCommit:
+        """The protocol's part of the commit of that number; the next one is a delta from here."""
+        self.moves.cut(decision.markers)
+        self.positions = self._committed = inputs.positions
+        self.published = dict(decision.markers)
+        whole = self._base is None or number - self._snapshot >= SNAPSHOT_EVERY
+        marks = self._publish(whole or self._announce_all)
+        self._forget_departed()
+        before, self._base = self._base, self.snapshot()
+        self._snapshot = number if whole or before is None else self._snapshot
+        ended, self._ended = self._ended, {}
+        public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
+        if whole or before is None:
+            return ProtocolCommit(*public, whole=self._base, ended=ended)
+        return ProtocolCommit(*public, delta=difference(before, self._base), ended=ended)
+
+    def snapshot(self) -> Snapshot:
+        """The whole memory."""
+        return Snapshot(
+            dict(self.positions),
+            dict(self.published),
+            dict(self.moves.drained),
+            dict.fromkeys(self.moves.outgoing, True),
+            dict.fromkeys(self.moves.incoming, True),
+            dict(self.moves.owners),
+            dict(self.moves.resumed),
+            dict(self.book.known),
+            dict(self.own_marks),
+            {(operator, q): clock for operator, clocks in self.released.items() for q, clock in clocks.items()},
+            dict(self.start_positions),
+            dict.fromkeys(self.fenced, True),
+        )
+
+    def _publish(self, everything: bool) -> tuple[tuple[int, str, Mark], ...]:
+        """What others hear from here at first hand: all, or what they have not heard yet."""
+        known, now = self._announced, {**self.own_marks, **dict(self._released_here())}
+        told = [k for k, mark in now.items() if everything or ((was := known.get(k)) is not mark and was != mark)]
+        self._announced, self._announce_all = now, False
+        return tuple((operator, source, now[operator, source, session]) for operator, source, session in sorted(told))
+
+    def _released_here(self) -> Iterator[tuple[tuple[int, str, int], Mark]]:
+        """Watermarks that stateful operators here have released."""
+        for operator, clocks in self.released.items():
+            for query, clock in clocks.items():
+                known = self.queries.get(query)
+                if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
+                    yield (operator, released(query), 1), Mark(1, clock)
+
+    def _forget_departed(self) -> None:
+        """Sessions that are over, now that others know; and devices that are gone, once their last session is over."""
+        for key in [key for key, mark in self.own_marks.items() if mark.over]:
+            if not self.own_marks[key].final or not self._is_known(key[1]):
+                del self.own_marks[key]
+        for operator, source in list(self._departing):
+            mark = self.book.mark(operator, source)
+            if mark is None or mark.final:
+                self.book.forget(source, operator)
+                self._departing.discard((operator, source))
+
+
+def _ids(deployment: Deployment, shape: Shape) -> set[QueryId]:
+    return {query.id for query in deployment.of_shape(shape.key)}
+
+
+def _before_next_query(
+    region: RegionId,
+    shape: Shape,
+    logs: InputLogs[Any],
+    positions: Mapping[str, int],
+    number: int,
+    deployment: Deployment,
+) -> RegionKernel:
+    """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
+    positions = {**positions, CONTROL: number}
+    for at, change in logs.epochs(number, deployment, ALL):
+        if any(True for _ in change.deployment.of_shape(shape.key)):
+            for index, scan in shape.plan.scans:
+                name, start = scan_log(index, scan), change.starts.get(f"{region}/{scan.stream}", 0)
+                positions[name] = max(positions.get(name, 0), start)
+            break
+        positions[CONTROL], deployment = at, change.deployment
+    return RegionKernel(region, shape, deployment, Snapshot(positions))

@@ -1,0 +1,125 @@
+"""What a region remembers of the protocol: whole, or as the difference from an earlier moment.
+
+A commit must not cost more the more devices there are. So most commits hold a `Delta`, which names only the rows that
+changed, and now and then one holds the whole `Snapshot`. A restart reads the last whole one and the deltas after it.
+
+Every field is a table: a mapping from keys to values that are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.protocol.handover import Instance, Move
+from godwit.protocol.watermarks import Mark
+
+Table = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole memory of a kernel."""
+
+    #: log -> the last record taken in
+    positions: Mapping[str, int] = field(default_factory=dict)
+    #: operator -> how far it is drained here, as last published
+    published: Mapping[int, Epoch] = field(default_factory=dict)
+    drained: Mapping[tuple[RegionId, int], Epoch] = field(default_factory=dict)
+    outgoing: Mapping[Move, bool] = field(default_factory=dict)
+    incoming: Mapping[Move, bool] = field(default_factory=dict)
+    owners: Mapping[Instance, tuple[tuple[Epoch, RegionId], ...]] = field(default_factory=dict)
+    resumed: Mapping[QueryId, Epoch] = field(default_factory=dict)
+    #: (operator, source) -> the marks that were heard
+    marks: Mapping[tuple[int, str], tuple[Mark, ...]] = field(default_factory=dict)
+    #: (scan, source, session) -> the newest mark that came in here at first hand
+    own_marks: Mapping[tuple[int, str, int], Mark] = field(default_factory=dict)
+    #: (operator, query) -> how far its watermark is released
+    released: Mapping[tuple[int, QueryId], int] = field(default_factory=dict)
+    #: query -> the positions at which it began here
+    starts: Mapping[QueryId, Mapping[str, int]] = field(default_factory=dict)
+    #: regions that are lost
+    fenced: Mapping[RegionId, bool] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, list[Any]]:
+        tables = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {name: _CODECS[name].rows(table) for name, table in tables if table}
+
+    @staticmethod
+    def from_json(record: Mapping[str, Iterable[Any]]) -> Snapshot:
+        return Snapshot(**{name: _CODECS[name].table(rows) for name, rows in record.items()})
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What changed from one snapshot to a later one."""
+
+    changed: Snapshot = field(default_factory=Snapshot)
+    #: table -> the keys that are gone
+    removed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        removed = {name: [_CODECS[name].key_to(key) for key in keys] for name, keys in self.removed.items()}
+        return {"changed": self.changed.to_json(), "removed": removed}
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Delta:
+        removed = {name: tuple(_CODECS[name].key_of(key) for key in keys) for name, keys in record["removed"].items()}
+        return Delta(Snapshot.from_json(record["changed"]), removed)
+
+
+def difference(before: Snapshot, after: Snapshot) -> Delta:
+    """The delta that leads from one snapshot to another."""
+    changed: dict[str, Table] = {}
+    removed: dict[str, tuple[Any, ...]] = {}
+    for one in fields(Snapshot):
+        old, new = getattr(before, one.name), getattr(after, one.name)
+        changed[one.name] = {k: v for k, v in new.items() if (was := old.get(k)) is not v and was != v}
+        if gone := () if old.keys() <= new.keys() else tuple(k for k in old if k not in new):
+            removed[one.name] = gone
+    return Delta(Snapshot(**changed), removed)
+
+
+def apply_delta(snapshot: Snapshot, delta: Delta) -> Snapshot:
+    """The snapshot that a delta leads to."""
+    tables: dict[str, Table] = {}
+    for one in fields(Snapshot):
+        gone = set(delta.removed.get(one.name, ()))
+        kept = {k: v for k, v in getattr(snapshot, one.name).items() if k not in gone}
+        tables[one.name] = {**kept, **getattr(delta.changed, one.name)}
+    return Snapshot(**tables)
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """How a table's keys and values are written as JSON."""
+
+    key_to: Callable[[Any], Any] = lambda key: key
+    key_of: Callable[[Any], Any] = lambda key: key
+    value_to: Callable[[Any], Any] = lambda value: value
+    value_of: Callable[[Any], Any] = lambda value: value
+
+    def rows(self, table: Table) -> list[Any]:
+        return [[self.key_to(key), self.value_to(value)] for key, value in table.items()]
+
+    def table(self, rows: Iterable[Any]) -> Table:
+        return {self.key_of(key): self.value_of(value) for key, value in rows}
+
+
+_PLAIN, _PAIR, _MOVE = _Codec(), _Codec(list, tuple), _Codec(Move.to_json, Move.from_json)
+_CODECS: dict[str, _Codec] = {
+    "positions": _PLAIN,
+    "published": _PLAIN,
+    "drained": _PAIR,
+    "outgoing": _MOVE,
+    "incoming": _MOVE,
+    "owners": _Codec(list, tuple, list, lambda history: tuple((epoch, region) for epoch, region in history)),
+    "resumed": _PLAIN,
+    "marks": _Codec(list, tuple, lambda m: [one.to_json() for one in m], lambda m: tuple(map(Mark.from_json, m))),
+    "own_marks": _Codec(list, tuple, Mark.to_json, Mark.from_json),
+    "released": _PAIR,
+    "starts": _Codec(value_to=dict),
+    "fenced": _PLAIN,
+}
