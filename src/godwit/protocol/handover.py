@@ -17,7 +17,7 @@ generation have met each other; rows of two meet once, when the older ones arriv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -199,10 +199,13 @@ class MigrationLedger:
             del self.owners[instance]
         self.resumed.pop(query, None)
 
-    def fence(self, region: RegionId) -> list[Move]:
-        """The region is lost: its word is not waited for, nor its state. Returns the moves whose state is lost."""
-        lost = [move for move in self.incoming if move.source == region]
-        self.incoming[:] = [move for move in self.incoming if move.source != region]
+    def fence(self, region: RegionId, announced: Collection[Move] = ()) -> list[Move]:
+        """The region is lost: its word is not waited for, nor its state, but what it has `announced` already.
+
+        Returns the moves whose state is lost.
+        """
+        lost = [move for move in self.incoming if move.source == region and move not in announced]
+        self.incoming[:] = [move for move in self.incoming if move not in lost]
         for key in [key for key in self.drained if key[0] == region]:
             del self.drained[key]
         return lost

@@ -10,7 +10,8 @@ and another is made from the last commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,13 +113,17 @@ class RegionKernel:
 
     # --- taking in
 
-    def take_in(self, inputs: Inputs[Any], now: float, read_ahead: float = float("inf")) -> Decision:
-        """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit."""
+    def take_in(
+        self, inputs: Inputs[Any], now: float, read_ahead: float = math.inf, announced: Collection[Move] = ()
+    ) -> Decision:
+        """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit; `announced`:
+        hand-overs whose state is on its way here."""
         self._idle.mark(inputs, self.own_marks, self.deployment, now)
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
         news = rows or self._any_concerns(inputs.changes)
-        ended, lost = self._adopt(inputs.changes)
+        ended, lost = self._adopt(inputs.changes, announced)
         news = self._apply(inputs) or news
+        self._forget_departed()
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         markers = self.moves.markers(self.members(inputs.peers))
         commit = news or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
@@ -166,14 +171,16 @@ class RegionKernel:
 
     # --- epochs
 
-    def _adopt(self, changes: Sequence[EpochChange]) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
+    def _adopt(
+        self, changes: Sequence[EpochChange], announced: Collection[Move]
+    ) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
         """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
         ended, lost, first = [], [], self.deployment
         for change in changes:
             before, after = self.deployment, change.deployment
             self.moves.adopt(after.epoch, change.moves_of(self.shape.key))
             for region in change.fenced - self.fenced:
-                lost += self.moves.fence(region)
+                lost += self.moves.fence(region, announced)
             self.fenced = change.fenced
             for query in _ids(before, self.shape) - after.queries.keys():
                 ended.append((query, after.epoch))
@@ -269,7 +276,7 @@ class RegionKernel:
         self.published = dict(decision.markers)
         whole = self._base is None or number - self._snapshot >= SNAPSHOT_EVERY
         marks = self._publish(whole or self._announce_all)
-        self._forget_departed()
+        self._forget_published()
         before, self._base = self._base, self.snapshot()
         self._snapshot = number if whole or before is None else self._snapshot
         ended, self._ended = self._ended, {}
@@ -310,11 +317,14 @@ class RegionKernel:
                 if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
                     yield (operator, released(query), 1), Mark(1, clock)
 
-    def _forget_departed(self) -> None:
-        """Sessions that are over, now that others know; and devices that are gone, once their last session is over."""
+    def _forget_published(self) -> None:
+        """Sessions that are over, now that others know; the last one of a device only if the device is gone."""
         for key in [key for key, mark in self.own_marks.items() if mark.over]:
             if not self.own_marks[key].final or not self._is_known(key[1]):
                 del self.own_marks[key]
+
+    def _forget_departed(self) -> None:
+        """Devices that are gone, once their last session is over."""
         for operator, source in list(self._departing):
             mark = self.book.mark(operator, source)
             if mark is None or mark.final:

@@ -113,7 +113,8 @@ class Runner:
         started, kernel, work = time.time(), self.kernel, Work()
         self._poller.poll(kernel.positions, kernel.deployment, kernel.fenced, work, sources=not self._must_wait())
         self._receive(work)
-        decision = kernel.take_in(work, started, read_ahead=max(self.limits.max_lag // 4, 1))
+        announced = [Move.from_json(parcel["move"]) for parcel in self.memory.underway]
+        decision = kernel.take_in(work, started, max(self.limits.max_lag // 4, 1), announced)
         self._follow(work, decision)
         if not decision.commit:
             return None
@@ -183,7 +184,6 @@ class Runner:
             self._keep_cuts(work, decision.moved)
         for query, epoch in decision.ended:
             self._forget(query, epoch)
-        self.memory.underway = [p for p in self.memory.underway if Move.from_json(p["move"]) not in decision.lost]
         if work.changes:
             self._arrange()
             self._since[int(self.deployment.epoch)] = time.time()

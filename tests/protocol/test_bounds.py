@@ -1,0 +1,122 @@
+"""What a kernel remembers does not grow with time: moves, queries and devices of the past leave nothing behind (B1)."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
+from godwit.model.deployment import Delta
+from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.watermarks import FOREVER, Mark
+from godwit.sim.worlds import tumbling
+from tests.protocol.pair import EAST, LEFT, QUERY, WEST, WINDOW, Pair, deployment, hops
+
+
+def _whole(pair: Pair) -> int:
+    """Bytes of both kernels' whole memory."""
+    return sum(len(json.dumps(region.kernel.snapshot().to_json())) for region in pair.all())
+
+
+def _instance_that_changes_region(seconds: int) -> None:
+    pair = Pair(deployment(["d1", "d2"]))
+    pair.rest()
+    hops(pair, 20)
+    early = _whole(pair)
+    hops(pair, seconds)
+    assert _whole(pair) <= early + 60, "numbers may get longer, lists must not"
+    assert all(len(h) <= 3 for region in pair.all() for h in region.kernel.moves.owners.values())
+
+
+def test_an_instance_that_changes_region_every_second_leaves_no_history() -> None:
+    _instance_that_changes_region(600)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_an_instance_that_changes_region_every_second_for_a_day() -> None:
+    _instance_that_changes_region(86_400)
+
+
+def test_a_history_is_cut_only_where_no_row_can_ask_for_it() -> None:
+    ledger = MigrationLedger(WEST, QUERY.shape.plan, Epoch(0))
+    regions = [RegionId(r) for r in ("west", "east", "west", "north", "west", "east")]
+    for epoch, (source, target) in enumerate(zip(regions, regions[1:], strict=False), start=1):
+        ledger.adopt(Epoch(epoch), [Move(Epoch(epoch), QUERY.id, WINDOW, source, target)])
+    before = {e: ledger.owned_since(QUERY.id, WINDOW, Epoch(e)) for e in range(6)}
+    for drained in range(6):
+        ledger.cut(dict.fromkeys(range(len(QUERY.shape.plan.operators)), Epoch(drained)))
+        after = {e: ledger.owned_since(QUERY.id, WINDOW, Epoch(e)) for e in range(drained, 6)}
+        assert after == {e: before[e] for e in after}
+    assert len(ledger.owners[QUERY.id, WINDOW]) == 2
+    assert ledger.latest() == 5
+
+
+def test_queries_that_come_and_go_leave_nothing_behind() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.rest()
+    early = _whole(pair)
+    for k in range(200):
+        query = tumbling(f"x{k}", 1)
+        pair.apply(Delta({query.id: query}))
+        pair.step(WEST, {"d1": Mark(1, k)})
+        pair.rest()
+        pair.apply(Delta({query.id: None}))
+        pair.rest()
+    assert _whole(pair) <= early + 60
+    ended = {q for region in pair.all() for commit in region.commits for q in commit.ended}
+    assert ended == {QueryId(f"x{k}") for k in range(200)}, "the oracle finds in the commits where each began"
+
+
+def test_devices_that_are_gone_leave_nothing_behind() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.rest()
+    early = _whole(pair)
+    for k in range(100):
+        device = DeviceId(f"n{k}")
+        pair.apply(Delta(devices={device: SiteId("w")}, feeds={LEFT: (*pair.deployment.feeds[LEFT], device)}))
+        pair.step(WEST, {device: Mark(1, k)})
+        pair.rest()
+        pair.apply(Delta(gone=frozenset({device})))
+        pair.step(WEST, {device: Mark(1, FOREVER, over=True)})
+        pair.rest()
+    assert _whole(pair) <= early + 60
+
+
+def test_a_device_that_is_gone_counts_until_its_last_rows_are_read() -> None:
+    pair = Pair(deployment(["d1", "d2"]))
+    pair.step(WEST, {"d1": Mark(1, 50), "d2": Mark(1, 10)})
+    pair.apply(Delta(gone=frozenset({DeviceId("d2")})))
+    pair.rest()
+    assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 10}
+    pair.step(WEST, {"d2": Mark(1, FOREVER, over=True)})
+    pair.step(WEST, {"d1": Mark(1, 60)})
+    assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 60}
+
+
+def test_a_commit_costs_what_changed_and_not_what_there_is() -> None:
+    """2,000 devices, one of them hops between the regions every second."""
+    devices = [f"d{k}" for k in range(2_000)]
+    pair = Pair(deployment(devices))
+    pair.step(WEST, {device: Mark(1, 1_000_000 + k) for k, device in enumerate(devices)})
+    pair.rest()
+    sizes, took = [], []
+    session, here = 1, WEST
+    for k in range(120):
+        there = EAST if here == WEST else WEST
+        device, over = DeviceId("d7"), Mark(session, 2_000_000 + k, over=True)
+        session += 1
+        pair.apply(Delta(devices={device: SiteId("e" if there == EAST else "w")}, sessions={device: session}))
+        pair.step(here, {device: over})
+        began = time.process_time()
+        pair.step(there, {device: Mark(session, 2_000_001 + k)})
+        took.append(time.process_time() - began)
+        pair.rest()
+        here = there
+        sizes += [len(json.dumps(c.to_json())) for r in pair.all() for c in r.commits if c.whole is None]
+        for region in pair.all():
+            region.read = 0
+            region.commits[:] = region.commits[-1:]
+    assert max(sizes) < 10_000
