@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Query, Scan, Shape
+from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.watermarks import WatermarkTracker, source_id
 
 #: (the scan or stateful operator that tells it, the source's name)
@@ -59,7 +59,7 @@ class Progress:
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
         for child in self._plan.operators[operator].inputs:
             node = self._plan.operators[child]
-            if isinstance(node, STATEFUL):
+            if node.stateful:
                 yield child, released(query.id)
             elif isinstance(node, Scan):
                 devices = self._deployment.devices_of(query, child)

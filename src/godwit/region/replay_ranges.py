@@ -17,7 +17,7 @@ from typing import Any
 
 from godwit.ids import DeviceId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import EPOCH, STATEFUL, Plan, Query
+from godwit.model.plan import EPOCH, Plan, Query
 from godwit.protocol.handover import Move
 from godwit.region.poll import source_log
 from godwit.storage.epoch_log import Control
@@ -102,8 +102,7 @@ def _passes(deployment: Deployment, query: Query, operator: int, at: int, region
 
 def _stateful_below(plan: Plan, operator: int) -> bool:
     return any(
-        isinstance(plan.operators[child], STATEFUL) or _stateful_below(plan, child)
-        for child in plan.operators[operator].inputs
+        plan.operators[child].stateful or _stateful_below(plan, child) for child in plan.operators[operator].inputs
     )
 
 

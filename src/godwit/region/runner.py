@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Shape
+from godwit.model.plan import Shape
 from godwit.protocol.handover import MigrationLedger, Move, moves_between
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
@@ -247,7 +247,7 @@ class Runner:
         if old is None or old.queries != self.tables.queries or old.deployment.feeds != self.deployment.feeds:
             self.progress = Progress(self.shape, self.deployment)
             self._expect(self.progress)
-        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
+        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         here = (self.deployment.home(q, i) == self.region for q in self.tables.queries.values() for i in stateful)
         #: whether an operator that waits for clocks lives here
         self._keeps_clocks = any(here)

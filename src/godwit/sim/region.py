@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import DEVICE, QUERY, STATEFUL, Query, Scan, Shape
+from godwit.model.plan import DEVICE, QUERY, Query, Scan, Shape
 from godwit.protocol.handover import MigrationLedger, Move, moves_between
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
@@ -185,7 +185,7 @@ class Runner:
         return bool(work.markers) and bool(moves.outgoing or moves.incoming or self._held())
 
     def _keeps_clocks(self) -> bool:
-        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
+        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         return any(self.deployment.home(q, i) == self.region for q in self.queries.values() for i in stateful)
 
     def _held(self) -> bool:

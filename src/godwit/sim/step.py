@@ -82,7 +82,7 @@ class _Step:
         """Rows from operators here, and rows that came from other regions, each with its generation."""
         parts = [(local, self.memory.moves.epoch), *self.work.channels.get((index, side), ())]
         known = self.runner.queries
-        if not isinstance(self.runner.shape.plan.operators[index], Aggregate | Join):
+        if not self.runner.shape.plan.operators[index].stateful:
             return [row for rows, _ in parts for row in rows if row[QUERY] in known]
         since = self.memory.moves.owned_since
         return [
