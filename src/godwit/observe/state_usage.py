@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from godwit.ids import RegionId
 from godwit.model.deployment import Deployment, instance_id
+from godwit.model.signature import StateKey
 from godwit.storage.log import Record, Segment
 from godwit.storage.overlays import rows_by_query
 
@@ -25,19 +26,20 @@ class InstanceStatus:
 
 def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
     """The instances whose state a region holds after a commit, in order."""
+    numbers = {s: k for shape in deployment.shapes().values() for k, s in enumerate(shape.signatures)}
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
     for name, found in commit["memory"]["states"].items():
-        operator = name.partition(":")[0]
-        if not operator.isdigit():
-            continue  # rows that wait to be let in are no state yet
+        operator = numbers.get(StateKey.parse(name).signature)
+        if operator is None:
+            continue  # of a shape that nobody runs any more
         for segment in map(Segment.from_json, found):
             try:
                 counts = rows_by_query(segment)
             except FileNotFoundError:
                 continue  # a newer commit has done with it
             for query, count in counts.items():
-                key = (query, int(operator))
+                key = (query, operator)
                 rows[key] = rows.get(key, 0) + count
                 size[key] = size.get(key, 0.0) + segment.bytes * count / max(segment.rows, 1)
     told = []

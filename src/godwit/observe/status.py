@@ -64,7 +64,7 @@ class RunnerStatus:
     event_latency_ms: Times
     #: entries of sources, and commits of other regions, that are still to be read
     unread: int
-    #: "operator:input" -> rows, and bytes
+    #: "signature/input" of an operator -> rows, and bytes
     state_rows: dict[str, int]
     state_bytes: dict[str, int]
     #: state that went to other regions (bytes)

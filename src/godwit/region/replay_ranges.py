@@ -20,6 +20,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Plan, Query
 from godwit.protocol.handover import Move
 from godwit.region.poll import source_log
+from godwit.region.state import Room
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
 
@@ -30,10 +31,10 @@ def seen(record: Record) -> Record:
 
 
 def cut(
-    positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record], states: Iterable[str]
+    positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record], rooms: Iterable[Room]
 ) -> Record:
     """How far a region had read when it took in an epoch: its sources, and (`heard`) the others' commits."""
-    parked = sorted({name.split(":")[2] for name in states if name.startswith("parked:")})
+    parked = sorted({room.query for room in rooms if room.kind == "parked"})
     return {"sources": _sources(positions), "begun": dict(begun), "seen": dict(heard), "parked": parked}
 
 

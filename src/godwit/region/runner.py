@@ -23,14 +23,17 @@ from pyspark.sql import SparkSession
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.model.signature import StateKey
 from godwit.protocol.handover import MigrationLedger, Move, moves_between
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
+from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.poll import Reader, Work, commit_log
+from godwit.region.recompute import Target
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
 from godwit.region.routing_tables import Tables
-from godwit.region.state import State
-from godwit.region.step import Memory, Outputs, Step
+from godwit.region.state import Room, State
+from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
 from godwit.storage.log import Log, Record
 
@@ -86,6 +89,8 @@ class Runner:
         self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
+        #: when (wall clock) an operator wants to be called even if nothing comes
+        self._due: float | None = None
         self._recover()
 
     # --- the micro-batch
@@ -114,15 +119,12 @@ class Runner:
             return None
         self._at("polled")
         folder = self.data / f"{self.commits.last + 1:010d}"
-        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers, self.carriage)
-        step = Step(self.spark, folder, *parts)
-        step.replays = self._replays(markers)
-        outputs = step.run()
+        outputs = self._run(folder, work, markers)
         self._at("staged")
         record = self._record(work, outputs, markers, gone, started)
         self.commits.append(record)
         self.positions = self._committed = work.positions
-        self._told_markers = markers
+        self._told_markers, self._due = markers, outputs.due
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self.memory.own_marks = {k: m for k, m in self.memory.own_marks.items() if not m.over or m.clock >= FOREVER}
         self._at("committed")
@@ -133,16 +135,26 @@ class Runner:
         self._at("cleaned")
         return record
 
+    def _run(self, folder: Path, work: Work, markers: dict[int, Epoch]) -> Outputs:
+        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers)
+        return Step(Batch(self.spark, folder, *parts, self.carriage.waits, self._replays(markers))).run()
+
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
-        return self.reader.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+        here = self.reader.waiting(self.positions) or self._is_due()
+        return here or any(map(self.carriage.due, list(self.memory.underway)))
+
+    def _is_due(self) -> bool:
+        """Whether an operator wanted to be called by now, though nothing came."""
+        return self._due is not None and time.time() >= self._due
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
         underway = [*self.memory.underway, *work.parcels]
         self.memory.underway = []
+        to = Target(self.spark, self.root, self.region, self.shape, self.deployment)
         for parcel in underway:
-            arrived = self.carriage.bring(parcel, self)
+            arrived = self.carriage.bring(parcel, to)
             if arrived is None:
                 self.memory.underway.append(parcel)
             else:
@@ -169,7 +181,7 @@ class Runner:
 
     def _is_news(self, work: Work) -> bool:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
-        if work.sources or work.channels or work.arrived or work.parcels or work.own_marks:
+        if work.sources or work.channels or work.arrived or work.parcels or work.own_marks or self._is_due():
             return True
         if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
@@ -201,12 +213,12 @@ class Runner:
             moves = moves_between(before, after, self.shape.key)
             self.memory.moves.adopt(after.epoch, moves)
             if moves and self.carriage.replays:
-                mine = cut(self.positions, self.begun, self.memory.seen, self.memory.states)
+                mine = cut(self.positions, self.begun, self.memory.seen, self.memory.rooms)
                 self.memory.cuts.setdefault(int(after.epoch), {})[self.region] = mine
             for query in before.of_shape(self.shape.key):
                 if query.id not in after.queries:
                     gone.append(query.id)
-                    self._forget(query.id, after.epoch)
+                    self.memory.forget(query.id, after.epoch)
             here = {query.id for query in after.of_shape(self.shape.key)}
             for query in after.queries.values():
                 # (for a shared part's readers, too: what they are to see of it begins here)
@@ -230,16 +242,6 @@ class Runner:
         if self.deployment.epoch < epoch:
             return None
         return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
-
-    def _forget(self, query: QueryId, epoch: Epoch) -> None:
-        self.memory.moves.forget(query)
-        for name in [name for name in self.memory.states if name[:1].isalpha() and query in name.split(":")]:
-            del self.memory.states[name]
-        for let_go in self.memory.let_go.values():
-            let_go.pop(query, None)
-        for state in self.memory.states.values():
-            state.leave_out(query, int(epoch))
-        self.memory.book.forget(released(query))
 
     def _arrange(self) -> None:
         old = self._tables
@@ -311,7 +313,8 @@ class Runner:
             "memory": {
                 "book": memory.book.to_json(),
                 "moves": memory.moves.to_json(),
-                "states": {name: state.to_json() for name, state in memory.states.items()},
+                "states": {str(key): state.to_json() for key, state in memory.states.items()},
+                "rooms": [[room.to_json(), waited.to_json()] for room, waited in memory.rooms.items()],
                 "let_go": {str(k): v for k, v in memory.let_go.items()},
                 "own_marks": [[k, source, mark.to_json()] for (k, source, _), mark in memory.own_marks.items()],
                 "underway": memory.underway,
@@ -356,8 +359,8 @@ class Runner:
             "handed_over": sum(s["bytes"] for h in outputs.handovers for part in h["parts"].values() for s in part),
             "latency_ms": None if work.entered is None else round((now - work.entered) * 1000, 1),
             "event_latency_ms": None if work.newest_us is None else round(now * 1000 - work.newest_us / 1000, 1),
-            "state_rows": {name: state.rows for name, state in self.memory.states.items()},
-            "state_bytes": {name: state.bytes for name, state in self.memory.states.items()},
+            "state_rows": {str(key): state.rows for key, state in self.memory.states.items()},
+            "state_bytes": {str(key): state.bytes for key, state in self.memory.states.items()},
         }
 
     # --- after a restart
@@ -377,12 +380,13 @@ class Runner:
         self.memory = Memory(
             WatermarkTracker.from_json(memory["book"]),
             MigrationLedger.from_json(self.region, self.shape.plan, memory["moves"]),
-            {name: State.from_json(segments) for name, segments in memory["states"].items()},
+            {StateKey.parse(key): State.from_json(segments) for key, segments in memory["states"].items()},
             {int(k): v for k, v in memory["let_go"].items()},
             {(k, source, mark[0]): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
             memory["underway"],
             memory["seen"],
             {int(epoch): known for epoch, known in memory["cuts"].items()},
+            {Room.from_json(room): State.from_json(segments) for room, segments in memory["rooms"]},
         )
         self.positions = self._committed = record["positions"]
         self.begun = record["begun"]
