@@ -8,8 +8,8 @@ An instance is named `query/operator` or, for operators that run once for each d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
@@ -102,6 +102,12 @@ class Deployment:
             _merged(self.parked, delta.parked),
             {**self.stays, **arrived} if arrived else self.stays,
         )
+
+    def without(self, queries: Collection[QueryId]) -> Deployment:
+        """The same, but for some queries that are not run."""
+        if not queries:
+            return self
+        return replace(self, queries={name: query for name, query in self.queries.items() if name not in queries})
 
     def region_of(self, node: NodeId) -> RegionId | None:
         """The region that runs what is placed on a node; a device's is that of its site."""

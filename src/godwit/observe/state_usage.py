@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.ids import RegionId
+from godwit.ids import QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.signature import StateKey
 from godwit.storage.log import Record, Segment
@@ -26,20 +26,19 @@ class InstanceStatus:
 
 def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
     """The instances whose state a region holds after a commit, in order."""
-    numbers = {s: k for shape in deployment.shapes().values() for k, s in enumerate(shape.signatures)}
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
     for name, found in commit["memory"]["states"].items():
-        operator = numbers.get(StateKey.parse(name).signature)
-        if operator is None:
-            continue  # of a shape that nobody runs any more
+        signature = StateKey.parse(name).signature
         for segment in map(Segment.from_json, found):
             try:
                 counts = rows_by_query(segment)
             except FileNotFoundError:
                 continue  # a newer commit has done with it
             for query, count in counts.items():
-                key = (query, operator)
+                if (known := deployment.queries.get(QueryId(query))) is None or signature not in known.shape.signatures:
+                    continue  # of a query that nobody runs any more
+                key = (query, known.shape.signatures.index(signature))
                 rows[key] = rows.get(key, 0) + count
                 size[key] = size.get(key, 0.0) + segment.bytes * count / max(segment.rows, 1)
     told = []

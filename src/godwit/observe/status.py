@@ -83,6 +83,8 @@ class QueryStatus:
     parked: str | None = None
     #: of a shared part, which is executed once: the queries that read it
     shared_by: tuple[str, ...] = ()
+    #: why it was stopped, if a micro-batch could not be run because of it, or of a part that it stands on
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ class Ledger:
             _lag(query, deployment, mine),
             deployment.parked.get(query.id),
             tuple(sorted(q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal)),
+            next((why for q in (query.id, *query.parts) if (why := _failure(q, tails)) is not None), None),
         )
 
     def _sinks(self, tails: dict[Key, _Tail]) -> Iterable[SinkStatus]:
@@ -247,6 +250,13 @@ def _with_something_for(region: RegionId, log: Log, position: int) -> int:
     """Commits of another region past a position that hold rows or state for this one."""
     records = (record for _, record in log.after(position))
     return sum(any(p["to"] == region for p in r["channels"]) or bool(r["handovers"]) for r in records)
+
+
+def _failure(query: QueryId, tails: dict[Key, _Tail]) -> str | None:
+    """Why the regions do not run a query any more; what a lagging one says of an earlier query of that name is old."""
+    records = [tail.last for tail in tails.values() if tail.last is not None]
+    told = [(r["failed"][query], r["begun"].get(query, {}).get("control", 0)) for r in records if query in r["failed"]]
+    return next((str(why) for (epoch, why), began in told if began < epoch), None)
 
 
 def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:

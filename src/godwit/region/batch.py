@@ -21,6 +21,7 @@ from godwit.model.signature import StateKey
 from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
+from godwit.region.failures import Failure
 from godwit.region.poll import Arrived, Work
 from godwit.region.routing_tables import Tables
 from godwit.region.state import Room, State
@@ -48,7 +49,7 @@ class Memory:
     cuts: dict[int, dict[RegionId, dict[str, Any]]] = field(default_factory=dict)
     rooms: dict[Room, State] = field(default_factory=dict)
     #: queries that cannot be run, and why (`failures.py`)
-    failed: dict[QueryId, str] = field(default_factory=dict)
+    failed: dict[QueryId, Failure] = field(default_factory=dict)
     #: aggregate -> for how many micro-batches grouping is not worth its while; guesswork, forgotten by a restart
     deferring: dict[int, int] = field(default_factory=dict)
 

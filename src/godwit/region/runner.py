@@ -10,9 +10,10 @@ streaming query is the metronome (`metronome.py`); its own checkpoint is not nee
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,7 @@ from godwit.protocol.handover import MigrationLedger, Move, moves_between
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
 from godwit.region.batch import Batch, Memory, Outputs
+from godwit.region.failures import SPARK_ERRORS, BatchFailedError, Failure, blame, reason
 from godwit.region.poll import Reader, Work, commit_log
 from godwit.region.recompute import Target
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
@@ -37,8 +39,12 @@ from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
 from godwit.storage.log import Log, Record
 
+log = logging.getLogger(__name__)
+
 #: of so many epochs a runner remembers when it took them in
 KEEP_MOMENTS = 100
+#: so often a micro-batch is tried without the queries that made it fail
+MOST_ROUNDS = 8
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
 
@@ -73,7 +79,10 @@ class Runner:
         self.carriage = carriage or StateTransfer(root)
         self._at, self._after = at, after
         self._last_arrival: dict[str, float] = {}
+        #: the newest epoch that was taken in, and the same without the queries that failed
+        self._whole: Deployment
         self.deployment: Deployment
+        self._told_failed: set[QueryId] = set()
         self.memory: Memory
         self.tables: Tables
         self._tables: Tables | None = None
@@ -97,22 +106,32 @@ class Runner:
 
     def step(self) -> Record | None:
         """One micro-batch; returns its commit record, or None if there was nothing to do."""
-        try:
-            return self._step()
-        except BaseException:
-            self._recover()  # what the failed attempt has changed in memory never happened
-            raise
+        stopped: dict[QueryId, Failure] = {}
+        for _ in range(MOST_ROUNDS):
+            try:
+                return self._step()
+            except BatchFailedError as failed:
+                stopped |= self._to_blame(failed, stopped)
+                self._recover()
+                self._exclude(stopped)
+            except BaseException:
+                self._recover()  # what the failed attempt has changed in memory never happened
+                raise
+        return self._step()
 
-    def _step(self) -> Record | None:
-        started = time.time()
-        work = self.reader.poll(self.positions, self.deployment, sources=not self._must_wait())
+    def _take_in(self) -> tuple[Work, bool, list[QueryId], dict[int, Epoch]]:
+        """(the input, whether any of it is news, the queries that are gone, how far operators are drained)"""
+        work = self.reader.poll(self.positions, self._whole, sources=not self._must_wait())
         self._mark_idle(work)
         self._receive(work)
         news = self._is_news(work)
         gone = self._adopt(work)
         self._hear(work)
-        regions = {*self.reader.peers(), self.region}
-        markers = self.memory.moves.markers(regions)
+        return work, news, gone, self.memory.moves.markers({*self.reader.peers(), self.region})
+
+    def _step(self) -> Record | None:
+        started = time.time()
+        work, news, gone, markers = self._take_in()
         if not (news or self._must_tell(markers) or self._far_ahead(work)):
             # Nothing that must be remembered: a restart would read it again and pass it over again.
             self.positions = work.positions
@@ -125,6 +144,7 @@ class Runner:
         self.commits.append(record)
         self.positions = self._committed = work.positions
         self._told_markers, self._due = markers, outputs.due
+        self._told_failed = set(self.memory.failed)
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self.memory.own_marks = {k: m for k, m in self.memory.own_marks.items() if not m.over or m.clock >= FOREVER}
         self._at("committed")
@@ -137,7 +157,65 @@ class Runner:
 
     def _run(self, folder: Path, work: Work, markers: dict[int, Epoch]) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers)
-        return Step(Batch(self.spark, folder, *parts, self.carriage.waits, self._replays(markers))).run()
+        step = Step(Batch(self.spark, folder, *parts, self.carriage.waits, self._replays(markers)))
+        try:
+            return step.run()
+        except SPARK_ERRORS as fault:
+            raise BatchFailedError(fault, sorted(self.tables.queries), int(self.deployment.epoch)) from fault
+
+    # --- queries that fail
+
+    def _to_blame(self, failed: BatchFailedError, before: Mapping[QueryId, Failure]) -> dict[QueryId, Failure]:
+        """The queries that make the micro-batch fail, found by running it with some of them; none, if it was a passing
+        trouble. Raises if it fails for good, and nobody can be blamed."""
+
+        def fails(some: Sequence[QueryId]) -> str | None:
+            self._recover()
+            self._exclude({**before, **{q: Failure(failed.epoch, "") for q in failed.queries if q not in some}})
+            return self._tried()
+
+        found = {} if fails(()) else blame(failed.queries, fails)
+        if not found and fails(failed.queries) is not None:
+            self._recover()
+            raise failed.fault
+        for query, why in found.items():
+            log.warning("%s: query %s is stopped: %s", self.region, query, why)
+        return {query: Failure(failed.epoch, why) for query, why in found.items()}
+
+    def _tried(self) -> str | None:
+        """Run the micro-batch without a commit; returns why it failed, if it did and a query may be the reason."""
+        folder = self.data.parent / "trial"
+        try:
+            work, _, _, markers = self._take_in()
+            self._run(folder, work, markers)
+        except BatchFailedError as failed:
+            if (why := reason(failed.fault)) is None:
+                self._recover()
+                raise failed.fault from failed
+            return why
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+    def _exclude(self, failed: Mapping[QueryId, Failure]) -> None:
+        """These queries are not run any more, as if they had been withdrawn."""
+        for query, failure in failed.items():
+            self.memory.failed[query] = failure
+            self.memory.forget(query, Epoch(self._whole.epoch + 1))
+        self.deployment = self._whole.without(self.memory.failed)
+        self._arrange()
+
+    def _running(self, whole: Deployment) -> Deployment:
+        """The queries of an epoch that are run; one that was withdrawn is no longer known as failed."""
+        self._whole = whole
+        self.memory.failed = {q: why for q, why in self.memory.failed.items() if q in whole.queries}
+        return whole.without(self.memory.failed)
+
+    def _failed_elsewhere(self, work: Work) -> dict[QueryId, Failure]:
+        """Queries that other regions had to stop, unless they have begun again since."""
+        told = ((QueryId(q), Failure(*why)) for _, record in work.told for q, why in record["failed"].items())
+        running = {q.id for q in self.deployment.of_shape(self.shape.key)}
+        return {q: why for q, why in told if q in running and self.begun.get(q, {}).get("control", 0) < why.epoch}
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
@@ -183,9 +261,11 @@ class Runner:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
         if work.sources or work.channels or work.arrived or work.parcels or work.own_marks or self._is_due():
             return True
+        if self.memory.failed.keys() != self._told_failed or any(record["failed"] for _, record in work.told):
+            return True
         if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
-        epochs = [self.deployment, *work.deployments]
+        epochs = [self._whole, *work.deployments]
         return any(self._concerns(before, after) for before, after in pairwise(epochs))
 
     def _must_tell(self, markers: dict[int, Epoch]) -> bool:
@@ -208,8 +288,8 @@ class Runner:
     def _adopt(self, work: Work) -> list[QueryId]:
         """Work under the newest epoch from now on; returns the queries that are gone."""
         gone = []
-        for after in work.deployments:
-            before = self.deployment
+        for whole in work.deployments:
+            before, after = self.deployment, self._running(whole)
             moves = moves_between(before, after, self.shape.key)
             self.memory.moves.adopt(after.epoch, moves)
             if moves and self.carriage.replays:
@@ -223,7 +303,7 @@ class Runner:
             for query in after.queries.values():
                 # (for a shared part's readers, too: what they are to see of it begins here)
                 if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
-                    self.begun[query.id] = dict(self.positions)
+                    self.begun[query.id] = {**self.positions, "control": int(after.epoch) - 1}
                 if query.id in before.parked and query.id not in after.parked:
                     self.memory.moves.resumed[query.id] = after.epoch
             if before.feeds != after.feeds or here != {query.id for query in before.of_shape(self.shape.key)}:
@@ -265,6 +345,8 @@ class Runner:
             self.memory.own_marks[(operator, source, mark.session)] = mark
         for region, markers in work.markers:
             self.memory.moves.hear(region, markers)
+        if elsewhere := self._failed_elsewhere(work):
+            self._exclude(elsewhere)
         for region, record in work.told if self.carriage.replays else ():
             self.memory.seen[region] = seen(record)
             for epoch, theirs in record["cuts"].items():
@@ -310,6 +392,7 @@ class Runner:
             "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
             "begun": self.begun,
             "gone": gone,
+            "failed": {query: [failure.epoch, failure.reason] for query, failure in memory.failed.items()},
             "memory": {
                 "book": memory.book.to_json(),
                 "moves": memory.moves.to_json(),
@@ -375,7 +458,10 @@ class Runner:
         if record is None:
             self._begin()
             return
-        self.deployment = self.reader.control.deployment_at(record["positions"]["control"])
+        self._whole = self.reader.control.deployment_at(record["positions"]["control"])
+        failed = {QueryId(query): Failure(*why) for query, why in record["failed"].items()}
+        self._told_failed = set(failed)
+        self.deployment = self._whole.without(failed)
         memory = record["memory"]
         self.memory = Memory(
             WatermarkTracker.from_json(memory["book"]),
@@ -387,6 +473,7 @@ class Runner:
             memory["seen"],
             {int(epoch): known for epoch, known in memory["cuts"].items()},
             {Room.from_json(room): State.from_json(segments) for room, segments in memory["rooms"]},
+            failed,
         )
         self.positions = self._committed = record["positions"]
         self.begun = record["begun"]
@@ -398,7 +485,7 @@ class Runner:
     @property
     def unemployed(self) -> bool:
         """Whether no query of the shape is left, as far as this runner knows, and nothing is to come."""
-        return not any(True for _ in self.deployment.of_shape(self.shape.key)) and not self.memory.underway
+        return not any(True for _ in self._whole.of_shape(self.shape.key)) and not self.memory.underway
 
     def _pass_over(self) -> None:
         """The shape had no query when it was last run here: what came since was for nobody.
@@ -409,7 +496,7 @@ class Runner:
         at, oldest = self.reader.control.oldest()
         known = self.positions["control"]
         self.positions = self._committed = dict(self.positions)
-        self._await_query(*((known, self.deployment) if known >= at else (at, oldest)))
+        self._await_query(*((known, self._whole) if known >= at else (at, oldest)))
         self.memory = Memory(WatermarkTracker(), MigrationLedger(self.region, self.shape.plan, self.deployment.epoch))
         self._told_markers = {}
 
@@ -430,6 +517,7 @@ class Runner:
     def _await_query(self, number: int, deployment: Deployment) -> None:
         """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
         self.positions["control"], self.deployment = number, deployment
+        self._told_failed = set()
         for at, after, record in self.reader.control.after(number, deployment):
             if any(True for _ in after.of_shape(self.shape.key)):
                 for index, scan in self.shape.plan.scans:
@@ -438,6 +526,7 @@ class Runner:
                     self.positions[name] = max(self.positions.get(name, 0), start)
                 break
             self.positions["control"], self.deployment = at, after
+        self._whole = self.deployment
 
     # --- tidying
 
