@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 #: of so many epochs a runner remembers when it took them in
 KEEP_MOMENTS = 100
-#: so often a micro-batch is tried without the queries that made it fail
-MOST_ROUNDS = 8
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
 
@@ -107,17 +105,24 @@ class Runner:
     def step(self) -> Record | None:
         """One micro-batch; returns its commit record, or None if there was nothing to do."""
         stopped: dict[QueryId, Failure] = {}
-        for _ in range(MOST_ROUNDS):
+        again = True
+        while True:
             try:
-                return self._step()
+                return self._step_without(stopped)
             except BatchFailedError as failed:
-                stopped |= self._to_blame(failed, stopped)
-                self._recover()
+                found = self._to_blame(failed, stopped)
+                if found is None or not (found or again):
+                    raise failed.fault from failed
+                stopped, again = {**stopped, **found}, bool(found)
+
+    def _step_without(self, stopped: Mapping[QueryId, Failure]) -> Record | None:
+        try:
+            if stopped:
                 self._exclude(stopped)
-            except BaseException:
-                self._recover()  # what the failed attempt has changed in memory never happened
-                raise
-        return self._step()
+            return self._step()
+        except BaseException:
+            self._recover()  # what the failed attempt has changed in memory never happened
+            raise
 
     def _take_in(self) -> tuple[Work, bool, list[QueryId], dict[int, Epoch]]:
         """(the input, whether any of it is news, the queries that are gone, how far operators are drained)"""
@@ -165,36 +170,35 @@ class Runner:
 
     # --- queries that fail
 
-    def _to_blame(self, failed: BatchFailedError, before: Mapping[QueryId, Failure]) -> dict[QueryId, Failure]:
-        """The queries that make the micro-batch fail, found by running it with some of them; none, if it was a passing
-        trouble. Raises if it fails for good, and nobody can be blamed."""
+    def _to_blame(self, failed: BatchFailedError, before: Mapping[QueryId, Failure]) -> dict[QueryId, Failure] | None:
+        """The queries that make the micro-batch fail, found by running it with some of them; empty: it does not fail
+        any more; None: it does, and nobody can be blamed."""
+        if reason(failed.fault) is None or not failed.queries:
+            return None
 
         def fails(some: Sequence[QueryId]) -> str | None:
-            self._recover()
-            self._exclude({**before, **{q: Failure(failed.epoch, "") for q in failed.queries if q not in some}})
-            return self._tried()
+            others = {q: Failure(failed.epoch, "") for q in failed.queries if q not in some}
+            return self._tried({**before, **others})
 
-        found = {} if fails(()) else blame(failed.queries, fails)
-        if not found and fails(failed.queries) is not None:
-            self._recover()
-            raise failed.fault
+        found = blame(failed.queries, fails)
+        if (not found and fails(failed.queries)) or fails(()):
+            return None
         for query, why in found.items():
             log.warning("%s: query %s is stopped: %s", self.region, query, why)
         return {query: Failure(failed.epoch, why) for query, why in found.items()}
 
-    def _tried(self) -> str | None:
-        """Run the micro-batch without a commit; returns why it failed, if it did and a query may be the reason."""
+    def _tried(self, without: Mapping[QueryId, Failure]) -> str | None:
+        """Run the micro-batch without some queries and without a commit; returns why it failed, if it did."""
         folder = self.data.parent / "trial"
         try:
+            self._exclude(without)
             work, _, _, markers = self._take_in()
             self._run(folder, work, markers)
         except BatchFailedError as failed:
-            if (why := reason(failed.fault)) is None:
-                self._recover()
-                raise failed.fault from failed
-            return why
+            return reason(failed.fault) or str(failed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            self._recover()
         return None
 
     def _exclude(self, failed: Mapping[QueryId, Failure]) -> None:
@@ -208,7 +212,8 @@ class Runner:
     def _running(self, whole: Deployment) -> Deployment:
         """The queries of an epoch that are run; one that was withdrawn is no longer known as failed."""
         self._whole = whole
-        self.memory.failed = {q: why for q, why in self.memory.failed.items() if q in whole.queries}
+        withdrawn = {q for q, why in self.memory.failed.items() if q not in whole.queries and whole.epoch > why.epoch}
+        self.memory.failed = {q: why for q, why in self.memory.failed.items() if q not in withdrawn}
         return whole.without(self.memory.failed)
 
     def _failed_elsewhere(self, work: Work) -> dict[QueryId, Failure]:
