@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId
+from godwit.ids import DeviceId, NodeId, RegionId, SiteId
 from godwit.model.deployment import Delta, Deployment, instance_id
 from godwit.model.plan import Query
 from godwit.protocol.commit import ProtocolCommit

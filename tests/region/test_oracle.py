@@ -149,6 +149,26 @@ def test_a_query_without_a_place_waits_and_goes_on_by_itself(open_fleet: Callabl
     assert all(world.fleet.query(name).results().count() > before[name] for name in names)
 
 
+@pytest.mark.parametrize("gone", ["0", "parked", "waiting"])
+def test_withdrawing_a_query_leaves_the_waiting_rows_of_others_alone(
+    open_fleet: Callable[..., Fleet], gone: str
+) -> None:
+    """Both are of one shape, and without a place, when one is withdrawn; its name means nothing to the other's rows."""
+    sql = "SELECT train, boarded + 1 AS more, ts FROM passengers WHERE boarded > {}"
+    world = World(open_fleet, {"stays": sql.format(3), gone: sql.format(5)})
+    world.fleet.change([LinkRemoved(SiteId("east"), SiteId("cloud"))])
+    world.play(QUIET[:8])
+    world.fleet.process_available()
+    waiting = [room for runner in world.fleet.crew.runners.values() for room in runner.memory.rooms]
+    assert {room.query for room in waiting} == {"stays", gone}
+    world.fleet.withdraw(QueryId(gone))
+    world.fleet.process_available()
+    world.fleet.change([LinkAdded(Link(SiteId("east"), SiteId("cloud"), ms=5))])
+    world.play(QUIET[8:])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert not any(runner.memory.rooms for runner in world.fleet.crew.runners.values())
+
+
 def test_values_of_every_type_come_out_as_they_went_in(open_fleet: Callable[..., Fleet]) -> None:
     """A few rows do not take the same way to Spark as many; neither way may change a value."""
     fields = "a tinyint, b smallint, c bigint, d float, e decimal(12, 3), f date, g boolean, h binary, i array<int>"

@@ -41,7 +41,7 @@ def test_state_follows_its_instances(open_fleet: Callable[..., Fleet], strategy:
     assert [str(v) for v in world.finish() if not v.equal] == []
     told = list(commits(world.fleet))
     replayed = [h for record in told for h in record["handovers"] if h["replay"] is not None]
-    waited = [name for record in told for name in record["memory"]["states"] if name.startswith("waiting:")]
+    waited = [room for record in told for room, _ in record["memory"]["rooms"] if room[0] == "waiting"]
     assert bool(replayed) == strategy.startswith("recreate")
     assert bool(waited) == (strategy != "delta")
     assert not any(h["parts"] for h in replayed)

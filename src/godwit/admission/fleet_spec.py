@@ -21,8 +21,7 @@ from godwit.admission.rates import Base, Join, Node, Predicate, QuerySpec, Unary
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import unit_cost
-from godwit.model.plan import Aggregate, Filter, Operator, Partial, Query, Scan
-from godwit.model.plan import Join as JoinOperator
+from godwit.model.plan import Operator, Query, Scan
 from godwit.model.topology import Topology
 
 #: an operator of a query, as `placement.rules` calls it: with the site that its devices are attached to
@@ -36,9 +35,6 @@ GUESS_MBPS = 0.1
 LEAST_DRIFT_MBPS = 0.01
 #: a capacity that nobody gave
 PLENTY = 1e6
-#: share of the rows that come out, where nothing was measured
-SELECTIVITY: dict[type, float] = {Filter: 0.5, Partial: 0.5, Aggregate: 0.2}
-JOIN_SELECTIVITY = 0.5
 
 
 def gives_capacities(topology: Topology) -> bool:
@@ -202,9 +198,8 @@ def _name(query: Query, index: int, site: str = "") -> str:
 def _operator(operator: Operator, inputs: list[Node], name: str, instances: int) -> Node:
     cpu = unit_cost(operator) * instances
     if len(inputs) == 1:
-        share = SELECTIVITY.get(type(operator), 1.0)
-        return Unary(inputs[0], name, share, 0.0, type(operator).__name__.lower(), cpu=cpu)
-    share = JOIN_SELECTIVITY if isinstance(operator, JoinOperator) else 1.0
+        return Unary(inputs[0], name, operator.selectivity, 0.0, type(operator).__name__.lower(), cpu=cpu)
+    share = operator.selectivity
     # Sides of their own names: a stream may be joined with itself.
     sides = tuple(Unary(node, f"{name}:{i}", 1.0, 0.0, "side", cpu=0.0) for i, node in enumerate(inputs))
     between = tuple(Predicate(0, i, name, share) for i in range(1, len(sides)))

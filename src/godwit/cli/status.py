@@ -54,7 +54,7 @@ def _queries(found: Status) -> Table:
     for q in found.queries:
         lag = "-" if q.clock_lag_s is None else f"{q.clock_lag_s:g} s"
         shared = f"shared by {', '.join(q.shared_by)}" if q.shared_by else ""
-        note = f"parked: {q.parked}" if q.parked else shared
+        note = f"failed: {q.failed}" if q.failed else f"parked: {q.parked}" if q.parked else shared
         table.add_row(q.name, q.shape, f"{q.rows_out:,}", f"{q.rows_late:,}", lag, note)
     return table
 

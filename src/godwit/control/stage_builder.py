@@ -10,7 +10,6 @@ from godwit.control.stage import Stage
 from godwit.ids import DqpId, NodeId, OperatorId, QueryId
 from godwit.migration.base import Moved, steps
 from godwit.model.deployment import Delta, split_instance
-from godwit.model.plan import STATEFUL
 from godwit.model.subplan import DqpEdit
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def _is_stateful(planner: Planner, name: OperatorId) -> bool:
     query, operator, _ = split_instance(name)
     if query not in planner.rows.queries:
         return False
-    return isinstance(planner.plan.query(query).shape.plan.operators[operator], STATEFUL)
+    return planner.plan.query(query).shape.plan.operators[operator].stateful
 
 
 def _scans(planner: Planner, name: OperatorId) -> tuple[OperatorId, ...]:

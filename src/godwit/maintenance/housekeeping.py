@@ -231,6 +231,7 @@ def _live(newest: dict[Key, Record | None]) -> AbstractSet[str]:
     """Files of state, and of what a region was promised and has not fetched yet."""
     memories = [record["memory"] for record in newest.values() if record is not None]
     segments = [s for memory in memories for state in memory["states"].values() for s in state]
+    segments += [s for memory in memories for _, waiting in memory["rooms"] for s in waiting]
     segments += [s for m in memories for parcel in m["underway"] for part in parcel["parts"].values() for s in part]
     return {os.path.realpath(file) for segment in segments for file in segment["files"]}
 

@@ -47,4 +47,4 @@ def decode(value: Any) -> Any:
         return frozenset(decode(v) for v in value["items"])
     if kind == "float":
         return float(value["value"])
-    return _CLASSES[kind](**{k: decode(v) for k, v in value.items() if k != "@"})
+    return (_CLASSES.get(kind) or plan.KINDS[kind])(**{k: decode(v) for k, v in value.items() if k != "@"})

@@ -8,12 +8,12 @@ An instance is named `query/operator` or, for operators that run once for each d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
-from godwit.model.plan import STATEFUL, Query, Scan, Shape, Sink, Stream
+from godwit.model.plan import Query, Scan, Shape, Stream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,6 +103,12 @@ class Deployment:
             {**self.stays, **arrived} if arrived else self.stays,
         )
 
+    def without(self, queries: Collection[QueryId]) -> Deployment:
+        """The same, but for some queries that are not run."""
+        if not queries:
+            return self
+        return replace(self, queries={name: query for name, query in self.queries.items() if name not in queries})
+
     def region_of(self, node: NodeId) -> RegionId | None:
         """The region that runs what is placed on a node; a device's is that of its site."""
         site = self.devices.get(DeviceId(node)) or SiteId(node)
@@ -122,7 +128,7 @@ class Deployment:
         if isinstance(node, Scan):
             site = self.devices.get(device) if device is not None else None
             return self.sites.get(site) if site is not None else None
-        if isinstance(node, (*STATEFUL, Sink)):
+        if node.holistic:
             return region
         below = {self.home(query, child, device if plan.is_local(child) else None) for child in node.inputs}
         if below == {region}:
@@ -136,7 +142,7 @@ class Deployment:
         rows were still being read: they do not follow it, they go on from where they are.
         """
         plan, home = query.shape.plan, self.home(query, operator, device)
-        if home is None or isinstance(plan.operators[operator], (*STATEFUL, Sink)):
+        if home is None or plan.operators[operator].holistic:
             return home or here
         if device is not None and self.home(query, plan.scans_below(operator)[0], device) is None:
             return here  # of a device that is away, only what came in before is here

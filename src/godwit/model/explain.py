@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from godwit.model.plan import Aggregate, Join, Query, Scan, describe
+from godwit.model.plan import Query
 
 
 def explain(query: Query) -> str:
@@ -33,21 +33,10 @@ def _summary(query: Query) -> Iterator[str]:
 def _tree(query: Query, index: int, first: str = "", rest: str = "") -> Iterator[str]:
     """An operator and, indented, what feeds it."""
     operator = query.shape.plan.operators[index]
-    yield f"{first}{index} {describe(operator)}{_detail(query, index)}"
+    yield f"{first}{index} {operator.describe()}{operator.detail}"
     for i, below in enumerate(operator.inputs):
         last = i == len(operator.inputs) - 1
         yield from _tree(query, below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
-
-
-def _detail(query: Query, index: int) -> str:
-    match query.shape.plan.operators[index]:
-        case Scan() as scan:
-            return f" ({', '.join(scan.columns)})"
-        case Aggregate() as aggregate if aggregate.lag_us:
-            return f" (closes {_seconds(aggregate.lag_us)} late)"
-        case Join() as join if join.left_lag_us or join.right_lag_us:
-            return f" (left lags {_seconds(join.left_lag_us)}, right {_seconds(join.right_lag_us)})"
-    return ""
 
 
 def _parameters(query: Query) -> Iterator[str]:

@@ -11,15 +11,14 @@ Adding or removing a query or a device touches only its own part of the tables.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
+from godwit.model import signature
 from godwit.model.deployment import instance_id
 from godwit.model.journal import Journal
-from godwit.model.plan import PARAMETER, STATEFUL, Operator, Plan, Query, Scan, Sink
+from godwit.model.plan import Operator, Plan, Query, Scan, Sink
 
 Edge = tuple[OperatorId, OperatorId]
 Cost = Callable[[Operator], float]
@@ -51,7 +50,7 @@ class Instance:
 
     @property
     def stateful(self) -> bool:
-        return isinstance(self.operator, STATEFUL)
+        return self.operator.stateful
 
 
 @dataclass(frozen=True)
@@ -292,21 +291,11 @@ def _depths(plan: Plan) -> tuple[int, ...]:
 
 def _signatures(query: Query) -> tuple[str, ...]:
     """For each operator of the query: equal to another's exactly when the two do the same to the same rows."""
-    signatures: list[str] = []
-    for i, operator in enumerate(query.shape.plan.operators):
-        parts = [_filled_in(operator, query.parameters), *(signatures[j] for j in operator.inputs)]
-        if isinstance(operator, Scan):
-            parts.append(repr(sorted(query.subscriptions.get(i, ()))))
-        if isinstance(operator, Sink):
-            parts.append(query.id)
-        signatures.append(hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16])
-    return tuple(signatures)
+    operators = query.shape.plan.operators
 
+    def extra(index: int) -> list[str]:
+        if isinstance(operators[index], Sink):
+            return [query.id]
+        return sorted(query.subscriptions.get(index, ()))
 
-_PARAMETER = re.compile(rf"\b{PARAMETER}(\d+)\b")
-
-
-def _filled_in(operator: Operator, literals: tuple[str, ...]) -> str:
-    """The operator as text, without its place in the plan and with its literals back in."""
-    text = repr(replace(operator, inputs=()))
-    return _PARAMETER.sub(lambda match: f"({literals[int(match[1])]})", text)
+    return signature.of_values(operators, query.parameters, extra)

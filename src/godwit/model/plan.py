@@ -11,14 +11,14 @@ clock carries the lag of its time column: a window closes when `clock - lag >= w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 from godwit.ids import QueryId, StreamId
+from godwit.model import signature
 
 #: columns the engine adds to rows; user names may not begin like this
 QUERY, DEVICE, PARAMETER = "__query", "__device", "__p"
@@ -67,7 +67,77 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Scan:
+class StateSpec:
+    """What a stateful operator keeps of one of its inputs."""
+
+    #: SQL over the state's rows: rows of equal keys belong together, so state can be divided by them
+    keys: tuple[str, ...]
+    #: the column of time (a timestamp) by which state is pruned; None: the operator has none
+    time: str | None
+    #: how far that column lags behind the query's watermark
+    lag_us: int = 0
+    #: when rows may go: when the watermark has passed them, after `ttl_us` without a new row of the key, or never
+    retention: Literal["watermark", "ttl", "forever"] = "watermark"
+    ttl_us: int | None = None
+
+
+#: every kind of operator, by name: a plan in a log is read again by it
+KINDS: dict[str, type[Operator]] = {}
+
+
+class Operator:
+    """A node of a plan. A new kind of operator says all that planning must know of it in its own class."""
+
+    inputs: tuple[int, ...]
+    #: it looks at one row, or one micro-batch, at a time: each device may have an instance of its own
+    per_device: ClassVar[bool] = True
+    stateful: ClassVar[bool] = False
+    #: share of the rows that come out, where nothing was measured
+    selectivity: ClassVar[float] = 1.0
+    #: what an instance may do before its state has arrived: run and merge it later; let the old instance go on
+    #: answering; or wait for it
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
+    #: "upsert": a later row replaces an earlier one of the same key
+    output: ClassVar[Literal["append", "upsert"]] = "append"
+    #: whether rows must be taken in by their time, below the watermark, not as they arrive
+    needs_order: ClassVar[bool] = False
+    #: when results are made: as rows arrive, or when the watermark goes on
+    emits: ClassVar[Literal["arrival", "watermark"]] = "arrival"
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.__name__] = cls
+
+    @property
+    def holistic(self) -> bool:
+        """Whether it has one instance for all devices: rows come together in it."""
+        return self.stateful
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        """One for each input, of a stateful operator."""
+        return ()
+
+    @property
+    def reach_us(self) -> int | None:
+        """How far behind the watermark rows lie that may still be part of the state; None: as far as there are rows."""
+        return None
+
+    @property
+    def detail(self) -> str:
+        """What `explain` adds to the line."""
+        return ""
+
+    def reading(self, inputs: tuple[int, ...]) -> Self:
+        """The same operator with other inputs."""
+        return replace(self, inputs=inputs)  # type: ignore[type-var]  # all kinds are dataclasses
+
+    def describe(self) -> str:
+        """One line for people: what the operator does."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class Scan(Operator):
     """Rows of a stream, each column as `alias__column`."""
 
     stream: StreamId
@@ -78,24 +148,42 @@ class Scan:
     subscribe: str | None = None
     inputs: tuple[int, ...] = ()
 
+    @property
+    def detail(self) -> str:
+        return f" ({', '.join(self.columns)})"
+
+    def describe(self) -> str:
+        how = f" by {self.subscribe}" if self.subscribe else ""
+        return f"Scan {self.stream} as {self.alias}{how}"
+
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(Operator):
     inputs: tuple[int, ...]
     predicate: str
+    selectivity: ClassVar[float] = 0.5
+
+    def describe(self) -> str:
+        return f"Filter {_pretty(self.predicate)}"
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Operator):
     inputs: tuple[int, ...]
     columns: tuple[Named, ...]
 
+    def describe(self) -> str:
+        return "Project " + ", ".join(f"{_pretty(c.sql)} AS {_pretty(c.name)}" for c in self.columns)
+
 
 @dataclass(frozen=True)
-class Union:
+class Union(Operator):
     """UNION ALL: every input has the same columns."""
 
     inputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        return "Union all"
 
 
 @dataclass(frozen=True)
@@ -126,17 +214,21 @@ class AggregateCall:
 
 
 @dataclass(frozen=True)
-class Partial:
+class Partial(Operator):
     """Combines what is there (one micro-batch, at a device's site) into partial aggregates; holds no state."""
 
     inputs: tuple[int, ...]
     window: Window
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
+    selectivity: ClassVar[float] = 0.5
+
+    def describe(self) -> str:
+        return f"Partial {_aggregation(self.window, [k.name for k in self.keys], self.aggregates)}"
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Operator):
     """Keeps the partial aggregates of its Partial and merges them when the clock passes the window's end.
 
     Output: key columns, WINDOW_START, WINDOW_END, one column an aggregate.
@@ -148,10 +240,29 @@ class Aggregate:
     aggregates: tuple[AggregateCall, ...]
     #: how far the window's time column lags behind the query's clock
     lag_us: int = 0
+    per_device: ClassVar[bool] = False
+    stateful: ClassVar[bool] = True
+    selectivity: ClassVar[float] = 0.2
+    emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        return (StateSpec(tuple(f"`{key}`" for key in self.keys), WINDOW_END, self.lag_us),)
+
+    @property
+    def reach_us(self) -> int | None:
+        return None if self.window.kind == "session" else self.window.size_us + self.lag_us + 1
+
+    @property
+    def detail(self) -> str:
+        return f" (closes {_seconds(self.lag_us)} late)" if self.lag_us else ""
+
+    def describe(self) -> str:
+        return f"Aggregate {_aggregation(self.window, self.keys, self.aggregates)}"
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Operator):
     """Pairs rows of two inputs with equal keys and `right_time - left_time` within [lower_us, upper_us].
 
     Output: all columns of both inputs.
@@ -168,10 +279,40 @@ class Join:
     residual: str | None = None
     left_lag_us: int = 0
     right_lag_us: int = 0
+    per_device: ClassVar[bool] = False
+    stateful: ClassVar[bool] = True
+    selectivity: ClassVar[float] = 0.5
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        left, right = (tuple(pair[side] for pair in self.keys) for side in (0, 1))
+        return StateSpec(left, self.left_time, self.left_lag_us), StateSpec(right, self.right_time, self.right_lag_us)
+
+    @property
+    def reach_us(self) -> int | None:
+        return max(self.lasts_us) + 1
+
+    @property
+    def lasts_us(self) -> tuple[int, int]:
+        """For how long after its own time a row of each side can still find a partner, as the watermark goes."""
+        return self.right_lag_us + self.upper_us, self.left_lag_us - self.lower_us
+
+    @property
+    def detail(self) -> str:
+        if not (self.left_lag_us or self.right_lag_us):
+            return ""
+        return f" (left lags {_seconds(self.left_lag_us)}, right {_seconds(self.right_lag_us)})"
+
+    def describe(self) -> str:
+        on = " AND ".join(f"{left} = {right}" for left, right in self.keys) or "true"
+        limits = f"[{_seconds(self.lower_us)}, {_seconds(self.upper_us)}]"
+        band = f"{self.right_time} - {self.left_time} in {limits}"
+        rest = f" AND {self.residual}" if self.residual else ""
+        return _pretty(f"Join {on} AND {band}{rest}")
 
 
 @dataclass(frozen=True)
-class Sink:
+class Sink(Operator):
     """Where results leave; `time` is the column by which a derived stream is ordered, if there is one."""
 
     inputs: tuple[int, ...]
@@ -179,10 +320,14 @@ class Sink:
     columns: tuple[str, ...]
     time: str | None = None
     lag_us: int = 0
+    per_device: ClassVar[bool] = False
 
+    @property
+    def holistic(self) -> bool:
+        return True
 
-Operator = Scan | Filter | Project | Union | Partial | Aggregate | Join | Sink
-STATEFUL = (Aggregate, Join)
+    def describe(self) -> str:
+        return "Sink " + ", ".join(self.columns)
 
 
 @dataclass(frozen=True)
@@ -210,17 +355,12 @@ class Plan:
     def is_local(self, index: int) -> bool:
         """Whether the operator has one instance a device (everything from a scan up to the first holistic operator)."""
         operator = self.operators[index]
-        if isinstance(operator, Scan):
-            return True
-        if isinstance(operator, Filter | Project | Partial | Union):
-            return all(self.is_local(child) for child in operator.inputs)
-        return False
+        return operator.per_device and all(self.is_local(child) for child in operator.inputs)
 
     def next_holistic(self, index: int) -> int:
         """The stateful operator or sink that the operator's rows come to."""
         consumer, _ = self.consumer(index)
-        holistic = isinstance(self.operators[consumer], (*STATEFUL, Sink))
-        return consumer if holistic else self.next_holistic(consumer)
+        return consumer if self.operators[consumer].holistic else self.next_holistic(consumer)
 
     def scans_below(self, index: int) -> tuple[int, ...]:
         """The scans that feed the operator, in plan order."""
@@ -248,7 +388,13 @@ class Shape:
     @cached_property
     def key(self) -> str:
         """Short and stable: equal for queries that can share one Spark plan."""
-        return hashlib.sha256(repr((self.plan, self.parameters)).encode()).hexdigest()[:12]
+        return signature.digest([self.plan, self.parameters], 12)
+
+    @cached_property
+    def signatures(self) -> tuple[str, ...]:
+        """Of each operator: what it computes, with all that is below it. State lies under it."""
+        types = tuple(parameter.type for parameter in self.parameters)
+        return signature.of_operators(self.plan.operators, types)
 
 
 @dataclass(frozen=True)
@@ -279,34 +425,7 @@ class Query:
     @property
     def identity(self) -> str:
         """Equal for queries that are the same in all but their name."""
-        text = repr((self.shape.key, self.parameters, sorted(self.subscriptions.items()), self.target))
-        return self.whole or hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def describe(operator: Operator) -> str:
-    """One line for people: what the operator does."""
-    match operator:
-        case Scan():
-            how = f" by {operator.subscribe}" if operator.subscribe else ""
-            return f"Scan {operator.stream} as {operator.alias}{how}"
-        case Filter():
-            return f"Filter {_pretty(operator.predicate)}"
-        case Project():
-            return "Project " + ", ".join(f"{_pretty(c.sql)} AS {_pretty(c.name)}" for c in operator.columns)
-        case Union():
-            return "Union all"
-        case Partial():
-            return f"Partial {_aggregation(operator.window, [k.name for k in operator.keys], operator.aggregates)}"
-        case Aggregate():
-            return f"Aggregate {_aggregation(operator.window, operator.keys, operator.aggregates)}"
-        case Join():
-            on = " AND ".join(f"{left} = {right}" for left, right in operator.keys) or "true"
-            limits = f"[{_seconds(operator.lower_us)}, {_seconds(operator.upper_us)}]"
-            band = f"{operator.right_time} - {operator.left_time} in {limits}"
-            rest = f" AND {operator.residual}" if operator.residual else ""
-            return _pretty(f"Join {on} AND {band}{rest}")
-        case Sink():
-            return "Sink " + ", ".join(operator.columns)
+        return self.whole or signature.digest([self.shape.key, self.parameters, self.subscriptions, self.target])
 
 
 def _aggregation(window: Window, keys: Any, aggregates: tuple[AggregateCall, ...]) -> str:

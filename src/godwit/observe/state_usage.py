@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.ids import RegionId
+from godwit.ids import QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
+from godwit.model.signature import StateKey
 from godwit.storage.log import Record, Segment
 from godwit.storage.overlays import rows_by_query
 
@@ -28,16 +29,16 @@ def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
     for name, found in commit["memory"]["states"].items():
-        operator = name.partition(":")[0]
-        if not operator.isdigit():
-            continue  # rows that wait to be let in are no state yet
+        signature = StateKey.parse(name).signature
         for segment in map(Segment.from_json, found):
             try:
                 counts = rows_by_query(segment)
             except FileNotFoundError:
                 continue  # a newer commit has done with it
             for query, count in counts.items():
-                key = (query, int(operator))
+                if (known := deployment.queries.get(QueryId(query))) is None or signature not in known.shape.signatures:
+                    continue  # of a query that nobody runs any more
+                key = (query, known.shape.signatures.index(signature))
                 rows[key] = rows.get(key, 0) + count
                 size[key] = size.get(key, 0.0) + segment.bytes * count / max(segment.rows, 1)
     told = []

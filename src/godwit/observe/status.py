@@ -65,7 +65,7 @@ class RunnerStatus:
     event_latency_ms: Times
     #: entries of sources, and commits of other regions, that are still to be read
     unread: int
-    #: "operator:input" -> rows, and bytes
+    #: "signature/input" of an operator -> rows, and bytes
     state_rows: dict[str, int]
     state_bytes: dict[str, int]
     #: state that went to other regions (bytes)
@@ -84,6 +84,8 @@ class QueryStatus:
     parked: str | None = None
     #: of a shared part, which is executed once: the queries that read it
     shared_by: tuple[str, ...] = ()
+    #: why it was stopped, if a micro-batch could not be run because of it, or of a part that it stands on
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ class Ledger:
             _lag(query, deployment, mine),
             deployment.parked.get(query.id),
             tuple(sorted(q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal)),
+            next((why for q in (query.id, *query.parts) if (why := _failure(q, tails)) is not None), None),
         )
 
     def _sinks(self, tails: dict[Key, _Tail]) -> Iterable[SinkStatus]:
@@ -258,6 +261,12 @@ def _with_something_for(region: RegionId, log: Log, position: int) -> int:
     """Commits of another region past a position that hold rows or state for this one."""
     records = (record for _, record in log.after(position))
     return sum(any(p["to"] == region for p in r["channels"]) or bool(r["handovers"]) for r in records)
+
+
+def _failure(query: QueryId, tails: dict[Key, _Tail]) -> str | None:
+    """Why the regions do not run a query any more."""
+    told = (tail.last["failed"].get(query) for tail in tails.values() if tail.last is not None)
+    return next((str(why[1]) for why in told if why is not None), None)
 
 
 def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from godwit.ids import Epoch, QueryId
 from godwit.protocol.inputs import Heard
-from godwit.protocol.memory import Delta, Snapshot, apply_delta
+from godwit.protocol.memory import Delta, Failure, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
 
 #: so many commits lie between two that hold the memory whole
@@ -38,6 +38,8 @@ class ProtocolCommit:
     delta: Delta = field(default_factory=Delta)
     #: queries that ended with this commit -> the positions at which they had begun here
     ended: Mapping[QueryId, Mapping[str, int]] = field(default_factory=dict)
+    #: queries that cannot be run: all of them, so that a region that begins to read knows
+    failed: Mapping[QueryId, Failure] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         memory = {"delta": self.delta.to_json()} if self.whole is None else {"whole": self.whole.to_json()}
@@ -47,6 +49,7 @@ class ProtocolCommit:
             "markers": {str(k): int(e) for k, e in self.markers.items()},
             "marks": _marks_to_json(self.marks),
             "ended": {query: dict(start) for query, start in self.ended.items()},
+            "failed": {query: [why.epoch, why.reason] for query, why in self.failed.items()},
             "protocol": {"snapshot": self.snapshot, **memory},
         }
 
@@ -62,6 +65,7 @@ class ProtocolCommit:
             Snapshot.from_json(memory["whole"]) if "whole" in memory else None,
             Delta.from_json(memory["delta"]) if "delta" in memory else Delta(),
             record["ended"],
+            {QueryId(query): Failure(*why) for query, why in record["failed"].items()},
         )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
-from godwit.model.plan import STATEFUL, Plan
+from godwit.model.plan import Plan
 from godwit.protocol.watermarks import FOREVER
 
 Instance = tuple[QueryId, int]
@@ -76,7 +76,7 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
             continue
         for operator, node in enumerate(query.shape.plan.operators):
             # Without state there is nothing to wait for, and nobody would ever send it.
-            if not isinstance(node, STATEFUL):
+            if not node.stateful:
                 continue
             instance = instance_id(query.id, operator)
             before, after = _region(old, instance), _region(new, instance)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from godwit.ids import Epoch, RegionId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Scan, Shape
 from godwit.protocol.handover import EpochChange, Move
@@ -73,6 +73,8 @@ class PeerCommit(Generic[R]):
     newest_us: int | None = None
     #: the record itself, for what only the engine understands
     record: Any = None
+    #: queries that the peer had to stop: query -> (epoch, reason)
+    failed: Mapping[QueryId, tuple[int, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Inputs(Generic[R]):
     markers: list[tuple[RegionId, Mapping[int, Epoch]]] = field(default_factory=list)
     #: the other regions whose commits can be read
     peers: tuple[RegionId, ...] = ()
+    #: queries that other regions had to stop
+    failed: dict[QueryId, tuple[int, str]] = field(default_factory=dict)
     #: other regions' commits, as the engine knows them
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
@@ -127,6 +131,7 @@ class Inputs(Generic[R]):
                 self.channels.setdefault((sent.operator, sent.input), []).append((sent.rows, commit.epoch))
                 self._count(sent.count, sent.bytes, commit.entered, commit.newest_us)
         self.parcels += [parcel for move, parcel in commit.handovers if move.target == here]
+        self.failed.update(commit.failed)
         self.told.append((peer, commit.record))
 
     def take_entry(self, index: int, scan: Scan, entry: SourceEntry[R]) -> None:

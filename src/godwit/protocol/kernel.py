@@ -17,12 +17,12 @@ from typing import Any
 
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Query, Scan, Shape
+from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.commit import SNAPSHOT_EVERY, ProtocolCommit
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
-from godwit.protocol.memory import Snapshot, difference
+from godwit.protocol.memory import Failure, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
 
@@ -51,7 +51,12 @@ class RegionKernel:
 
     def __init__(self, region: RegionId, shape: Shape, deployment: Deployment, memory: Snapshot | None = None) -> None:
         memory = memory or Snapshot()
-        self.region, self.shape, self.deployment = region, shape, deployment
+        self.region, self.shape = region, shape
+        #: queries that cannot be run, and why; as far as the last commit says so, too
+        self.failed = dict(memory.failed)
+        self._committed_failed = set(self.failed)
+        #: the newest epoch, and the same without the queries that failed
+        self.whole, self.deployment = deployment, deployment.without(self.failed)
         self.book = WatermarkTracker(memory.marks)
         moves = sorted(memory.outgoing), sorted(memory.incoming)
         tables = dict(memory.owners), dict(memory.resumed)
@@ -105,7 +110,7 @@ class RegionKernel:
         for its own.
         """
         kernel = RegionKernel(region, shape, deployment, memory)
-        if kernel.queries or busy:
+        if busy or not kernel.unemployed:
             return kernel
         known, (at, oldest) = memory.positions[CONTROL], logs.oldest()
         start = (known, deployment) if known >= at else (at, oldest)
@@ -120,9 +125,13 @@ class RegionKernel:
         hand-overs whose state is on its way here."""
         self._idle.mark(inputs, self.own_marks, self.deployment, now)
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
-        news = rows or self._any_concerns(inputs.changes)
+        news = rows or self._any_concerns(inputs.changes) or self.failed.keys() != self._committed_failed
         ended, lost = self._adopt(inputs.changes, announced)
         news = self._apply(inputs) or news
+        if elsewhere := self._failed_elsewhere(inputs):
+            news, at = True, Epoch(self.whole.epoch + 1)
+            self.exclude(elsewhere)
+            ended += [(query, at) for query in elsewhere]
         self._forget_departed()
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         markers = self.moves.markers(self.members(inputs.peers))
@@ -142,10 +151,36 @@ class RegionKernel:
     @property
     def unemployed(self) -> bool:
         """Whether no query of the shape is left, as far as this region knows."""
-        return not self.queries
+        return not _ids(self.whole, self.shape)
+
+    # --- queries that cannot be run
+
+    def exclude(self, failed: Mapping[QueryId, Failure]) -> None:
+        """These queries are not run any more, as if they had been withdrawn."""
+        before = self.deployment
+        self.failed |= failed
+        for query in failed:
+            self._forget(query)
+        self.deployment = self.whole.without(self.failed)
+        self._arrange(before)
+
+    def _failed_elsewhere(self, inputs: Inputs[Any]) -> dict[QueryId, Failure]:
+        """Queries that other regions had to stop, unless they have begun again since."""
+        found = {}
+        for query, (epoch, reason) in inputs.failed.items():
+            if query in self.queries and self.start_positions.get(query, {}).get(CONTROL, 0) < epoch:
+                found[query] = Failure(epoch, reason)
+        return found
+
+    def _running(self, whole: Deployment) -> Deployment:
+        """The queries of an epoch that are run; one that was withdrawn since is no longer known as failed."""
+        self.whole = whole
+        gone = {q for q, why in self.failed.items() if q not in whole.queries and whole.epoch > why.epoch}
+        self.failed = {q: why for q, why in self.failed.items() if q not in gone}
+        return whole.without(self.failed)
 
     def _any_concerns(self, changes: Sequence[EpochChange]) -> bool:
-        before = self.deployment
+        before = self.whole
         for change in changes:
             if self._concerns(before, change):
                 return True
@@ -177,8 +212,8 @@ class RegionKernel:
         """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
         ended, lost, first = [], [], self.deployment
         for change in changes:
-            before, after = self.deployment, change.deployment
-            self.moves.adopt(after.epoch, change.moves_of(self.shape.key))
+            before, after = self.deployment, self._running(change.deployment)
+            self.moves.adopt(after.epoch, (m for m in change.moves_of(self.shape.key) if m.query not in self.failed))
             for region in change.fenced - self.fenced:
                 lost += self.moves.fence(region, announced)
             self.fenced = change.fenced
@@ -200,11 +235,16 @@ class RegionKernel:
         for query in after.queries.values():
             # (for a shared part's readers, too: what they are to see of it begins here)
             if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
-                self.start_positions[query.id] = {k: n for k, n in self.positions.items() if k.startswith("source:")}
+                self.start_positions[query.id] = self._start(after)
             if query.id in before.parked and query.id not in after.parked:
                 self.moves.resumed[query.id] = after.epoch
         for gone in [q for q in self.start_positions if q not in after.queries]:
             self._ended[gone] = self.start_positions.pop(gone)
+
+    def _start(self, deployment: Deployment) -> dict[str, int]:
+        """Where a query that a deployment brings begins here."""
+        sources = {log: n for log, n in self.positions.items() if log.startswith("source:")}
+        return {**sources, CONTROL: int(deployment.epoch) - 1}
 
     def _forget(self, query: QueryId) -> None:
         self.moves.forget(query)
@@ -222,7 +262,7 @@ class RegionKernel:
             self._expect(self.progress)
             scans = [key for key in self.book.known if isinstance(self.shape.plan.operators[key[0]], Scan)]
             self._departing = {key for key in scans if not self._is_known(key[1])}
-        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]
+        stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         #: whether an operator that waits for watermarks lives here
         self._keeps_clocks = any(now.home(q, i) == self.region for q in self.queries.values() for i in stateful)
         self._running_in = now.regions_of(self.shape)
@@ -274,6 +314,7 @@ class RegionKernel:
         self.moves.cut(decision.markers)
         self.positions = self._committed = inputs.positions
         self.published = dict(decision.markers)
+        self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= SNAPSHOT_EVERY
         marks = self._publish(whole or self._announce_all)
         self._forget_published()
@@ -282,8 +323,8 @@ class RegionKernel:
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
         if whole or before is None:
-            return ProtocolCommit(*public, whole=self._base, ended=ended)
-        return ProtocolCommit(*public, delta=difference(before, self._base), ended=ended)
+            return ProtocolCommit(*public, whole=self._base, ended=ended, failed=self.failed)
+        return ProtocolCommit(*public, delta=difference(before, self._base), ended=ended, failed=self.failed)
 
     def snapshot(self) -> Snapshot:
         """The whole memory."""
@@ -300,6 +341,7 @@ class RegionKernel:
             {(operator, q): clock for operator, clocks in self.released.items() for q, clock in clocks.items()},
             dict(self.start_positions),
             dict.fromkeys(self.fenced, True),
+            dict(self.failed),
         )
 
     def _publish(self, everything: bool) -> tuple[tuple[int, str, Mark], ...]:

@@ -20,6 +20,14 @@ Table = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a query was stopped, and the epoch under which that was found out."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The whole memory of a kernel."""
 
@@ -42,6 +50,8 @@ class Snapshot:
     starts: Mapping[QueryId, Mapping[str, int]] = field(default_factory=dict)
     #: regions that are lost
     fenced: Mapping[RegionId, bool] = field(default_factory=dict)
+    #: queries that cannot be run, and why
+    failed: Mapping[QueryId, Failure] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, list[Any]]:
         tables = ((f.name, getattr(self, f.name)) for f in fields(self))
@@ -122,4 +132,5 @@ _CODECS: dict[str, _Codec] = {
     "released": _PAIR,
     "starts": _Codec(value_to=dict),
     "fenced": _PLAIN,
+    "failed": _Codec(value_to=lambda f: [f.epoch, f.reason], value_of=lambda f: Failure(*f)),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from godwit.ids import DeviceId, Epoch, QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import STATEFUL, Query, Scan, Shape
+from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id, split_source
 
@@ -72,7 +72,7 @@ class Progress:
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
         for child in self._plan.operators[operator].inputs:
             node = self._plan.operators[child]
-            if isinstance(node, STATEFUL):
+            if node.stateful:
                 yield child, released(query.id)
             elif isinstance(node, Scan):
                 devices = self._deployment.devices_of(query, child)

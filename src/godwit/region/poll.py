@@ -79,6 +79,7 @@ class Reader:
             record["entered"],
             record["newest_us"],
             record,
+            record["failed"],
         )
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from godwit.ids import DeviceId, RegionId
+from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import EPOCH, STATEFUL, Plan, Query
+from godwit.model.plan import EPOCH, Plan, Query
 from godwit.protocol.handover import Move
 from godwit.region.poll import source_log
+from godwit.region.state import Room
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
 
@@ -30,10 +31,10 @@ def seen(record: Record) -> Record:
 
 
 def cut(
-    positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record], states: Iterable[str]
+    positions: Mapping[str, int], begun: Mapping[QueryId, Any], heard: Mapping[str, Record], rooms: Iterable[Room]
 ) -> Record:
     """How far a region had read when it took in an epoch: its sources, and (`heard`) the others' commits."""
-    parked = sorted({name.split(":")[2] for name in states if name.startswith("parked:")})
+    parked = sorted({room.query for room in rooms if room.kind == "parked"})
     return {"sources": _sources(positions), "begun": dict(begun), "seen": dict(heard), "parked": parked}
 
 
@@ -102,8 +103,7 @@ def _passes(deployment: Deployment, query: Query, operator: int, at: int, region
 
 def _stateful_below(plan: Plan, operator: int) -> bool:
     return any(
-        isinstance(plan.operators[child], STATEFUL) or _stateful_below(plan, child)
-        for child in plan.operators[operator].inputs
+        plan.operators[child].stateful or _stateful_below(plan, child) for child in plan.operators[operator].inputs
     )
 
 

@@ -95,6 +95,9 @@ class Tables:
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
         return frame.join(F.broadcast(self.parameters()), QUERY)
 
+    def without_parameters(self, frame: Frame) -> Frame:
+        return frame.drop(*self._names) if self.shape.parameters else frame
+
     @property
     def _names(self) -> list[str]:
         return [p.name for p in self.shape.parameters]

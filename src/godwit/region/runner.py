@@ -10,9 +10,10 @@ streaming query is the metronome (`metronome.py`); its own checkpoint is not nee
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,32 @@ from godwit.errors import StateError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.model.signature import StateKey
 from godwit.protocol.commit import recall
 from godwit.protocol.handover import Move
 from godwit.protocol.inputs import InputPoller
 from godwit.protocol.kernel import Decision, RegionKernel
-from godwit.protocol.memory import Snapshot
+from godwit.protocol.memory import Failure, Snapshot
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
+from godwit.region.batch import Batch, Memory, Outputs
+from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
 from godwit.region.poll import Reader, Work, commit_log
+from godwit.region.recompute import Target
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
 from godwit.region.routing_tables import Tables
-from godwit.region.state import State
-from godwit.region.step import Memory, Outputs, Step
+from godwit.region.state import Room, State
+from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
 from godwit.storage.log import Log, Record
+
+log = logging.getLogger(__name__)
 
 #: of so many epochs a runner remembers when it took them in
 KEEP_MOMENTS = 100
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
-_NOTHING: Record = {"states": {}, "underway": [], "seen": {}, "cuts": {}}
+_NOTHING: Record = {"states": {}, "rooms": [], "underway": [], "seen": {}, "cuts": {}}
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class Runner:
         self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
+        #: when (wall clock) an operator wants to be called even if nothing comes
+        self._due: float | None = None
         self._recover()
 
     @property
@@ -103,30 +112,48 @@ class Runner:
 
     def step(self) -> Record | None:
         """One micro-batch; returns its commit record, or None if there was nothing to do."""
+        stopped: dict[QueryId, Failure] = {}
+        again = True
+        while True:
+            try:
+                return self._step_without(stopped)
+            except BatchFailedError as failed:
+                found = self._to_blame(failed, stopped)
+                if found is None or not (found or again):
+                    raise failed.fault from failed
+                stopped, again = {**stopped, **found}, bool(found)
+
+    def _step_without(self, stopped: Mapping[QueryId, Failure]) -> Record | None:
         try:
+            if stopped:
+                self._exclude(stopped)
             return self._step()
         except BaseException:
             self._recover()  # what the failed attempt has changed in memory never happened
             raise
 
-    def _step(self) -> Record | None:
-        started, kernel, work = time.time(), self.kernel, Work()
-        self._poller.poll(kernel.positions, kernel.deployment, kernel.fenced, work, sources=not self._must_wait())
+    def _take_in(self, now: float) -> tuple[Work, Decision]:
+        """The input of a micro-batch, and what follows from it."""
+        kernel, work = self.kernel, Work()
+        self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources=not self._must_wait())
         self._receive(work)
         announced = [Move.from_json(parcel["move"]) for parcel in self.memory.underway]
-        decision = kernel.take_in(work, started, max(self.limits.max_lag // 4, 1), announced)
+        decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
         self._follow(work, decision)
-        if not decision.commit:
+        return work, decision
+
+    def _step(self) -> Record | None:
+        started, due = time.time(), self._is_due()
+        work, decision = self._take_in(started)
+        if not (decision.commit or due):
             return None
         self._at("polled")
         number = self.commits.last + 1
-        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, dict(decision.markers))
-        step = Step(self.spark, self.data / f"{number:010d}", *parts, self.carriage)
-        step.replays = self._replays(work, decision.markers)
-        outputs = step.run()
+        outputs = self._run(self.data / f"{number:010d}", work, decision)
         self._at("staged")
         record = self._record(work, outputs, decision, number, started)
         self.commits.append(record)
+        self._due = outputs.due
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self._at("committed")
         for arrived in work.arrived:
@@ -136,20 +163,76 @@ class Runner:
         self._at("cleaned")
         return record
 
+    def _run(self, folder: Path, work: Work, decision: Decision) -> Outputs:
+        parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
+        replays = self._replays(work, decision.markers)
+        step = Step(Batch(self.spark, folder, *parts, self.carriage.waits, replays))
+        try:
+            return step.run()
+        except SPARK_ERRORS as fault:
+            raise BatchFailedError(fault, sorted(self.tables.queries), int(self.deployment.epoch)) from fault
+
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
         now = time.time()
         due = self.kernel.next_due(now)
-        if due is not None and due <= now:
+        if self._is_due() or (due is not None and due <= now):
             return True
         return self._poller.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+
+    def _is_due(self) -> bool:
+        """Whether an operator wanted to be called by now, though nothing came."""
+        return self._due is not None and time.time() >= self._due
+
+    # --- queries that fail
+
+    def _to_blame(self, failed: BatchFailedError, before: Mapping[QueryId, Failure]) -> dict[QueryId, Failure] | None:
+        """The queries that make the micro-batch fail, found by running it with some of them; empty: it does not fail
+        any more; None: it does, and nobody can be blamed."""
+        if reason(failed.fault) is None or not failed.queries:
+            return None
+
+        def fails(some: Sequence[QueryId]) -> str | None:
+            others = {q: Failure(failed.epoch, "") for q in failed.queries if q not in some}
+            return self._tried({**before, **others})
+
+        found = blame(failed.queries, fails)
+        if (not found and fails(failed.queries)) or fails(()):
+            return None
+        for query, why in found.items():
+            log.warning("%s: query %s is stopped: %s", self.region, query, why)
+        return {query: Failure(failed.epoch, why) for query, why in found.items()}
+
+    def _tried(self, without: Mapping[QueryId, Failure]) -> str | None:
+        """Run the micro-batch without some queries and without a commit; returns why it failed, if it did."""
+        folder = self.data.parent / "trial"
+        try:
+            self._exclude(without)
+            work, decision = self._take_in(time.time())
+            self._run(folder, work, decision)
+        except BatchFailedError as failed:
+            return reason(failed.fault) or str(failed)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._recover()
+        return None
+
+    def _exclude(self, failed: Mapping[QueryId, Failure]) -> None:
+        """These queries are not run any more, as if they had been withdrawn."""
+        self.kernel.exclude(failed)
+        for query in failed:
+            self.memory.forget(query, Epoch(self.kernel.whole.epoch + 1))
+        self._arrange()
+
+    # --- what comes in
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
         underway = [*self.memory.underway, *work.parcels]
         self.memory.underway = []
+        to = Target(self.spark, self.root, self.region, self.shape, self.deployment)
         for parcel in underway:
-            arrived = self.carriage.bring(parcel, self)
+            arrived = self.carriage.bring(parcel, to)
             if arrived is None:
                 self.memory.underway.append(parcel)
             else:
@@ -183,8 +266,8 @@ class Runner:
         if self.carriage.replays:
             self._keep_cuts(work, decision.moved)
         for query, epoch in decision.ended:
-            self._forget(query, epoch)
-        if work.changes:
+            self.memory.forget(query, epoch)
+        if work.changes or decision.ended:
             self._arrange()
             self._since[int(self.deployment.epoch)] = time.time()
             if len(self._since) > KEEP_MOMENTS:
@@ -193,7 +276,7 @@ class Runner:
     def _keep_cuts(self, work: Work, moved: Iterable[Epoch]) -> None:
         """How far everybody had read when an epoch moved instances; first ours, from before this micro-batch."""
         for epoch in moved:
-            mine = cut(self.positions, self.kernel.start_positions, self.memory.seen, self.memory.states)
+            mine = cut(self.positions, self.kernel.start_positions, self.memory.seen, self.memory.rooms)
             self.memory.cuts.setdefault(int(epoch), {})[self.region] = mine
         for region, record in work.told:
             self.memory.seen[region] = seen(record)
@@ -205,12 +288,6 @@ class Runner:
         if self.deployment.epoch < epoch:
             return None
         return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
-
-    def _forget(self, query: QueryId, epoch: Epoch) -> None:
-        for name in [name for name in self.memory.states if name[:1].isalpha() and query in name.split(":")]:
-            del self.memory.states[name]
-        for state in self.memory.states.values():
-            state.leave_out(query, int(epoch))
 
     def _arrange(self) -> None:
         self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, self._tables)
@@ -228,7 +305,8 @@ class Runner:
             "arrived": [arrived.move.to_json() for arrived in work.arrived],
             "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
             "memory": {
-                "states": {name: state.to_json() for name, state in memory.states.items()},
+                "states": {str(key): state.to_json() for key, state in memory.states.items()},
+                "rooms": [[room.to_json(), waited.to_json()] for room, waited in memory.rooms.items()],
                 "underway": memory.underway,
                 "seen": memory.seen,
                 "cuts": {str(e): known for e, known in outstanding(memory.cuts, memory.moves.outgoing).items()},
@@ -259,8 +337,8 @@ class Runner:
             "handed_over": sum(s["bytes"] for h in outputs.handovers for part in h["parts"].values() for s in part),
             "latency_ms": None if work.entered is None else round((now - work.entered) * 1000, 1),
             "event_latency_ms": None if work.newest_us is None else round(now * 1000 - work.newest_us / 1000, 1),
-            "state_rows": {name: state.rows for name, state in self.memory.states.items()},
-            "state_bytes": {name: state.bytes for name, state in self.memory.states.items()},
+            "state_rows": {str(key): state.rows for key, state in self.memory.states.items()},
+            "state_bytes": {str(key): state.bytes for key, state in self.memory.states.items()},
         }
 
     # --- after a restart
@@ -284,12 +362,13 @@ class Runner:
         self.memory = Memory(
             self.kernel.book,
             self.kernel.moves,
-            {name: State.from_json(segments) for name, segments in kept["states"].items()},
+            {StateKey.parse(key): State.from_json(segments) for key, segments in kept["states"].items()},
             self.kernel.released,
             self.kernel.own_marks,
             list(kept["underway"]),
             dict(kept["seen"]),
             {int(epoch): known for epoch, known in kept["cuts"].items()},
+            {Room.from_json(room): State.from_json(segments) for room, segments in kept["rooms"]},
         )
         self._arrange()
 

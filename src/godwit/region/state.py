@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame, made, together
+from godwit.engine.lazy_frame import Draft, Frame, made, together
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
+from godwit.model.signature import StateKey
 from godwit.region.routing_tables import text
 from godwit.storage.log import Segment
 from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, with_generations, without
@@ -28,6 +29,26 @@ from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, wi
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
 #: so many segments of about one size are worth one rewriting
 FAN_IN = 16
+
+
+@dataclass(frozen=True)
+class Room:
+    """Rows that wait to be let in: of a parked query, or of an instance whose state is on its way."""
+
+    kind: Literal["parked", "waiting"]
+    query: QueryId
+    #: the input they wait at
+    key: StateKey
+    #: since when the instance is here; 0: parked rows wait for any
+    epoch: int = 0
+
+    def to_json(self) -> list[Any]:
+        return [self.kind, self.query, str(self.key), self.epoch]
+
+    @staticmethod
+    def from_json(record: list[Any]) -> Room:
+        kind, query, key, epoch = record
+        return Room(kind, query, StateKey.parse(key), epoch)
 
 
 @dataclass
@@ -57,13 +78,17 @@ class State:
     def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> Frame | None:
         """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
         chosen = self.live if chosen is None else chosen
-        handed = segments.hand(spark, chosen, revised) if all(map(simple, chosen)) else None
+        handed = State(list(chosen)).handed(spark)
         if handed is not None:
             return handed
         groups: dict[str, list[Segment]] = {}
         for segment in chosen:
             groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
         return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
+
+    def handed(self, spark: SparkSession, pick: Callable[[pa.Table, Segment], pa.Table] = revised) -> Draft | None:
+        """Few rows, without a job of Spark's; None: they are many, or their edits need Spark."""
+        return segments.hand(spark, self.live, pick) if all(map(simple, self.live)) else None
 
     def crowded(self) -> list[Segment]:
         """Segments of about one size, if there are enough of them to be worth rewriting as one."""
@@ -78,7 +103,7 @@ class State:
         assert frame is not None
         self._replace(crowd, [rewrite(frame)])
 
-    def gather(self, crowd: list[Segment], path: Path, prune_by: str) -> bool:
+    def gather(self, crowd: list[Segment], path: Path, prune_by: str | None) -> bool:
         """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
         tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
         if tables is None:
@@ -141,7 +166,7 @@ def meeting(spark: SparkSession, states: Sequence[State]) -> Frame | None:
     return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
 
 
-def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str) -> list[Segment]:
+def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str | None) -> list[Segment]:
     """A few rows that other regions sent, as segments of state. With each: since when its queries' rows are ours."""
     tables: dict[str, list[pa.Table]] = {}
     for segment, since in sent:

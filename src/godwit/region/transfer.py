@@ -3,7 +3,7 @@
     delta          the new instance runs meanwhile; the state comes at once, or in pieces over emulated links
     adhoc-query    in pieces over the links, hop by hop; the new instance waits
     transfer       whole, stored at every hop before it goes on; the new instance waits
-    recreate-*     not at all: it is made anew from the sources' logs (`rebuild.py`); the new instance waits
+    recreate-*     not at all: it is made again from the sources' logs (`recompute.py`); the new instance waits
 
 What a strategy means stands in `godwit.migration`, one file each; here its step is carried out. State on its way is no
 part of a micro-batch: a job beside the runners brings it, and the commit that announced it says so (`underway`), so
@@ -19,19 +19,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from godwit.ids import NodeId
 from godwit.migration.base import HandOver, Moved, Replay, Step, known, steps
 from godwit.model.deployment import instance_id
-from godwit.operators.recompute import rebuild
+from godwit.model.plan import Operator
 from godwit.protocol.handover import Move
 from godwit.region.poll import Arrived, Parts
+from godwit.region.recompute import Target, rebuild
 from godwit.storage.log import Segment
 from godwit.testing.link_emulator import Links, forward, stream
-
-if TYPE_CHECKING:
-    from godwit.region.runner import Runner
 
 Parcel = Mapping[str, Any]
 #: from one node to another over links, both included
@@ -60,28 +58,26 @@ class StateTransfer:
         (step,) = steps(self.strategy, Moved(instance_id(move.query, move.operator), source, target, path))
         return step
 
-    def waits(self, move: Move) -> bool:
-        """Whether the new instance takes no rows until its state is there."""
+    def waits(self, move: Move, operator: Operator) -> bool:
+        """Whether the new instance takes no rows until its state is there: the operator is asked first, for it may not
+        be able to merge late state; then the strategy. (`dual` waits, too: no strategy sends copies of rows yet.)"""
+        if operator.late_state != "merge":
+            return True
         step = self.step(move)
         return isinstance(step, Replay) or step.wait
-
-    @property
-    def at_once(self) -> bool:
-        """Whether no instance ever waits for its state."""
-        return self.strategy == "delta"
 
     @property
     def replays(self) -> bool:
         """Whether state is made anew from what the sources still have, so that they must keep it."""
         return self.strategy.startswith("recreate")
 
-    def bring(self, parcel: Parcel, runner: Runner) -> Arrived | None:
+    def bring(self, parcel: Parcel, to: Target) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Move.from_json(parcel["move"]), self.step(Move.from_json(parcel["move"]))
         if isinstance(step, HandOver) and not step.wait and self.links is None:
             return Arrived(move, _parts(parcel), parcel["clock"])
         if move not in self._jobs:
-            self._jobs[move] = self._begun(parcel, move, step, runner)
+            self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
         return Arrived(move, job.result(), parcel["clock"]) if job.done() else None
 
@@ -95,12 +91,12 @@ class StateTransfer:
         if self._jobs.pop(move, None) is not None:
             shutil.rmtree(self._landing(move), ignore_errors=True)
 
-    def _begun(self, parcel: Parcel, move: Move, step: Step, runner: Runner) -> Future[Parts]:
+    def _begun(self, parcel: Parcel, move: Move, step: Step, to: Target) -> Future[Parts]:
         job: Future[Parts] = Future()
 
         def work() -> None:
             try:
-                job.set_result(self._job(parcel, move, step, runner))
+                job.set_result(self._job(parcel, move, step, to))
             except BaseException as fault:  # told to the runner, whose micro-batch fails by it
                 job.set_exception(fault)
 
@@ -108,14 +104,14 @@ class StateTransfer:
         threading.Thread(target=work, name=f"carriage-{move.query}-{move.operator}", daemon=True).start()
         return job
 
-    def _job(self, parcel: Parcel, move: Move, step: Step, runner: Runner) -> Parts:
-        if move.query not in runner.deployment.queries:
+    def _job(self, parcel: Parcel, move: Move, step: Step, to: Target) -> Parts:
+        if move.query not in to.deployment.queries:
             return {}  # withdrawn meanwhile
         landing = self._landing(move)
         landing.mkdir(parents=True, exist_ok=True)
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, Replay) else "best"
-            return rebuild(parcel, runner, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
+            return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
         parts = _parts(parcel)
         carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
         return {side: [next(carried) for _ in part] for side, part in parts.items()}

@@ -83,7 +83,7 @@ class _Step:
         """Rows from operators here, and rows that came from other regions, each with its generation."""
         parts = [(local, self.moves.epoch), *self.work.channels.get((index, side), ())]
         known = self.kernel.queries
-        if not isinstance(self.runner.shape.plan.operators[index], Aggregate | Join):
+        if not self.runner.shape.plan.operators[index].stateful:
             return [row for rows, _ in parts for row in rows if row[QUERY] in known]
         since = self.moves.owned_since
         return [
@@ -189,7 +189,7 @@ class _Step:
 
     # -- hand-over
 
-    def _arrivals(self, index: int) -> list[Arrived[Row]]:
+    def _arrivals(self, index: int) -> list[Arrived[list[Row]]]:
         there = [a for a in self.work.arrived if a.move.operator == index]
         for arrived in there:
             self.kernel.receive(arrived.move, arrived.clock)

@@ -36,7 +36,6 @@ from godwit.model.plan import (
     Shape,
     Sink,
     Stream,
-    describe,
 )
 
 
@@ -127,7 +126,7 @@ class _Splitter:
         columns, sink = draft.finish(join)
         part = Query(
             QueryId(""),
-            describe(join),
+            join.describe(),
             Shape(Plan(tuple(draft.operators)), tuple(draft.parameters)),
             tuple(draft.literals),
             draft.subscriptions,
@@ -294,7 +293,7 @@ class _Flat(_Numbered):
 
     def add(self, tree: _Tree) -> int:
         inputs = tuple(self.add(child) for child in tree.children)
-        index = self.put(replace(tree.operator, inputs=inputs), tree.wanted)
+        index = self.put(tree.operator.reading(inputs), tree.wanted)
         if not isinstance(tree.operator, Scan) or EPOCH not in tree.operator.columns:
             return index
         return self.put(Filter((index,), f"{tree.operator.alias}__{EPOCH} >= {self._begins}"))

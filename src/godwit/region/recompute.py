@@ -15,28 +15,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from godwit.engine.lazy_frame import Frame
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId, StreamId
 from godwit.model.deployment import Deployment, instance_id
-from godwit.model.plan import Aggregate, Join, Operator
+from godwit.model.plan import Shape
+from godwit.model.signature import StateKey
 from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
+from godwit.region.batch import Batch, Memory
 from godwit.region.poll import Parts, Work, source_log
 from godwit.region.routing_tables import Tables
 from godwit.region.state import State
-from godwit.region.step import Memory, Step
+from godwit.region.step import Step
 from godwit.storage.log import Log, Segment
-
-if TYPE_CHECKING:
-    from godwit.region.runner import Runner
 
 #: case -> of how many buffers the last one triggers the windows; None: none does
 TRIGGERS: dict[str, int | None] = {"best": None, "average": 2, "worst": 1}
 HERE = SiteId("here")
 Carry = Callable[[list[Segment]], list[Segment]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The (region, shape) that gets the state, as it was when the state was asked for."""
+
+    spark: SparkSession
+    root: Path
+    region: RegionId
+    shape: Shape
+    deployment: Deployment
 
 
 @dataclass(frozen=True)
@@ -50,11 +62,11 @@ class Buffer:
     region: str
 
 
-def rebuild(parcel: Any, runner: Runner, folder: Path, case: str, carry: Carry) -> Parts:
+def rebuild(parcel: Any, to: Target, folder: Path, case: str, carry: Carry) -> Parts:
     """The parts of a state that was left behind. `carry` brings segments over the links."""
     move = Move.from_json(parcel["move"])
-    found = _brought(list(_buffers(parcel, runner, move)), runner, carry)
-    scratch = _Scratch(runner, move, folder)
+    found = _brought(list(_buffers(parcel, to, move)), to, carry)
+    scratch = _Scratch(to, move, folder)
     every = TRIGGERS[case]
     for part in _batches(found, every):
         scratch.take(part)
@@ -68,13 +80,13 @@ def _batches(found: list[Buffer], every: int | None) -> Iterator[list[Buffer]]:
     return (found[k : k + size] for k in range(0, len(found), size))
 
 
-def _buffers(parcel: Any, runner: Runner, move: Move) -> Iterator[Buffer]:
+def _buffers(parcel: Any, to: Target, move: Move) -> Iterator[Buffer]:
     """The rows to read again, where they are; entries whose rows are all dead by now are passed over."""
-    reach = _reach(runner.shape.plan.operators[move.operator])
+    reach = to.shape.plan.operators[move.operator].reach_us
     alive = NEVER if reach is None or parcel["clock"] == NEVER else parcel["clock"] - reach
     for region, parts in parcel["replay"].items():
         for part in parts:
-            log = Log(source_log(runner.root, RegionId(region), StreamId(part["stream"])))
+            log = Log(source_log(to.root, RegionId(region), StreamId(part["stream"])))
             for number, record in log.after(part["from"]):
                 if number > part["to"]:
                     break
@@ -83,36 +95,26 @@ def _buffers(parcel: Any, runner: Runner, move: Move) -> Iterator[Buffer]:
                     yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
 
-def _brought(found: list[Buffer], runner: Runner, carry: Carry) -> list[Buffer]:
+def _brought(found: list[Buffer], to: Target, carry: Carry) -> list[Buffer]:
     """All buffers, here, in the order in which their rows entered."""
-    afar = [buffer for buffer in found if buffer.region != runner.region]
-    here = [buffer for buffer in found if buffer.region == runner.region]
+    afar = [buffer for buffer in found if buffer.region != to.region]
+    here = [buffer for buffer in found if buffer.region == to.region]
     here += [replace(b, segment=s) for b, s in zip(afar, carry([b.segment for b in afar]), strict=True)]
     return sorted((buffer for buffer in here if buffer.segment.rows), key=lambda buffer: buffer.entered)
-
-
-def _reach(operator: Operator) -> int | None:
-    """How far behind the clock rows lie that may still be part of the state; None: as far as there are rows."""
-    match operator:
-        case Join():
-            return max(operator.left_lag_us - operator.lower_us, operator.right_lag_us + operator.upper_us) + 1
-        case Aggregate() if operator.window.kind != "session":
-            return operator.window.size_us + operator.lag_us + 1
-        case _:
-            return None
 
 
 class _Scratch:
     """The query's operators up to the instance, alone in a region, with a memory that nobody else sees."""
 
-    def __init__(self, runner: Runner, move: Move, folder: Path) -> None:
-        self._runner, self._index, self._folder = runner, move.operator, folder
-        self._query = runner.deployment.queries[move.query]
-        deployment = _alone(runner.deployment, runner.region, self._query.id)
-        shape = runner.shape
-        self._tables = Tables(runner.spark, runner.region, shape, deployment)
+    def __init__(self, to: Target, move: Move, folder: Path) -> None:
+        self._to, self._index, self._folder = to, move.operator, folder
+        self._operator = to.shape.plan.operators[move.operator]
+        self._query = to.deployment.queries[move.query]
+        deployment = _alone(to.deployment, to.region, self._query.id)
+        shape = to.shape
+        self._tables = Tables(to.spark, to.region, shape, deployment)
         self._progress = Progress(shape, deployment)
-        self._memory = Memory(WatermarkTracker(), MigrationLedger(runner.region, shape.plan, Epoch(0)))
+        self._memory = Memory(WatermarkTracker(), MigrationLedger(to.region, shape.plan, Epoch(0)))
         self._triggered = NEVER
         self._steps = 0
 
@@ -125,7 +127,7 @@ class _Scratch:
 
     def trigger(self, clock: int) -> None:
         """Compute what the windows would have put out, and throw it away; the state stays as it is."""
-        if isinstance(self._runner.shape.plan.operators[self._index], Join):
+        if self._operator.emits == "arrival":
             _compute(self._made)
             return
         copy = Memory(
@@ -140,8 +142,8 @@ class _Scratch:
         """What is still alive when the clock stands where it stood at the old owner."""
         self._tell(self._memory, clock)
         self._run(self._memory, Work())
-        sides = len(self._runner.shape.plan.operators[self._index].inputs)
-        return {side: list(self._memory.state(self._index, side).live) for side in range(sides)}
+        keys = [StateKey(self._to.shape.signatures[self._index], side) for side in range(len(self._operator.state))]
+        return {key.side: list(self._memory.state(key).live) for key in keys}
 
     def _tell(self, memory: Memory, clock: int) -> None:
         for place, source in self._progress.heard(self._query.id, self._index):
@@ -150,10 +152,10 @@ class _Scratch:
     def _run(self, memory: Memory, work: Work) -> Frame | None:
         self._steps += 1
         folder = self._folder / f"step-{self._steps}"
-        plan = self._runner.shape.plan
-        markers = {k: Epoch(0) for k in range(len(plan.operators))}
-        parts = (self._runner.region, self._runner.shape, self._tables, self._progress, memory, work, markers)
-        return Step(self._runner.spark, folder, *parts).run_through(self._index)
+        shape = self._to.shape
+        markers = {k: Epoch(0) for k in range(len(shape.plan.operators))}
+        parts = (self._to.region, shape, self._tables, self._progress, memory, work, markers)
+        return Step(Batch(self._to.spark, folder, *parts)).run_through(self._index)
 
 
 def _compute(made: Frame | None) -> None:

@@ -1,0 +1,107 @@
+"""What a stateful operator sees of the micro-batch it is part of (`operators.base.OperatorContext`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from godwit.engine import segments
+from godwit.engine.lazy_frame import Frame
+from godwit.ids import QueryId
+from godwit.model.plan import GENERATION
+from godwit.operators.base import Watermarks
+from godwit.protocol.watermarks import NEVER
+from godwit.region.batch import Batch
+from godwit.region.handover import arrivals, hand_over
+from godwit.region.poll import Arrived
+from godwit.region.state import State, any_before
+from godwit.storage.log import Segment
+from godwit.storage.overlays import edited
+
+
+class StepContext:
+    """One operator of a batch."""
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch, self._index = batch, index
+        self.spark, self.tables = batch.spark, batch.tables
+        self._specs = batch.shape.plan.operators[index].state
+
+    @property
+    def few(self) -> bool:
+        return self._batch.small_input(self._index)
+
+    def makes_few(self, few: bool) -> None:
+        self._batch.sized[self._index] = few
+
+    def state(self, side: int = 0) -> State:
+        return self._batch.state(self._index, side)
+
+    def admit(self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None) -> list[Segment]:
+        found = list(self._batch.landed.get((self._index, side), []))
+        fresh = None if rows is None else self.write(rows, "state", side, self.few if few is None else few)
+        if fresh is not None and self._index in self._batch.deferred:
+            fresh = edited(fresh, "select", *self._batch.deferred[self._index], GENERATION)
+        self._batch.learn(self._index, fresh)
+        found += [] if fresh is None else [fresh]
+        return [segment for one in found if (segment := self._in_time(one, side, since)) is not None]
+
+    def _in_time(self, segment: Segment, side: int, since: Watermarks) -> Segment | None:
+        time = self._specs[side].time
+        if time is None or not any_before(segment, time, since):
+            return segment
+        rows = State([segment]).read(self.spark)
+        assert rows is not None
+        rows = self.tables.per_query(rows, since, "__since", otherwise=NEVER)
+        is_late = f"unix_micros(`{time}`) < __since"
+        few = segment.rows <= segments.SMALL_ROWS
+        late = self._batch.write(rows.where(is_late).drop("__since"), f"late-{self._index}-{side}", small=few)
+        if late is None:
+            return segment
+        self._batch.outputs.late.append((self._index, late))
+        return self.write(rows.where(f"NOT ({is_late})").drop("__since"), "in-time", side, few)
+
+    def arrivals(self) -> list[Arrived]:
+        return arrivals(self._batch, self._index)
+
+    def hand_over(self) -> None:
+        hand_over(self._batch, self._index)
+
+    def released(self) -> Watermarks:
+        return self._batch.all_released(self._index)
+
+    def advance(self) -> tuple[Watermarks, Watermarks]:
+        return self._batch.advance(self._index)
+
+    def dead_before(self, bounds: Watermarks) -> int:
+        return self._batch.dead_before(self._index, bounds)
+
+    def generations(self) -> Mapping[QueryId, int]:
+        return self._batch.since(self._index, self._batch.epoch)
+
+    def leaving(self) -> list[tuple[QueryId, int]]:
+        return sorted({(move.query, int(move.epoch)) for move in self._batch.outgoing(self._index)})
+
+    def write(self, rows: Frame, what: str, side: int = 0, few: bool | None = None) -> Segment | None:
+        return self._batch.write(rows, f"{what}-{self._index}-{side}", self._specs[side].time, small=few)
+
+    def replace(self, side: int, segments: Sequence[Segment]) -> None:
+        state = self.state(side)
+        self._batch.outputs.dead += state.live
+        state.live = list(segments)
+
+    def tidy(self, side: int, bound: int, merge: Callable[[Frame], Frame] | None = None) -> None:
+        state = self.state(side)
+        self._batch.outputs.dead += state.drop_dead(bound)
+        crowd = state.crowded()
+        if not crowd:
+            return
+        few = segments.rows_of(crowd) <= segments.SMALL_ROWS
+
+        def rewrite(frame: Frame) -> Segment | None:
+            merged = frame if merge is None else merge(frame.coalesce(1) if few else frame)
+            return self.write(merged, "compact", side, few)
+
+        path = self._batch.folder / self._batch.name(f"gathered-{self._index}-{side}")
+        if merge is not None or not state.gather(crowd, path, self._specs[side].time):
+            state.compact(self.spark, crowd, rewrite)
+        self._batch.outputs.dead += crowd
