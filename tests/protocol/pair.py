@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId
+from godwit.ids import DeviceId, NodeId, RegionId, SiteId
 from godwit.model.deployment import Delta, Deployment, instance_id
 from godwit.model.plan import Query
 from godwit.protocol.commit import ProtocolCommit
@@ -112,7 +112,8 @@ class Pair:
     def rest(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(20):
-            if not any([self.step(name).commit for name in (WEST, EAST)]):
+            busy = [self.step(name).commit for name in (WEST, EAST)]
+            if not any(busy):
                 return
         msg = "the pair does not come to rest"
         raise AssertionError(msg)

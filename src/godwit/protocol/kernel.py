@@ -18,7 +18,7 @@ from typing import Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import STATEFUL, Query, Scan, Shape
-from godwit.protocol.commit import SNAPSHOT_EVERY, ProtocolCommit
+from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
@@ -274,7 +274,7 @@ class RegionKernel:
         self.moves.cut(decision.markers)
         self.positions = self._committed = inputs.positions
         self.published = dict(decision.markers)
-        whole = self._base is None or number - self._snapshot >= SNAPSHOT_EVERY
+        whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         marks = self._publish(whole or self._announce_all)
         self._forget_published()
         before, self._base = self._base, self.snapshot()
