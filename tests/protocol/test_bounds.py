@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_an_instance_that_changes_region_every_second_for_a_day() -> None:
 def test_a_history_is_cut_only_where_no_row_can_ask_for_it() -> None:
     ledger = MigrationLedger(WEST, QUERY.shape.plan, Epoch(0))
     regions = [RegionId(r) for r in ("west", "east", "west", "north", "west", "east")]
-    for epoch, (source, target) in enumerate(zip(regions, regions[1:], strict=False), start=1):
+    for epoch, (source, target) in enumerate(pairwise(regions), start=1):
         ledger.adopt(Epoch(epoch), [Move(Epoch(epoch), QUERY.id, WINDOW, source, target)])
     before = {e: ledger.owned_since(QUERY.id, WINDOW, Epoch(e)) for e in range(6)}
     for drained in range(6):
