@@ -22,7 +22,7 @@ from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
-from godwit.protocol.memory import Snapshot, difference
+from godwit.protocol.memory import Delta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
 
@@ -277,13 +277,17 @@ class RegionKernel:
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         marks = self._publish(whole or self._announce_all)
         self._forget_published()
-        before, self._base = self._base, self.snapshot()
-        self._snapshot = number if whole or before is None else self._snapshot
+        delta, self._base = self.delta(), self.snapshot()
+        self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        if whole or before is None:
+        if whole:
             return ProtocolCommit(*public, whole=self._base, ended=ended)
-        return ProtocolCommit(*public, delta=difference(before, self._base), ended=ended)
+        return ProtocolCommit(*public, delta=delta, ended=ended)
+
+    def delta(self) -> Delta:
+        """What has changed in the memory since the last commit."""
+        return difference(self._base or Snapshot(), self.snapshot())
 
     def snapshot(self) -> Snapshot:
         """The whole memory."""
