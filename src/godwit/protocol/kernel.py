@@ -5,7 +5,7 @@
                        -> commit: what others read and a restart needs (`commit.py`)
 
 It knows no files, threads, wall clock or Spark; time is an argument. If a micro-batch fails, its kernel is thrown away
-and another is made from the last commit.
+and another is made from the last commit (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ from godwit.model.plan import STATEFUL, Query, Scan, Shape
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
+from godwit.protocol.inputs import Inputs
 from godwit.protocol.memory import Delta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
-
-#: past every epoch
-ALL = Epoch(2**62)
 
 
 @dataclass(frozen=True)
@@ -77,39 +74,6 @@ class RegionKernel:
         self._announce_all = True
         self._ended: dict[QueryId, Mapping[str, int]] = {}
         self._arrange(None)
-
-    # --- the first start, and after a restart
-
-    @staticmethod
-    def begin(region: RegionId, shape: Shape, logs: InputLogs[Any]) -> RegionKernel:
-        """The first start of a shape in a region, with the epoch that brought its first query.
-
-        That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
-        when it was published.
-        """
-        return _before_next_query(region, shape, logs, {}, *logs.oldest())
-
-    @staticmethod
-    def recover(
-        region: RegionId,
-        shape: Shape,
-        logs: InputLogs[Any],
-        deployment: Deployment,
-        memory: Snapshot,
-        busy: bool = False,
-    ) -> RegionKernel:
-        """As the last commit left it. `busy`: state is still on its way here.
-
-        If the shape had no query then, what came since was for nobody. So it begins as at its first start, but for what
-        other regions have sent already: that was for queries that are gone, and one of the same name must not take it
-        for its own.
-        """
-        kernel = RegionKernel(region, shape, deployment, memory)
-        if kernel.queries or busy:
-            return kernel
-        known, (at, oldest) = memory.positions[CONTROL], logs.oldest()
-        start = (known, deployment) if known >= at else (at, oldest)
-        return _before_next_query(region, shape, logs, memory.positions, *start)
 
     # --- taking in
 
@@ -338,23 +302,3 @@ class RegionKernel:
 
 def _ids(deployment: Deployment, shape: Shape) -> set[QueryId]:
     return {query.id for query in deployment.of_shape(shape.key)}
-
-
-def _before_next_query(
-    region: RegionId,
-    shape: Shape,
-    logs: InputLogs[Any],
-    positions: Mapping[str, int],
-    number: int,
-    deployment: Deployment,
-) -> RegionKernel:
-    """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
-    positions = {**positions, CONTROL: number}
-    for at, change in logs.epochs(number, deployment, ALL):
-        if any(True for _ in change.deployment.of_shape(shape.key)):
-            for index, scan in shape.plan.scans:
-                name, start = scan_log(index, scan), change.starts.get(f"{region}/{scan.stream}", 0)
-                positions[name] = max(positions.get(name, 0), start)
-            break
-        positions[CONTROL], deployment = at, change.deployment
-    return RegionKernel(region, shape, deployment, Snapshot(positions))

@@ -5,7 +5,9 @@
     3. nothing   other regions, sinks and readers of results follow the commit log itself
 
 A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. Spark's
-streaming query is the metronome (`metronome.py`); its own checkpoint is not needed for correctness.
+streaming query drives it (`loop.py`); its own checkpoint is not needed for correctness.
+
+What is decided is the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark step -> append.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from godwit.errors import StateError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.protocol import recovery
 from godwit.protocol.commit import recall
 from godwit.protocol.handover import Move
 from godwit.protocol.inputs import InputPoller
@@ -274,11 +277,11 @@ class Runner:
         record = self.commits.read(self.commits.last) if self.commits.last else None
         place = (self.region, self.shape, self.reader)
         if record is None:
-            self.kernel, kept = RegionKernel.begin(*place), _NOTHING
+            self.kernel, kept = recovery.begin(*place), _NOTHING
         else:
             kept = record["memory"]
             deployment = self.reader.control.deployment_at(record["positions"]["control"])
-            self.kernel = RegionKernel.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
+            self.kernel = recovery.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
         if self.kernel.unemployed and not kept["underway"]:
             kept = _NOTHING  # what is left was for queries that have ended
         self.memory = Memory(
