@@ -62,7 +62,8 @@ class Pair:
 
     def __init__(self, first: Deployment) -> None:
         empty = Deployment()
-        self.deployment, self.regions = empty, {}
+        self.deployment = empty
+        self.regions: dict[RegionId, Region] = {}
         for name in (WEST, EAST):
             kernel = RegionKernel(name, QUERY.shape, empty)
             kernel.positions = {"control": 0}

@@ -57,7 +57,8 @@ def _nothing(*_: Any) -> None:
 def _delta_without(table: str) -> Callable[[Snapshot, Snapshot], Delta]:
     def shorter(before: Snapshot, after: Snapshot) -> Delta:
         found = difference(before, after)
-        return replace(found, changed=replace(found.changed, **{table: {}}))
+        nothing: dict[str, Any] = {table: {}}
+        return replace(found, changed=replace(found.changed, **nothing))
 
     return shorter
 

@@ -139,7 +139,9 @@ class RegionKernel:
         self, changes: Sequence[EpochChange], announced: Collection[Move]
     ) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
         """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
-        ended, lost, first = [], [], self.deployment
+        first = self.deployment
+        ended: list[tuple[QueryId, Epoch]] = []
+        lost: list[Move] = []
         for change in changes:
             before, after = self.deployment, change.deployment
             self.moves.adopt(after.epoch, change.moves_of(self.shape.key))

@@ -195,8 +195,9 @@ class Runner:
 
     def _keep_cuts(self, work: Work, moved: Iterable[Epoch]) -> None:
         """How far everybody had read when an epoch moved instances; first ours, from before this micro-batch."""
+        starts = {str(query): start for query, start in self.kernel.start_positions.items()}
         for epoch in moved:
-            mine = cut(self.positions, self.kernel.start_positions, self.memory.seen, self.memory.states)
+            mine = cut(self.positions, starts, self.memory.seen, self.memory.states)
             self.memory.cuts.setdefault(int(epoch), {})[self.region] = mine
         for region, record in work.told:
             self.memory.seen[region] = seen(record)
