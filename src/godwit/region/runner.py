@@ -141,11 +141,13 @@ class Runner:
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
-        now = time.time()
-        due = self.kernel.next_due(now)
+        now, kernel = time.time(), self.kernel
+        due = kernel.next_due(now)
         if due is not None and due <= now:
             return True
-        return self._poller.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+        return self._poller.waiting(kernel.positions, kernel.fenced) or any(
+            map(self.carriage.due, list(self.memory.underway))
+        )
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""

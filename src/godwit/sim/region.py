@@ -125,7 +125,7 @@ class Runner:
         """One micro-batch; whether it committed."""
         kernel, inputs, now = self.kernel, Inputs[Rows](), self.world.now
         due = kernel.next_due(now)
-        if not self.poller.waiting(kernel.positions) and (due is None or due > now):
+        if not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
             return False
         self.logs.sight = sight
         self.poller.poll(kernel.positions, kernel.deployment, kernel.fenced, inputs)
