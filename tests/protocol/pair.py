@@ -62,7 +62,8 @@ class Pair:
 
     def __init__(self, first: Deployment) -> None:
         empty = Deployment()
-        self.deployment, self.regions = empty, {}
+        self.deployment = empty
+        self.regions: dict[RegionId, Region] = {}
         for name in (WEST, EAST):
             kernel = RegionKernel(name, QUERY.shape, empty)
             kernel.positions = {"control": 0}
@@ -112,7 +113,8 @@ class Pair:
     def rest(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(20):
-            if not any([self.step(name).commit for name in (WEST, EAST)]):
+            busy = [self.step(name).commit for name in (WEST, EAST)]
+            if not any(busy):
                 return
         msg = "the pair does not come to rest"
         raise AssertionError(msg)

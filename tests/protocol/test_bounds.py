@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
 from godwit.model.deployment import Delta
+from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import FOREVER, Mark
 from godwit.sim.worlds import tumbling
 from tests.protocol.pair import EAST, LEFT, QUERY, WEST, WINDOW, Pair, deployment, hops
@@ -43,7 +48,7 @@ def test_an_instance_that_changes_region_every_second_for_a_day() -> None:
 def test_a_history_is_cut_only_where_no_row_can_ask_for_it() -> None:
     ledger = MigrationLedger(WEST, QUERY.shape.plan, Epoch(0))
     regions = [RegionId(r) for r in ("west", "east", "west", "north", "west", "east")]
-    for epoch, (source, target) in enumerate(zip(regions, regions[1:], strict=False), start=1):
+    for epoch, (source, target) in enumerate(pairwise(regions), start=1):
         ledger.adopt(Epoch(epoch), [Move(Epoch(epoch), QUERY.id, WINDOW, source, target)])
     before = {e: ledger.owned_since(QUERY.id, WINDOW, Epoch(e)) for e in range(6)}
     for drained in range(6):
@@ -96,27 +101,33 @@ def test_a_device_that_is_gone_counts_until_its_last_rows_are_read() -> None:
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 60}
 
 
-def test_a_commit_costs_what_changed_and_not_what_there_is() -> None:
+def test_a_commit_costs_what_changed_and_not_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 devices, one of them hops between the regions every second."""
-    devices = [f"d{k}" for k in range(2_000)]
-    pair = Pair(deployment(devices))
-    pair.step(WEST, {device: Mark(1, 1_000_000 + k) for k, device in enumerate(devices)})
-    pair.rest()
-    sizes, took = [], []
-    session, here = 1, WEST
-    for k in range(120):
-        there = EAST if here == WEST else WEST
-        device, over = DeviceId("d7"), Mark(session, 2_000_000 + k, over=True)
-        session += 1
-        pair.apply(Delta(devices={device: SiteId("e" if there == EAST else "w")}, sessions={device: session}))
-        pair.step(here, {device: over})
+    took: list[float] = []
+    commit = RegionKernel.commit
+
+    def timed(kernel: RegionKernel, *arguments: Any) -> ProtocolCommit:
         began = time.process_time()
-        pair.step(there, {device: Mark(session, 2_000_001 + k)})
+        made = commit(kernel, *arguments)
+        json.dumps(made.to_json())
         took.append(time.process_time() - began)
+        return made
+
+    monkeypatch.setattr(RegionKernel, "commit", timed)
+    pair = Pair(deployment(f"d{k}" for k in range(2_000)))
+    pair.step(WEST, {f"d{k}": Mark(1, 1_000_000 + k) for k in range(2_000)})
+    pair.rest()
+    sizes, device, here = [], DeviceId("d7"), WEST
+    for session in range(1, 31):
+        there = EAST if here == WEST else WEST
+        pair.apply(Delta(devices={device: SiteId("e" if there == EAST else "w")}, sessions={device: session + 1}))
+        pair.step(here, {device: Mark(session, 2_000_000 + session, over=True)})
+        pair.step(there, {device: Mark(session + 1, 2_000_000 + session)})
         pair.rest()
         here = there
-        sizes += [len(json.dumps(c.to_json())) for r in pair.all() for c in r.commits if c.whole is None]
-        for region in pair.all():
-            region.read = 0
-            region.commits[:] = region.commits[-1:]
+    sizes = [len(json.dumps(c.to_json())) for region in pair.all() for c in region.commits if c.whole is None]
+    print(statistics.median(took), max(sizes), len(sizes))
+    assert len(sizes) >= 60
     assert max(sizes) < 10_000
+    # The goal is a millisecond; processors that are shared with others are given five.
+    assert statistics.median(took) < 0.005, statistics.median(took)

@@ -6,18 +6,24 @@ GODWIT_SCHEDULES says how many; a failing one prints its seed and its script. To
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from godwit.model.deployment import Deployment
-from godwit.protocol.handover import MigrationLedger
-from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim import region
+from godwit.ids import QueryId
+from godwit.protocol.commit import ProtocolCommit, recall
+from godwit.protocol.idle import IdleSources
+from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.memory import Snapshot
+from godwit.sim.region import Sight
 from godwit.sim.run import play, run, story
-from godwit.sim.schedule import Move, Schedule, Send, Submit, draw
+from godwit.sim.schedule import Action, Move, Schedule, Send, Submit, Tick, Wait, draw
+from godwit.sim.world import World
+from godwit.sim.worlds import LEFT, STREAMS
+from tests.sim.broken import BROKEN
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
@@ -47,45 +53,62 @@ def test_schedules_that_were_wrong_once(seed: int) -> None:
     assert not play(draw(seed)), story(draw(seed))
 
 
-def _never_held(*_: Any) -> bool:
-    return False
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, told = BROKEN[broken]
+    schedule = draw(told) if isinstance(told, int) else told
+    assert play(schedule) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(schedule)
 
 
-def _always_ready(self: MigrationLedger, markers: Any) -> list[Any]:
-    return list(self.outgoing)
+def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every commit of every schedule: the last whole memory and the deltas since, as read from JSON."""
+    whole: dict[tuple[str, str, int], Snapshot] = {}
+    commit = RegionKernel.commit
+
+    def remembering(kernel: RegionKernel, inputs: Any, decision: Any, number: int) -> ProtocolCommit:
+        made = commit(kernel, inputs, decision, number)
+        whole[kernel.region, kernel.shape.key, number] = kernel.snapshot()
+        return made
+
+    monkeypatch.setattr(RegionKernel, "commit", remembering)
+    deltas = 0
+    for seed in range(40):
+        whole.clear()
+        world = World(draw(seed))
+        for action in world.schedule.actions:
+            world.play(action)
+        world.finish()
+        for (name, shape), runner in world.runners.items():
+            known = None
+            for number, made in enumerate(runner.commits, start=1):
+                deltas += "delta" in made.memory
+                known = recall(known, json.loads(json.dumps([made.memory])))
+                assert known == whole[name, shape, number], f"seed {seed}, {name}, commit {number}"
+    assert deltas > 300
 
 
-def _no_generations(*_: Any) -> int:
-    return 0
-
-
-def _follow_the_device(self: Deployment, query: Any, operator: int, device: Any, here: Any) -> Any:
-    return self.home(query, operator, device) or here
-
-
-def _one_session(self: WatermarkTracker, operator: int, source: str, mark: Any) -> None:
-    self._marks[operator, source] = {mark.session: mark}
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "broken", "seed"),
-    [
-        (region, "moves_between", lambda *_: [], 0),
-        (MigrationLedger, "held", _never_held, 247),
-        (MigrationLedger, "owned_since", _no_generations, 535),
-        (MigrationLedger, "ready", _always_ready, 1336),
-        (WatermarkTracker, "hear", _one_session, 651),
-        (Deployment, "route", _follow_the_device, 2675),
-    ],
-    ids=["state left behind", "clock not held", "no generations", "sent early", "sessions ignored", "rows follow"],
-)
-def test_a_broken_protocol_is_caught(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Callable[..., Any], seed: int
-) -> None:
-    """The simulator is worth something only if it sees each of these; the seeds are the first that do."""
-    assert play(draw(seed)) == []
-    monkeypatch.setattr(owner, name, broken)
-    assert play(draw(seed))
+@pytest.mark.parametrize("ignored", [False, True], ids=["as it is", "idle sources ignored"])
+def test_windows_close_when_a_device_is_silent_for_too_long(monkeypatch: pytest.MonkeyPatch, ignored: bool) -> None:
+    monkeypatch.setitem(STREAMS, LEFT, replace(STREAMS[LEFT], idle_seconds=60.0))
+    if ignored:
+        monkeypatch.setattr(IdleSources, "mark", lambda *_: None)
+    actions: tuple[Action, ...] = (
+        Submit("q0", "tumbling", 0),
+        Send("d1", "left", ((21, 0, 1),)),
+        Send("d2", "left", ((21, 0, 2),)),
+        *(Tick(region, Sight()) for region in ("west", "cloud", "west", "cloud")),
+        Wait(30),
+        Send("d1", "left", ((45, 0, 1),)),
+        *(Tick(region, Sight()) for region in ("west", "cloud", "west", "cloud")),
+        Wait(31),
+        *(Tick(region, Sight()) for region in ("west", "cloud", "west", "cloud")),
+    )
+    world = World(Schedule(0, "bottom-up", "incremental", actions))
+    for action in actions:
+        world.play(action)
+    assert bool(world.emitted(QueryId("q0"))) is not ignored
 
 
 def test_the_same_seed_is_the_same_schedule_and_the_script_can_be_read() -> None:

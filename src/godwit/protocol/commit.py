@@ -20,8 +20,13 @@ from godwit.protocol.inputs import Heard
 from godwit.protocol.memory import Delta, Failure, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
 
-#: so many commits lie between two that hold the memory whole
-SNAPSHOT_EVERY = 50
+#: so many commits lie between two that hold the memory whole, if it has many rows; of a small one fewer
+SNAPSHOT_EVERY, MANY_ROWS = 64, 256
+
+
+def snapshot_interval(memory: Snapshot) -> int:
+    """How many commits may follow one that holds this memory whole before the next one does."""
+    return SNAPSHOT_EVERY if memory.rows > MANY_ROWS else max(SNAPSHOT_EVERY // 4, 1)
 
 
 @dataclass(frozen=True)

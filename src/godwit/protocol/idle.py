@@ -29,8 +29,9 @@ class IdleSources:
 
     def mark(self, inputs: Inputs[Any], own_marks: OwnMarks, deployment: Deployment, now: float) -> None:
         """Add a mark for each source that has become idle."""
-        for _, source, _ in inputs.own_marks:
-            self._heard[source] = now
+        here = {source for _, source, _ in own_marks}
+        self._heard = {source: at for source, at in self._heard.items() if source in here}
+        self._heard |= {source: now for _, source, _ in inputs.own_marks}
         spoke = {(scan, source) for scan, source, _ in inputs.own_marks}
         idle: list[Heard] = [
             (scan, source, Mark(mark.session, mark.clock, idle=True))
@@ -46,8 +47,6 @@ class IdleSources:
         if self._stale:
             self._due = min((due for _, _, due in self._waiting(own_marks, deployment, now)), default=None)
             self._stale = False
-            here = {source for _, source, _ in own_marks}
-            self._heard = {source: at for source, at in self._heard.items() if source in here}
         return self._due
 
     def _waiting(
@@ -57,7 +56,7 @@ class IdleSources:
         limits = {i: _limit(deployment, scan.stream) for i, scan in self._scans.items()}
         if not any(limit is not None for limit in limits.values()):
             return
-        for key, mark in own_marks.items():
+        for key, mark in list(own_marks.items()):  # others may ask while a micro-batch is under way
             limit = limits[key[0]]
             attached = deployment.devices.get(DeviceId(split_source(key[1])[1])) is not None
             if limit is not None and attached and not (mark.idle or mark.over):

@@ -11,7 +11,7 @@ by an epoch that did not know it, where that can be helped.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -190,14 +190,13 @@ class InputPoller(Generic[R]):
         self,
         positions: Mapping[str, int],
         deployment: Deployment,
-        fenced: Iterable[RegionId],
+        fenced: Collection[RegionId],
         into: Inputs[R],
         sources: bool = True,
     ) -> None:
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
         into.positions = dict(positions)
-        lost = set(fenced)
-        into.peers = tuple(peer for peer in self.logs.peers() if peer not in lost)
+        into.peers = tuple(peer for peer in self.logs.peers() if peer not in fenced)
         needed = deployment.epoch
         for peer in into.peers:
             needed = max(needed, self._take_peer(into, peer))
@@ -209,9 +208,10 @@ class InputPoller(Generic[R]):
             # Each scan its share: a backlog on one side of a join must not starve the other.
             self._take_source(into, index, scan, into.rows + share, ends.get(index, math.inf))
 
-    def waiting(self, positions: Mapping[str, int]) -> bool:
+    def waiting(self, positions: Mapping[str, int], fenced: Collection[RegionId]) -> bool:
         """Whether anything new is there, without reading it."""
-        names = [CONTROL, *map(peer_log, self.logs.peers()), *(scan_log(i, scan) for i, scan in self.shape.plan.scans)]
+        peers = (peer_log(peer) for peer in self.logs.peers() if peer not in fenced)
+        names = [CONTROL, *peers, *(scan_log(i, scan) for i, scan in self.shape.plan.scans)]
         return any(self.logs.grown(name, positions.get(name)) for name in names)
 
     def _ends_of_parts(self) -> dict[int, int]:

@@ -5,7 +5,7 @@
                        -> commit: what others read and a restart needs (`commit.py`)
 
 It knows no files, threads, wall clock or Spark; time is an argument. If a micro-batch fails, its kernel is thrown away
-and another is made from the last commit.
+and another is made from the last commit (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from typing import Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
-from godwit.protocol.commit import SNAPSHOT_EVERY, ProtocolCommit
+from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, InputLogs, Inputs, scan_log
-from godwit.protocol.memory import Failure, Snapshot, difference
+from godwit.protocol.inputs import CONTROL, Inputs
+from godwit.protocol.memory import Delta, Failure, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
-
-#: past every epoch
-ALL = Epoch(2**62)
 
 
 @dataclass(frozen=True)
@@ -82,39 +79,6 @@ class RegionKernel:
         self._announce_all = True
         self._ended: dict[QueryId, Mapping[str, int]] = {}
         self._arrange(None)
-
-    # --- the first start, and after a restart
-
-    @staticmethod
-    def begin(region: RegionId, shape: Shape, logs: InputLogs[Any]) -> RegionKernel:
-        """The first start of a shape in a region, with the epoch that brought its first query.
-
-        That epoch is taken in by the first micro-batch, like any other. Sources are read from where their logs stood
-        when it was published.
-        """
-        return _before_next_query(region, shape, logs, {}, *logs.oldest())
-
-    @staticmethod
-    def recover(
-        region: RegionId,
-        shape: Shape,
-        logs: InputLogs[Any],
-        deployment: Deployment,
-        memory: Snapshot,
-        busy: bool = False,
-    ) -> RegionKernel:
-        """As the last commit left it. `busy`: state is still on its way here.
-
-        If the shape had no query then, what came since was for nobody. So it begins as at its first start, but for what
-        other regions have sent already: that was for queries that are gone, and one of the same name must not take it
-        for its own.
-        """
-        kernel = RegionKernel(region, shape, deployment, memory)
-        if busy or not kernel.unemployed:
-            return kernel
-        known, (at, oldest) = memory.positions[CONTROL], logs.oldest()
-        start = (known, deployment) if known >= at else (at, oldest)
-        return _before_next_query(region, shape, logs, memory.positions, *start)
 
     # --- taking in
 
@@ -210,7 +174,9 @@ class RegionKernel:
         self, changes: Sequence[EpochChange], announced: Collection[Move]
     ) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
         """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
-        ended, lost, first = [], [], self.deployment
+        first = self.deployment
+        ended: list[tuple[QueryId, Epoch]] = []
+        lost: list[Move] = []
         for change in changes:
             before, after = self.deployment, self._running(change.deployment)
             self.moves.adopt(after.epoch, (m for m in change.moves_of(self.shape.key) if m.query not in self.failed))
@@ -315,16 +281,20 @@ class RegionKernel:
         self.positions = self._committed = inputs.positions
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
-        whole = self._base is None or number - self._snapshot >= SNAPSHOT_EVERY
+        whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         marks = self._publish(whole or self._announce_all)
         self._forget_published()
-        before, self._base = self._base, self.snapshot()
-        self._snapshot = number if whole or before is None else self._snapshot
+        delta, self._base = self.delta(), self.snapshot()
+        self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        if whole or before is None:
+        if whole:
             return ProtocolCommit(*public, whole=self._base, ended=ended, failed=self.failed)
-        return ProtocolCommit(*public, delta=difference(before, self._base), ended=ended, failed=self.failed)
+        return ProtocolCommit(*public, delta=delta, ended=ended, failed=self.failed)
+
+    def delta(self) -> Delta:
+        """What has changed in the memory since the last commit."""
+        return difference(self._base or Snapshot(), self.snapshot())
 
     def snapshot(self) -> Snapshot:
         """The whole memory."""
@@ -376,23 +346,3 @@ class RegionKernel:
 
 def _ids(deployment: Deployment, shape: Shape) -> set[QueryId]:
     return {query.id for query in deployment.of_shape(shape.key)}
-
-
-def _before_next_query(
-    region: RegionId,
-    shape: Shape,
-    logs: InputLogs[Any],
-    positions: Mapping[str, int],
-    number: int,
-    deployment: Deployment,
-) -> RegionKernel:
-    """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
-    positions = {**positions, CONTROL: number}
-    for at, change in logs.epochs(number, deployment, ALL):
-        if any(True for _ in change.deployment.of_shape(shape.key)):
-            for index, scan in shape.plan.scans:
-                name, start = scan_log(index, scan), change.starts.get(f"{region}/{scan.stream}", 0)
-                positions[name] = max(positions.get(name, 0), start)
-            break
-        positions[CONTROL], deployment = at, change.deployment
-    return RegionKernel(region, shape, deployment, Snapshot(positions))

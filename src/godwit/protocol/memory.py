@@ -53,6 +53,10 @@ class Snapshot:
     #: queries that cannot be run, and why
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
 
+    @property
+    def rows(self) -> int:
+        return sum(len(getattr(self, f.name)) for f in fields(self))
+
     def to_json(self) -> dict[str, list[Any]]:
         tables = ((f.name, getattr(self, f.name)) for f in fields(self))
         return {name: _CODECS[name].rows(table) for name, table in tables if table}

@@ -5,7 +5,9 @@
     3. nothing   other regions, sinks and readers of results follow the commit log itself
 
 A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. Spark's
-streaming query is the metronome (`metronome.py`); its own checkpoint is not needed for correctness.
+streaming query drives it (`loop.py`); its own checkpoint is not needed for correctness.
+
+What is decided is the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark step -> append.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
+from godwit.protocol import recovery
 from godwit.protocol.commit import recall
 from godwit.protocol.handover import Move
 from godwit.protocol.inputs import InputPoller
@@ -174,11 +177,13 @@ class Runner:
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
-        now = time.time()
-        due = self.kernel.next_due(now)
+        now, kernel = time.time(), self.kernel
+        due = kernel.next_due(now)
         if self._is_due() or (due is not None and due <= now):
             return True
-        return self._poller.waiting(self.positions) or any(map(self.carriage.due, list(self.memory.underway)))
+        return self._poller.waiting(kernel.positions, kernel.fenced) or any(
+            map(self.carriage.due, list(self.memory.underway))
+        )
 
     def _is_due(self) -> bool:
         """Whether an operator wanted to be called by now, though nothing came."""
@@ -275,8 +280,9 @@ class Runner:
 
     def _keep_cuts(self, work: Work, moved: Iterable[Epoch]) -> None:
         """How far everybody had read when an epoch moved instances; first ours, from before this micro-batch."""
+        starts = {str(query): start for query, start in self.kernel.start_positions.items()}
         for epoch in moved:
-            mine = cut(self.positions, self.kernel.start_positions, self.memory.seen, self.memory.rooms)
+            mine = cut(self.positions, starts, self.memory.seen, self.memory.rooms)
             self.memory.cuts.setdefault(int(epoch), {})[self.region] = mine
         for region, record in work.told:
             self.memory.seen[region] = seen(record)
@@ -352,11 +358,11 @@ class Runner:
         record = self.commits.read(self.commits.last) if self.commits.last else None
         place = (self.region, self.shape, self.reader)
         if record is None:
-            self.kernel, kept = RegionKernel.begin(*place), _NOTHING
+            self.kernel, kept = recovery.begin(*place), _NOTHING
         else:
             kept = record["memory"]
             deployment = self.reader.control.deployment_at(record["positions"]["control"])
-            self.kernel = RegionKernel.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
+            self.kernel = recovery.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
         if self.kernel.unemployed and not kept["underway"]:
             kept = _NOTHING  # what is left was for queries that have ended
         self.memory = Memory(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, Scan, Shape
+from godwit.protocol import recovery
 from godwit.protocol.commit import recall
 from godwit.protocol.handover import EpochChange, Move, moves_between
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
@@ -124,7 +125,7 @@ class Runner:
         """One micro-batch; whether it committed."""
         kernel, inputs, now = self.kernel, Inputs[Rows](), self.world.now
         due = kernel.next_due(now)
-        if not self.poller.waiting(kernel.positions) and (due is None or due > now):
+        if not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
             return False
         self.logs.sight = sight
         self.poller.poll(kernel.positions, kernel.deployment, kernel.fenced, inputs)
@@ -178,14 +179,14 @@ class Runner:
         self.logs.sight = Sight()
         if not self.commits:
             self.states = {}
-            self.kernel = RegionKernel.begin(self.region, self.shape, self.logs)
+            self.kernel = recovery.begin(self.region, self.shape, self.logs)
             return
         last = self.commits[-1]
         memories = [commit.memory for commit in self.commits[last.memory["snapshot"] - 1 :]]
         memory = recall(None, json.loads(json.dumps(memories)))
         assert memory is not None
         deployment = self.world.control[memory.positions["control"]][0]
-        self.kernel = RegionKernel.recover(self.region, self.shape, self.logs, deployment, memory)
+        self.kernel = recovery.recover(self.region, self.shape, self.logs, deployment, memory)
         self.states = _copied(last.states)
 
     def start_of(self, query: QueryId) -> Mapping[str, int] | None:

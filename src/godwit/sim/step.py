@@ -24,7 +24,7 @@ class Outputs:
     results: list[tuple[QueryId, tuple[Any, ...]]] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
     #: the move, and (move, input -> rows, released watermark)
-    handovers: list[tuple[Move, tuple[Move, dict[int, list[Row]], int]]] = field(default_factory=list)
+    handovers: list[tuple[Move, tuple[Move, dict[int, list[list[Row]]], int]]] = field(default_factory=list)
 
 
 def run_operators(runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> Outputs:
@@ -104,8 +104,8 @@ class _Step:
             late = row[WINDOW_END] <= bound(let_go.get(row[QUERY], NEVER), operator.lag_us)
             (self.outputs.late if late else self._state(index)).append(row)
         for arrived in self._arrivals(index):
-            for rows in arrived.parts.values():
-                self._state(index).extend({**row, GENERATION: arrived.move.epoch} for row in rows)
+            for rows in _rows(arrived).values():
+                self._state(index).extend(rows)
         self._hand_over(index, 1)
         before, now = self.kernel.release(index, self.markers)
         closed = {q: bound(c, operator.lag_us) for q, c in before.items()}
@@ -167,9 +167,9 @@ class _Step:
             (self.outputs.late if late else kept).append(row)
         return kept
 
-    def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived[Row]) -> list[Row]:
+    def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived[list[Row]]) -> list[Row]:
         """Arrived rows take this owner's generation and meet the rows of that generation, not each other."""
-        mine = {side: [{**row, GENERATION: arrived.move.epoch} for row in rows] for side, rows in arrived.parts.items()}
+        mine = _rows(arrived)
         made = ops.pairs(operator, mine.get(0, []), self._state(index, 1))
         made += ops.pairs(operator, self._state(index, 0), mine.get(1, []))
         for side, rows in mine.items():
@@ -206,7 +206,13 @@ class _Step:
                 self.runner.states[index, side] = [
                     r for r in rows if r[QUERY] != move.query or r[GENERATION] >= move.epoch
                 ]
-                parts[side] = gone
+                parts[side] = [gone]
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
             self.outputs.handovers.append((move, (move, parts, clock)))
             self.moves.sent(move)
+
+
+def _rows(arrived: Arrived[list[Row]]) -> dict[int, list[Row]]:
+    """The rows of a state that arrived, with the generation of their new owner."""
+    generation = {GENERATION: arrived.move.epoch}
+    return {side: [{**row, **generation} for rows in part for row in rows] for side, part in arrived.parts.items()}

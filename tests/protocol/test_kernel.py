@@ -1,0 +1,91 @@
+"""Decisions of the kernel that no random schedule draws: idle sources, lost regions, and what a commit says."""
+
+from __future__ import annotations
+
+import json
+
+from godwit.ids import DeviceId, SiteId
+from godwit.model.deployment import Delta
+from godwit.protocol.commit import ProtocolCommit
+from godwit.protocol.watermarks import Mark, source_id
+from tests.protocol.pair import EAST, LEFT, NORTH, QUERY, WEST, WINDOW, Pair, deployment, window_at
+
+
+def test_a_source_becomes_idle_without_any_other_input() -> None:
+    """B9: the kernel says when, and a micro-batch at that time releases the watermark."""
+    pair = Pair(deployment(["d1", "d2"], idle_seconds=5.0))
+    kernel = pair.regions[WEST].kernel
+    assert kernel.next_due(99.0) is None, "nobody has spoken yet"
+    pair.step(WEST, {"d1": Mark(1, 50), "d2": Mark(1, 10)}, now=100.0)
+    assert kernel.next_due(100.0) == 105.0
+    pair.step(WEST, {"d1": Mark(1, 60)}, now=103.0)
+    assert kernel.next_due(103.0) == 105.0
+    assert not pair.step(WEST, now=104.9).commit
+    assert pair.step(WEST, now=105.0).commit
+    assert kernel.released[WINDOW] == {QUERY.id: 60}
+    assert kernel.next_due(105.0) == 108.0, "now the other one"
+    assert kernel.own_marks[0, source_id(LEFT, "d2"), 1].idle
+
+
+def test_a_source_that_is_away_never_becomes_idle() -> None:
+    pair = Pair(deployment(["d1", "d2"], idle_seconds=5.0))
+    pair.step(WEST, {"d1": Mark(1, 50), "d2": Mark(1, 10)}, now=100.0)
+    pair.apply(Delta(devices={DeviceId("d2"): None}))
+    pair.step(WEST, {"d1": Mark(1, 60)}, now=103.0)
+    assert pair.regions[WEST].kernel.next_due(103.0) == 108.0
+
+
+def test_a_region_that_is_lost_holds_nobody_up() -> None:
+    """B13: north once ran the shape and says nothing any more; a hand-over waits for it until it is fenced."""
+    pair = Pair(deployment(["d1"]))
+    for name, other in ((WEST, EAST), (EAST, WEST)):
+        pair.step(name, peers=(other, NORTH))
+    pair.apply(window_at("e"))
+    for _ in range(5):
+        for name, other in ((WEST, EAST), (EAST, WEST)):
+            pair.step(name, peers=(other, NORTH))
+    assert pair.regions[WEST].kernel.moves.outgoing
+    assert pair.regions[EAST].kernel.moves.incoming
+    pair.publish(pair.deployment.apply(Delta()), fenced=frozenset({NORTH}))
+    for _ in range(5):
+        for name, other in ((WEST, EAST), (EAST, WEST)):
+            pair.step(name, peers=(other, NORTH))
+    assert not pair.regions[WEST].kernel.moves.outgoing
+    assert not pair.regions[EAST].kernel.moves.incoming
+
+
+def test_state_that_a_lost_region_never_sent_is_not_waited_for() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.rest()
+    pair.apply(window_at("e"))
+    pair.step(EAST)
+    (move,) = pair.regions[EAST].kernel.moves.incoming
+    after = pair.deployment.apply(Delta(devices={DeviceId("d1"): SiteId("e")}, sessions={DeviceId("d1"): 2}))
+    pair.publish(after, fenced=frozenset({WEST}))
+    decision = pair.step(EAST)
+    assert decision.lost == (move,)
+    assert pair.regions[EAST].kernel.members((WEST,)) == {EAST}
+    assert decision.markers[WINDOW] == after.epoch
+
+
+def test_marks_are_published_once_and_again_with_every_whole_memory() -> None:
+    pair = Pair(deployment(["d1", "d2"]))
+    pair.step(WEST, {"d1": Mark(1, 5), "d2": Mark(1, 6)})
+    for k in range(20):
+        pair.step(WEST, {"d1": Mark(1, 10 + k)})
+    commits = pair.regions[WEST].commits
+    assert [c.snapshot for c in commits[:17]] == [1] * 16 + [17]
+    told = [{source for _, source, _ in commit.marks} for commit in commits]
+    assert told[0] == {"left/d1", "left/d2", "@q0"}
+    assert told[5] == {"left/d1"}
+    assert told[16] == told[0]
+
+
+def test_a_commit_survives_being_written_and_read() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.step(WEST, {"d1": Mark(1, 5)})
+    pair.apply(window_at("e"))
+    pair.rest()
+    for region in pair.all():
+        records = [json.loads(json.dumps(commit.to_json())) for commit in region.commits]
+        assert [ProtocolCommit.from_json(record) for record in records] == region.commits

@@ -1,0 +1,120 @@
+"""Broken rules of the protocol, and for each a schedule that sees it: a simulator that does not is worth nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from godwit.ids import Epoch
+from godwit.model.deployment import Deployment
+from godwit.protocol import kernel as kernel_module
+from godwit.protocol.handover import MigrationLedger
+from godwit.protocol.inputs import Inputs
+from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.memory import Delta, Snapshot, difference
+from godwit.protocol.watermarks import WatermarkTracker
+from godwit.sim import region
+from godwit.sim.region import Sight
+from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Submit, Tick
+
+_apply, _publish = RegionKernel._apply, RegionKernel._publish
+
+
+def _never_held(*_: Any) -> bool:
+    return False
+
+
+def _always_ready(self: MigrationLedger, markers: Any) -> list[Any]:
+    return list(self.outgoing)
+
+
+def _no_generations(*_: Any) -> int:
+    return 0
+
+
+def _follow_the_device(self: Deployment, query: Any, operator: int, device: Any, here: Any) -> Any:
+    return self.home(query, operator, device) or here
+
+
+def _one_session(self: WatermarkTracker, operator: int, source: str, mark: Any) -> None:
+    self._marks[operator, source] = (mark,)
+
+
+def _no_news(self: RegionKernel, inputs: Inputs[Any]) -> bool:
+    _apply(self, inputs)
+    return False
+
+
+def _drained_at_once(self: MigrationLedger, regions: Any) -> dict[int, Epoch]:
+    return dict.fromkeys(range(len(self.plan.operators)), self.epoch)
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _delta_without(table: str) -> Callable[[Snapshot, Snapshot], Delta]:
+    def shorter(before: Snapshot, after: Snapshot) -> Delta:
+        found = difference(before, after)
+        nothing: dict[str, Any] = {table: {}}
+        return replace(found, changed=replace(found.changed, **nothing))
+
+    return shorter
+
+
+def _begin_at_zero(self: RegionKernel, before: Deployment, after: Deployment) -> None:
+    for query in after.of_shape(self.shape.key):
+        if query.id not in before.queries:
+            self.start_positions[query.id] = {"source:": 0}
+
+
+def _ends_unsaid(self: RegionKernel, everything: bool) -> Any:
+    """Ends of sessions are forgotten before they are published."""
+    self._forget_published()
+    return _publish(self, everything)
+
+
+def _everybody() -> tuple[Action, ...]:
+    """All messages arrive, every region works, and so three times."""
+    ticks = (Tick(region, Sight()) for region in ("west", "east", "cloud"))
+    return (Deliver(9), *ticks, Deliver(9)) * 3
+
+
+#: d1 moves from west to east while west has not read its last row; what east and cloud do meanwhile must wait for it
+OVERTAKEN = Schedule(
+    0,
+    "bottom-up",
+    "incremental",
+    (
+        Submit("q0", "both", 0),
+        *_everybody(),
+        Send("d2", "left", ((60, 0, 1),)),
+        Send("d2", "right", ((60, 0, 1),)),
+        Send("d3", "right", ((60, 0, 1),)),
+        *_everybody(),
+        Send("d1", "left", ((21, 0, 1),)),
+        Move("d1", "b1"),
+        Deliver(9),
+        Send("d1", "left", ((70, 0, 1),)),
+        *(Tick(region, Sight()) for region in ("east", "cloud", "east", "cloud")),
+        *(Tick(region, Sight()) for region in ("west", "cloud", "cloud", "east", "west", "cloud")),
+    ),
+)
+
+#: what is broken -> (where, its name, the broken rule, a schedule that sees it: a seed, or written by hand)
+BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
+    "state left behind": (region, "moves_between", lambda *_: [], 0),
+    "clock not held": (MigrationLedger, "held", _never_held, 54),
+    "no generations": (MigrationLedger, "owned_since", _no_generations, 535),
+    "sent early": (MigrationLedger, "ready", _always_ready, 1336),
+    "sessions ignored": (WatermarkTracker, "hear", _one_session, OVERTAKEN),
+    "rows follow": (Deployment, "route", _follow_the_device, OVERTAKEN),
+    "news ignored": (RegionKernel, "_apply", _no_news, 0),
+    "markers too early": (MigrationLedger, "markers", _drained_at_once, 725),
+    "expected sources forgotten": (RegionKernel, "_expect", _nothing, OVERTAKEN),
+    "start positions wrong": (RegionKernel, "_begin_queries", _begin_at_zero, 1),
+    "delta drops the marks": (kernel_module, "difference", _delta_without("marks"), 120),
+    "ends of sessions not published": (RegionKernel, "_publish", _ends_unsaid, 0),
+    "drained operators not published": (RegionKernel, "_must_publish", _never_held, 1),
+}
