@@ -266,7 +266,7 @@ class Runner:
         """Rows and state always; marks if a clock here may go on by them; an epoch if it concerns this shape."""
         if work.sources or work.channels or work.arrived or work.parcels or work.own_marks or self._is_due():
             return True
-        if self.memory.failed.keys() != self._told_failed or any(record["failed"] for _, record in work.told):
+        if self.memory.failed.keys() != self._told_failed or self._failed_elsewhere(work):
             return True
         if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
