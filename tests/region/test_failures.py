@@ -25,6 +25,13 @@ def status(world: World, query: str) -> QueryStatus:
     return found
 
 
+def end(world: World, *queries: str) -> list[str]:
+    """What is wrong with these; the oracle could not answer the one that fails, either."""
+    world.fleet.close_sources()
+    world.fleet.process_available()
+    return [str(verdict) for name in queries if not (verdict := world.fleet.query(name).verdict()).equal]
+
+
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_the_others_go_on(open_fleet: Callable[..., Fleet], kind: str) -> None:
     """All three are of one shape; one of them fails, in two regions, and stays stopped over a crash."""
@@ -39,8 +46,8 @@ def test_the_others_go_on(open_fleet: Callable[..., Fleet], kind: str) -> None:
     assert "withdraw it" in failed
     assert (status(world, "good").failed, status(world, "other").failed) == (None, None)
     world.play(ROWS[12:])
-    verdicts = {name: verdict.equal for name, verdict in zip(world.fleet.queries, world.finish(), strict=True)}
-    assert verdicts == {"good": True, "other": True, "bad": False}
+    assert end(world, "good", "other") == []
+    assert status(world, "bad").failed == failed
     assert world.fleet.status().failures == {}
 
 
@@ -60,8 +67,7 @@ def test_a_query_that_is_alone_in_its_shape(open_fleet: Callable[..., Fleet]) ->
         open_fleet, {"bad": PLAIN.format(0, 3), "other": "SELECT train, ts FROM passengers WHERE boarded > 3"}
     )
     world.play(ROWS)
-    verdicts = {name: verdict.equal for name, verdict in zip(world.fleet.queries, world.finish(), strict=True)}
-    assert verdicts == {"bad": False, "other": True}
+    assert end(world, "other") == []
     assert status(world, "bad").failed is not None
 
 
