@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from godwit.errors import MissingFileError
 from godwit.ids import RegionId
 from godwit.model.deployment import Deployment, instance_id
+from godwit.storage.base import SegmentStore
 from godwit.storage.log import Record, Segment
 from godwit.storage.overlays import rows_by_query
 
@@ -23,7 +25,7 @@ class InstanceStatus:
     bytes: int
 
 
-def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
+def instances(store: SegmentStore, deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
     """The instances whose state a region holds after a commit, in order."""
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
@@ -31,10 +33,10 @@ def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[
         operator = name.partition(":")[0]
         if not operator.isdigit():
             continue  # rows that wait to be let in are no state yet
-        for segment in map(Segment.from_json, found):
+        for segment in (Segment.from_json(told, store) for told in found):
             try:
                 counts = rows_by_query(segment)
-            except FileNotFoundError:
+            except MissingFileError:
                 continue  # a newer commit has done with it
             for query, count in counts.items():
                 key = (query, int(operator))

@@ -14,21 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from godwit.engine.lazy_frame import Frame
-from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Aggregate, Join, Operator
 from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
-from godwit.region.poll import Parts, Work, source_log
+from godwit.region.poll import Parts, Work
 from godwit.region.routing_tables import Tables
 from godwit.region.state import State
 from godwit.region.step import Memory, Step
-from godwit.storage.log import Log, Segment
+from godwit.storage.log import Segment
+from godwit.storage.names import source_log
+from godwit.storage.place import Place
 
 if TYPE_CHECKING:
     from godwit.region.runner import Runner
@@ -50,7 +51,7 @@ class Buffer:
     region: str
 
 
-def rebuild(parcel: Any, runner: Runner, folder: Path, case: str, carry: Carry) -> Parts:
+def rebuild(parcel: Any, runner: Runner, folder: Place, case: str, carry: Carry) -> Parts:
     """The parts of a state that was left behind. `carry` brings segments over the links."""
     move = Move.from_json(parcel["move"])
     found = _brought(list(_buffers(parcel, runner, move)), runner, carry)
@@ -74,12 +75,12 @@ def _buffers(parcel: Any, runner: Runner, move: Move) -> Iterator[Buffer]:
     alive = NEVER if reach is None or parcel["clock"] == NEVER else parcel["clock"] - reach
     for region, parts in parcel["replay"].items():
         for part in parts:
-            log = Log(source_log(runner.root, RegionId(region), StreamId(part["stream"])))
+            log = runner.store.log(source_log(region, part["stream"]))
             for number, record in log.after(part["from"]):
                 if number > part["to"]:
                     break
                 if record["segment"] is not None and record["newest_us"] >= alive:
-                    segment = Segment.from_json(record["segment"])
+                    segment = Segment.from_json(record["segment"], runner.store)
                     yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
 
@@ -105,7 +106,7 @@ def _reach(operator: Operator) -> int | None:
 class _Scratch:
     """The query's operators up to the instance, alone in a region, with a memory that nobody else sees."""
 
-    def __init__(self, runner: Runner, move: Move, folder: Path) -> None:
+    def __init__(self, runner: Runner, move: Move, folder: Place) -> None:
         self._runner, self._index, self._folder = runner, move.operator, folder
         self._query = runner.deployment.queries[move.query]
         deployment = _alone(runner.deployment, runner.region, self._query.id)

@@ -10,19 +10,18 @@ that was made under an epoch this region has not heard of.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ids import Epoch, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Scan, Shape
 from godwit.protocol.handover import Move
 from godwit.protocol.watermarks import Mark, source_id
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record, Segment
+from godwit.storage.names import commit_log, regions_of, source_log
+from godwit.storage.store import Store
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
@@ -76,26 +75,17 @@ class Work:
             self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
 
 
-def source_log(root: Path, region: RegionId, stream: StreamId) -> Path:
-    return root / "regions" / region / "sources" / stream
-
-
-def commit_log(root: Path, region: RegionId, shape: str) -> Path:
-    return root / "regions" / region / "shapes" / shape / "commits"
-
-
 class Reader:
     """Reads everything one (region, shape) listens to."""
 
-    def __init__(self, root: Path, region: RegionId, shape: Shape, max_rows: int) -> None:
-        self.root, self.region, self.shape, self.max_rows = root, region, shape, max_rows
-        self.control = Control(root)
+    def __init__(self, store: Store, region: RegionId, shape: Shape, max_rows: int) -> None:
+        self.store, self.region, self.shape, self.max_rows = store, region, shape, max_rows
+        self.control = Control(store)
         self._sources = [
-            (f"source:{index}:{scan.stream}", Log(source_log(root, region, scan.stream)))
+            (f"source:{index}:{scan.stream}", store.log(source_log(region, scan.stream)))
             for index, scan in shape.plan.scans
         ]
         self._peers: dict[RegionId, Log] = {}
-        self._place = ("shapes", shape.key, "commits")
 
     def poll(self, positions: dict[str, int], deployment: Deployment, sources: bool = True) -> Work:
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
@@ -120,10 +110,7 @@ class Reader:
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        # Asked for several times a micro-batch: without pathlib's patterns, which cost ten times as much.
-        there = os.path.join(self.root, "regions")
-        names = (name for name in os.listdir(there) if name != self.region)
-        return sorted(RegionId(n) for n in names if os.path.isdir(os.path.join(there, n, *self._place)))
+        return [region for region in regions_of(self.store.disk, self.shape.key) if region != self.region]
 
     def waiting(self, positions: dict[str, int]) -> bool:
         """Whether anything new is there, without reading it."""
@@ -134,7 +121,7 @@ class Reader:
 
     def _peer(self, region: RegionId) -> Log:
         if region not in self._peers:
-            self._peers[region] = Log(commit_log(self.root, region, self.shape.key))
+            self._peers[region] = self.store.log(commit_log(region, self.shape.key))
         return self._peers[region]
 
     def _take_peer(self, work: Work, region: RegionId) -> None:
@@ -148,7 +135,7 @@ class Reader:
             work.marks += _marks(record["marks"])
             for parcel in record["channels"]:
                 if parcel["to"] == self.region:
-                    segment = Segment.from_json(parcel["segment"])
+                    segment = Segment.from_json(parcel["segment"], self.store)
                     target = (parcel["operator"], parcel["input"])
                     work.channels.setdefault(target, []).append((segment, Epoch(record["epoch"])))
                     work.rows += segment.rows
@@ -176,7 +163,7 @@ class Reader:
                 work.marks.append(heard)
                 work.own_marks.append(heard)
             if record["segment"] is not None:
-                segment = Segment.from_json(record["segment"])
+                segment = Segment.from_json(record["segment"], self.store)
                 work.sources.setdefault(index, []).append(segment)
                 work.rows += segment.rows
                 work.bytes += segment.bytes
@@ -190,21 +177,3 @@ def _marks(told: dict[str, dict[str, list[list[int]]]]) -> Iterator[tuple[int, s
     for operator, sources in told.items():
         for source, marks in sources.items():
             yield from ((int(operator), source, Mark.from_json(mark)) for mark in marks)
-
-
-def source_record(
-    segment: Segment | None,
-    marks: dict[str, Mark],
-    rows: dict[str, int],
-    newest_us: int | None,
-    sequence: dict[str, int],
-) -> Record:
-    """One entry of a source log: rows of some devices, and how far each has come."""
-    return {
-        "segment": None if segment is None else segment.to_json(),
-        "marks": {device: mark.to_json() for device, mark in marks.items()},
-        "rows": rows,
-        "newest_us": newest_us,
-        "sequence": sequence,
-        "entered": time.time(),
-    }

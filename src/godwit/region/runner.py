@@ -10,12 +10,10 @@ streaming query is the metronome (`metronome.py`); its own checkpoint is not nee
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,13 +24,16 @@ from godwit.model.plan import STATEFUL, Shape
 from godwit.protocol.handover import MigrationLedger, Move, moves_between
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
-from godwit.region.poll import Reader, Work, commit_log
+from godwit.region.poll import Reader, Work
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
 from godwit.region.routing_tables import Tables
 from godwit.region.state import State
 from godwit.region.step import Memory, Outputs, Step
 from godwit.region.transfer import StateTransfer
-from godwit.storage.log import Log, Record
+from godwit.storage import names
+from godwit.storage.log import Record
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 
 #: of so many epochs a runner remembers when it took them in
 KEEP_MOMENTS = 100
@@ -54,7 +55,7 @@ class Runner:
     def __init__(
         self,
         spark: SparkSession,
-        root: Path,
+        store: Store,
         region: RegionId,
         shape: Shape,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
@@ -62,12 +63,11 @@ class Runner:
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
     ) -> None:
-        self.spark, self.root, self.region, self.shape, self.limits = spark, root, region, shape, limits
-        self.commits = Log(commit_log(root, region, shape.key))
-        self.data = self.commits.folder.parent / "data"
-        self.data.mkdir(parents=True, exist_ok=True)
-        self.reader = Reader(root, region, shape, limits.max_rows)
-        self.carriage = carriage or StateTransfer(root)
+        self.spark, self.store, self.region, self.shape, self.limits = spark, store, region, shape, limits
+        self.commits = store.log(names.commit_log(region, shape.key), create=True)
+        self.data = Place(store, names.commit_data(region, shape.key))
+        self.reader = Reader(store, region, shape, limits.max_rows)
+        self.carriage = carriage or StateTransfer(store)
         self._at, self._after = at, after
         self._last_arrival: dict[str, float] = {}
         self.deployment: Deployment
@@ -113,7 +113,7 @@ class Runner:
             self.positions = work.positions
             return None
         self._at("polled")
-        folder = self.data / f"{self.commits.last + 1:010d}"
+        folder = self.data / names.number(self.commits.last + 1)
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, markers, self.carriage)
         step = Step(self.spark, folder, *parts)
         step.replays = self._replays(markers)
@@ -154,7 +154,7 @@ class Runner:
         everybody = {*self.reader.peers(), self.region}
         for move in self.memory.moves.ready(markers) if self.carriage.replays else ():
             known = self.memory.cuts.get(int(move.epoch), {})
-            rows = ranges(self.root, self.reader.control, self.tables.queries[move.query], move, known)
+            rows = ranges(self.store, self.reader.control, self.tables.queries[move.query], move, known)
             if rows is not None and set(known) >= everybody:
                 found[move] = rows
         return found
@@ -163,7 +163,7 @@ class Runner:
         """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
         if self.commits.last - self._passed <= self.limits.max_lag:
             return False
-        taken = [_taken(self.root, peer, self.shape.key, self.region) for peer in self.reader.peers()]
+        taken = [_taken(self.store, peer, self.shape.key, self.region) for peer in self.reader.peers()]
         self._passed = min(taken, default=self.commits.last)
         return self.commits.last - self._passed > self.limits.max_lag
 
@@ -365,9 +365,9 @@ class Runner:
     def _recover(self) -> None:
         """Stand where the last commit stands; what was staged after it never happened."""
         self._tables = None
-        for folder in self.data.iterdir():
-            if int(folder.name) > self.commits.last:
-                shutil.rmtree(folder)
+        for name in self.store.disk.names(self.data.reference):
+            if (names.number_of(name) or 0) > self.commits.last:
+                self.store.disk.delete_folder(f"{self.data.reference}/{name}")
         record = self.commits.read(self.commits.last) if self.commits.last else None
         if record is None:
             self._begin()
@@ -377,7 +377,7 @@ class Runner:
         self.memory = Memory(
             WatermarkTracker.from_json(memory["book"]),
             MigrationLedger.from_json(self.region, self.shape.plan, memory["moves"]),
-            {name: State.from_json(segments) for name, segments in memory["states"].items()},
+            {name: State.from_json(segments, self.store) for name, segments in memory["states"].items()},
             {int(k): v for k, v in memory["let_go"].items()},
             {(k, source, mark[0]): Mark.from_json(mark) for k, source, mark in memory["own_marks"]},
             memory["underway"],
@@ -419,7 +419,7 @@ class Runner:
         self._await_query(*self.reader.control.oldest())
         self.memory = Memory(WatermarkTracker(), MigrationLedger(self.region, self.shape.plan, self.deployment.epoch))
         for region in self.reader.peers():
-            log = Log(commit_log(self.root, region, self.shape.key))
+            log = self.store.log(names.commit_log(region, self.shape.key))
             self.positions[f"peer:{region}"] = log.first - 1
         self._arrange()
 
@@ -441,12 +441,12 @@ class Runner:
         """Remove state segments that the commit no longer names (and that no other region is still to read)."""
         for segment in outputs.dead:
             for file in segment.files:
-                if Path(file).is_relative_to(self.data):
-                    Path(file).unlink(missing_ok=True)
+                if file.startswith(f"{self.data.reference}/"):
+                    self.store.delete(file)
 
 
-def _taken(root: Path, reader: RegionId, shape: str, writer: RegionId) -> int:
+def _taken(store: Store, reader: RegionId, shape: str, writer: RegionId) -> int:
     """The last commit of `writer` that `reader` has taken in for good."""
-    log = Log(commit_log(root, reader, shape))
+    log = store.log(names.commit_log(reader, shape))
     record = log.read(log.last)
     return 0 if record is None else int(record["positions"].get(f"peer:{writer}", 0))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -46,6 +45,7 @@ from godwit.region.poll import Work
 from godwit.region.routing_tables import TO, Tables, text
 from godwit.region.state import State, landed, union
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
 
 if TYPE_CHECKING:
     from godwit.region.transfer import StateTransfer
@@ -100,7 +100,7 @@ class Step:
     def __init__(
         self,
         spark: SparkSession,
-        folder: Path,
+        folder: Place,
         region: RegionId,
         shape: Shape,
         tables: Tables,

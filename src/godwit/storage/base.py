@@ -1,8 +1,8 @@
 """What godwit asks of storage (logs, segments, documents), and the little that a backend must provide (`Disk`).
 
-Names are relative and look like paths: "regions/west/sources/passengers". Nothing outside of a backend knows where the
-store lies, so a fleet's folder may be renamed or copied. `store.py` builds all three kinds on top of any `Disk`; a broker
-may provide a `LogStore` of its own.
+Names are relative and look like paths: "regions/west/sources/passengers". Nothing outside of a backend knows where
+the store lies, so a fleet's folder may be renamed or copied. `store.py` builds all three kinds on top of any `Disk`; a
+broker may provide a `LogStore` of its own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SegmentStore(Protocol):
     def table(
         self, reference: str, known: int | None = None, columns: Sequence[str] | None = None, *, keep: bool = True
     ) -> Any:
-        """The Arrow table in a Parquet file (at least these columns), verified against its checksum if that is known."""
+        """The Arrow table in a Parquet file (at least these columns), verified by its checksum if that is known."""
 
     def checksum(self, reference: str) -> int:
         """Of a file as it is now."""
@@ -117,6 +117,8 @@ class Disk(Protocol):
 
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder."""
+
+    def is_folder(self, name: str) -> bool: ...
 
     def size(self, name: str) -> int: ...
 

@@ -1,7 +1,7 @@
 """Recent tables: what was written or read a moment ago need not be read from its file again.
 
-State of few rows is read in every micro-batch, file by file. A table is found by its reference and checksum: a file that
-was written again under the same name leads to none.
+State of few rows is read in every micro-batch, file by file. A table is found by its reference and checksum: a file
+that was written again under the same name leads to none.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class Crashed(BaseException):
 class Fault:
     """One thing that goes wrong: the `nth` call (from 1) of an operation ("*": any mutation) on a name that matches.
 
-    full: no space left; error: the device reports an error; slow: takes `seconds`; torn: half of the data is written, then
-    the machine stops; lost: acknowledged, but nothing is written; crash: the machine stops before anything happens.
+    full: no space left; error: the device reports one; slow: takes `seconds`; torn: half of the data is written, then the
+    machine stops; lost: acknowledged, but nothing is written; crash: the machine stops before anything happens.
     """
 
     operation: str
@@ -59,16 +59,16 @@ class FaultyDisk:
         with self._lock:
             self.count += operation in MUTATIONS
             for k, fault in enumerate(self._faults):
-                if fault.operation == operation or (fault.operation == "*" and operation in MUTATIONS):
-                    if fnmatch(name, fault.match):
-                        self._seen[k] += 1
-                        if self._seen[k] == fault.nth or (fault.lasting and self._seen[k] > fault.nth):
-                            return fault
+                meant = operation in MUTATIONS if fault.operation == "*" else fault.operation == operation
+                if meant and fnmatch(name, fault.match):
+                    self._seen[k] += 1
+                    if self._seen[k] == fault.nth or (fault.lasting and self._seen[k] > fault.nth):
+                        return fault
         return None
 
     def _do(self, operation: str, name: str, act: Callable[[], Any], half: Callable[[], Any] = lambda: None) -> Any:
         if self.crashed:
-            raise Crashed(f"{operation} {name}")
+            raise Crashed(operation, name)
         fault = self._due(operation, name)
         match None if fault is None else fault.kind:
             case "full":
@@ -81,10 +81,10 @@ class FaultyDisk:
             case "torn":
                 half()
                 self.crashed = True
-                raise Crashed(f"{operation} {name}")
+                raise Crashed(operation, name)
             case "crash":
                 self.crashed = True
-                raise Crashed(f"{operation} {name}")
+                raise Crashed(operation, name)
             case "lost":
                 return None
         return act()
@@ -116,6 +116,9 @@ class FaultyDisk:
     def exists(self, name: str) -> bool:
         return self.disk.exists(name)
 
+    def is_folder(self, name: str) -> bool:
+        return self.disk.is_folder(name)
+
     def size(self, name: str) -> int:
         return self.disk.size(name)
 
@@ -136,7 +139,7 @@ class FaultyDisk:
 
 
 class VolatileDisk(MemoryDisk):
-    """A disk whose power supply may fail: only synced contents under synced names survive, as POSIX promises and no more."""
+    """A disk whose power supply may fail: only synced contents under synced names survive."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -47,13 +48,14 @@ class LocalDisk:
         os.replace(self.path(name), self.path(new))
 
     def delete(self, name: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(name))
-        except FileNotFoundError:
-            pass
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
+
+    def is_folder(self, name: str) -> bool:
+        return os.path.isdir(self.path(name))
 
     def size(self, name: str) -> int:
         return os.stat(self.path(name)).st_size

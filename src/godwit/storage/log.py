@@ -1,7 +1,7 @@
 """A log as its writer or one of its readers sees it: a name in a store, and how far it is known to go.
 
-What a record names (segments) exists before it does. One writer a log, any number of readers, each of which remembers the
-number it has come to. A reader needs no listing: it asks for the next.
+What a record names (segments) exists before it does. One writer a log, any number of readers, each of which remembers
+the number it has come to. A reader needs no listing: it asks for the next.
 """
 
 from __future__ import annotations

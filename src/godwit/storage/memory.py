@@ -59,6 +59,9 @@ class MemoryDisk:
     def exists(self, name: str) -> bool:
         return name in self._files or name in self._folders
 
+    def is_folder(self, name: str) -> bool:
+        return name in self._folders
+
     def size(self, name: str) -> int:
         return len(self._file(name).data)
 

@@ -1,11 +1,11 @@
 """Where things are in a store: every name is made, and read back, here and nowhere else.
 
-    control/0000000001.json                          epochs
-    snapshots/0000000500.json                        whole deployments
-    regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
-    regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
-    regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
-    sinks/occupancy/1f3a.json                        how far a sink has come
+control/0000000001.json                          epochs
+snapshots/0000000500.json                        whole deployments
+regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
+regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
+regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
+sinks/occupancy/1f3a.json                        how far a sink has come
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies on disk, typed: an envelope (format, checksum) around every record and document, and the records themselves.
+"""What lies on disk, typed: an envelope (format, checksum) around every record and document, and the records.
 
     {"format":1,"crc":2890763311,"record":{...}}
 

@@ -52,7 +52,7 @@ class Segment:
             self.at.verify(file, checksum)
         return [self.at.path(file) for file in self.files]
 
-    def tables(self, columns: list[str] | None = None) -> list[pa.Table]:
-        """What lies in its files (at least these columns)."""
+    def tables(self, columns: list[str] | None = None, *, keep: bool = True) -> list[pa.Table]:
+        """What lies in its files (at least these columns). Not `keep`: they are read once and not again."""
         sums = self.sums or (None,) * len(self.files)
-        return [self.at.table(file, known, columns) for file, known in zip(self.files, sums, strict=True)]
+        return [self.at.table(file, known, columns, keep=keep) for file, known in zip(self.files, sums, strict=True)]

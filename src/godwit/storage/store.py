@@ -1,8 +1,8 @@
 """A fleet's store: logs, segments and documents on one disk, durable as asked. One a fleet; readers may make their own.
 
-    durability="process"   what was acknowledged survives the end of the process (kill -9); the kernel writes it out later
-    durability="power"     it also survives a lost power supply: contents and names are synced before anyone is told,
-                           in rounds that all writers who wait share (`sync.py`)
+durability="process"   what was acknowledged survives the end of the process (kill -9)
+durability="power"     it also survives a lost power supply: contents and names are synced before anyone is told,
+                       in rounds that all writers who wait share (`sync.py`)
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Store:
     def table(
         self, reference: str, known: int | None = None, columns: Sequence[str] | None = None, *, keep: bool = True
     ) -> pa.Table:
-        """What lies in a Parquet file (at least these columns); small ones are kept, if wholly read, unless not `keep`."""
+        """What lies in a Parquet file (at least these columns); small ones are kept in memory if `keep`."""
         found = self.cache.find(reference, known)
         if found is not None:
             return found

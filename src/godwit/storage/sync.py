@@ -1,7 +1,7 @@
 """Group commit: writers that wait for the disk at the same time share one round of syncs.
 
-A round makes everything durable that was noted before it began, whoever noted it. So a record that names another writer's
-record is never durable without it.
+A round makes everything durable that was noted before it began, whoever noted it. So a record that names another
+writer's record is never durable without it.
 """
 
 from __future__ import annotations
