@@ -54,6 +54,8 @@ def sequences(store: Store) -> Iterator[Finding]:
     """Gaps, and positions past the end of a log."""
     for log in logs(store):
         yield from _gaps(store, log)
+    if _starts(store) and not store.exists(f"{names.TOPOLOGY}.json"):
+        yield Finding("error", f"{names.TOPOLOGY}.json", "it is missing, though sites were declared")
     ends: dict[str, int] = {}
     for log, position, by, shapes in _positions(store):
         if log not in ends:
@@ -77,9 +79,8 @@ def _gaps(store: Store, log: str) -> Iterator[Finding]:
 
 def _positions(store: Store) -> Iterator[tuple[str, int, str, frozenset[str]]]:
     """(log, how far somebody has read it for good, who, the shape that has)"""
-    control = store.log(names.CONTROL)
-    newest = control.read(control.last) if control.last else None
-    for place, position in ({} if newest is None else newest["starts"]).items():
+    control, starts = store.log(names.CONTROL), _starts(store)
+    for place, position in starts.items():
         region, _, stream = place.partition("/")
         yield names.source_log(region, stream), position, f"epoch {control.last}", frozenset()
     for region, shape in names.shapes(store.disk):
@@ -87,6 +88,13 @@ def _positions(store: Store) -> Iterator[tuple[str, int, str, frozenset[str]]]:
         record = commits.read(commits.last) if commits.last else None
         for log, position in _read_by(record, region, shape):
             yield log, position, f"region '{region}' (shape {shape})", frozenset((shape,))
+
+
+def _starts(store: Store) -> dict[str, int]:
+    """Where the sources' logs stood at the newest epoch: "region/stream" -> number."""
+    control = store.log(names.CONTROL)
+    newest = control.read(control.last) if control.last else None
+    return {} if newest is None else newest["starts"]
 
 
 def _read_by(record: Record | None, region: str, shape: str) -> Iterator[tuple[str, int]]:

@@ -31,8 +31,8 @@ class Crashed(BaseException):
 class Fault:
     """One thing that goes wrong: the `nth` call (from 1) of an operation ("*": any mutation) on a name that matches.
 
-    full: no space left; error: the device reports one; slow: takes `seconds`; torn: half of the data is written, then the
-    machine stops; lost: acknowledged, but nothing is written; crash: the machine stops before anything happens.
+    full: no space left; error: the device reports one; slow: takes `seconds`; torn: half of the data is written, then
+    the machine stops; lost: acknowledged, but nothing is written; crash: the machine stops before anything happens.
     """
 
     operation: str

@@ -21,7 +21,8 @@ class Place:
         return self.reference.rpartition("/")[2]
 
     def with_name(self, name: str) -> Place:
-        return Place(self.store, f"{self.reference.rpartition('/')[0]}/{name}")
+        folder, slash, _ = self.reference.rpartition("/")
+        return Place(self.store, f"{folder}{slash}{name}")
 
     @property
     def path(self) -> str:

@@ -235,6 +235,7 @@ class Store:
     def delete(self, reference: str) -> None:
         """A recorded file that lies outside of the store is never touched."""
         if reference[:1] != "/":
+            self.cache.drop(reference)
             self.disk.delete(reference)
 
     def exists(self, reference: str) -> bool:
