@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from godwit.api.fleet import Fleet
 from godwit.errors import StateError
+from godwit.observe.status import Ledger
 from godwit.storage.lock import FolderLock, holder
+from godwit.storage.store import Store
 
 OTHER = """
 import sys, time
@@ -59,4 +63,18 @@ def test_users_in_one_process_share_it_and_the_last_one_lets_go(tmp_path: Path) 
     first.release()
     assert holder(tmp_path) is not None
     second.release()
+    assert holder(tmp_path) is None
+
+
+def test_a_fleet_does_not_open_beside_another_process_but_status_does(spark: SparkSession, tmp_path: Path) -> None:
+    Fleet(tmp_path, spark).stop()
+    other = _other(tmp_path)
+    try:
+        with pytest.raises(StateError, match=f"in use by process {other.pid}"):
+            Fleet(tmp_path, spark)
+        assert Ledger(Store.local(tmp_path)).status().epoch == 0
+    finally:
+        other.kill()
+        other.wait()
+    Fleet(tmp_path, spark).stop()
     assert holder(tmp_path) is None

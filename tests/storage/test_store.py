@@ -72,14 +72,14 @@ def test_waiting_ends_with_the_record(store: Store) -> None:
     assert log.read(1) == {"n": 1}
 
 
-def test_documents_are_replaced_and_listed(store: Store) -> None:
+def test_documents_are_replaced(store: Store) -> None:
     assert store.get_document("sinks/q/a") is None
     store.put_document("sinks/q/b", {"at": 1})
-    store.put_document("sinks/q/a", [1])
     store.put_document("sinks/q/b", {"at": 2})
-    assert list(store.documents("sinks/q")) == [("sinks/q/a", [1]), ("sinks/q/b", {"at": 2})]
-    store.delete_document("sinks/q/a")
-    assert [name for name, _ in store.documents("sinks/q")] == ["sinks/q/b"]
+    assert store.get_document("sinks/q/b") == {"at": 2}
+    assert store.disk.names("sinks/q") == ["b.json"]
+    store.delete_document("sinks/q/b")
+    assert store.get_document("sinks/q/b") is None
 
 
 def test_a_segment_is_read_linked_and_deleted(store: Store) -> None:

@@ -35,8 +35,9 @@ class Subject:
 
 def positions(store: Store) -> Iterator[dict[str, Any]]:
     """How far each sink has come, as `Delivery` keeps it."""
-    for query in sorted(store.disk.names(names.SINKS)):
-        for _, saved in store.documents(f"{names.SINKS}/{query}"):
+    for name in names.sink_positions(store.disk):
+        saved = store.get_document(name)
+        if saved is not None:
             yield saved
 
 

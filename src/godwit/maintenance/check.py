@@ -28,9 +28,7 @@ BESIDE = {"data", "truncated", "folded.json"}
 def findings(store: Store) -> list[Finding]:
     """Everything that is wrong, in the order of names; nothing is changed."""
     if not store.disk.exists(names.CONTROL):
-        msg = (
-            f"{store.disk.root} is not the folder of a fleet: it has no control log; give the folder it was opened with"
-        )
+        msg = f"{store.disk.root} is not a fleet's folder: it has no control log; give the folder it was opened with"
         raise StateError(msg)
     found: list[Finding] = []
     for part in (_documents, _sinks, _history, _sources, _commits, _kept, _foreign):
@@ -78,20 +76,15 @@ def _record(store: Store, log: str, number: int, remedy: Remedy, shapes: Iterabl
 
 
 def _sinks(store: Store) -> Iterator[Finding]:
-    for query in sorted(store.disk.names(names.SINKS)):
-        for file in sorted(store.disk.names(f"{names.SINKS}/{query}")):
-            name = f"{names.SINKS}/{query}/{file}"
-            if not file.endswith(".json"):
-                yield Finding("note", name, "it is not godwit's, and is ignored")
-                continue
-            try:
-                saved = store.get_document(name.removesuffix(".json"))
-            except StateError as fault:
-                yield Finding("error", name, f"{_brief(fault)}: where the sink stood is not known", "redeliver")
-                continue
-            gone = lost(saved["sink"], saved["state"])
-            if gone is not None:
-                yield Finding("error", name, gone, "redeliver")
+    for name in names.sink_positions(store.disk):
+        try:
+            saved = store.get_document(name)
+        except StateError as fault:
+            yield Finding("error", f"{name}.json", f"{_brief(fault)}: where the sink stood is not known", "redeliver")
+            continue
+        gone = None if saved is None else lost(saved["sink"], saved["state"])
+        if gone is not None:
+            yield Finding("error", f"{name}.json", gone, "redeliver")
 
 
 def _history(store: Store) -> Iterator[Finding]:

@@ -104,11 +104,10 @@ class _Repair:
     # --- sinks
 
     def _positions(self, shape: str) -> Iterable[str]:
-        for query in self._store.disk.names(names.SINKS):
-            for name in self._store.disk.names(f"{names.SINKS}/{query}"):
-                saved = self._saved(f"{names.SINKS}/{query}/{name}")
-                if saved is not None and saved["shape"] == shape:
-                    yield f"{names.SINKS}/{query}/{name}"
+        for name in names.sink_positions(self._store.disk):
+            saved = self._saved(f"{name}.json")
+            if saved is not None and saved["shape"] == shape:
+                yield f"{name}.json"
 
     def _saved(self, file: str) -> dict[str, Any] | None:
         try:

@@ -7,7 +7,7 @@ broker may provide a `LogStore` of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -86,9 +86,6 @@ class DocumentStore(Protocol):
         """None: there is none. StateError: damaged, or of a newer format."""
 
     def delete_document(self, name: str) -> None: ...
-
-    def documents(self, folder: str) -> Iterator[tuple[str, Any]]:
-        """(name, value) of the documents directly in a folder, in the order of their names; other files are ignored."""
 
 
 class Disk(Protocol):

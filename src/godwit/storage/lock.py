@@ -19,7 +19,7 @@ from godwit.errors import StateError
 FILE = "lock"
 #: folder -> (the open file, who uses it); of this process, because the operating system counts by process and open file
 _held: dict[str, tuple[int, set[int]]] = {}
-_guard = threading.Lock()
+_guard = threading.RLock()  # (a lock that is collected lets go, on whatever thread that happens)
 
 
 class FolderLock:
@@ -34,6 +34,9 @@ class FolderLock:
             if self._folder not in _held:
                 _held[self._folder] = (_opened(self._folder), set())
             _held[self._folder][1].add(id(self))
+
+    def __del__(self) -> None:
+        self.release()  # of a fleet that could not be opened
 
     def release(self) -> None:
         with _guard:

@@ -5,11 +5,12 @@ snapshots/0000000500.json                        whole deployments
 regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
 regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
 regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
-sinks/occupancy/1f3a.json                        how far a sink has come
+sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from godwit.ids import RegionId, StreamId
@@ -55,6 +56,14 @@ def checkpoint(region: str, shape: str) -> str:
 
 def sink_position(query: str, digest: str) -> str:
     return f"{SINKS}/{query}/{digest}"
+
+
+def sink_positions(disk: Disk) -> Iterator[str]:
+    """The documents that say how far sinks have come."""
+    for query in sorted(disk.names(SINKS)):
+        for file in sorted(disk.names(f"{SINKS}/{query}")):
+            if re.fullmatch(r"[0-9a-f]{12}\.json", file):
+                yield sink_position(query, file.removesuffix(".json"))
 
 
 def regions(disk: Disk) -> list[RegionId]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +132,6 @@ class Store:
 
     def delete_document(self, name: str) -> None:
         self.disk.delete(f"{name}.json")
-
-    def documents(self, folder: str) -> Iterator[tuple[str, Any]]:
-        for name in sorted(self.disk.names(folder)):
-            if name.endswith(".json") and not name.startswith("."):
-                value = self.get_document(f"{folder}/{name[:-5]}")
-                if value is not None:
-                    yield f"{folder}/{name[:-5]}", value
 
     # --- segments
 
