@@ -120,17 +120,20 @@ class _Repair:
         if not self._store.exists(file):
             return  # done with another finding
         saved = self._saved(file)
-        shape = None if saved is None else saved["shape"]
-        for region in () if shape is None else names.regions_of(self._store.disk, shape):
-            if self._store.floor(names.kept_log(region, shape)) > 1:
-                self.told.append(f"cannot deliver again for {file}: the first results are no longer kept")
-                return
+        if saved is not None and not self._all_kept(saved["shape"]):
+            self.told.append(f"cannot deliver again for {file}: the first results are no longer kept")
+            return
         if saved is None:
             self.told.append(f"{file}: if its sink is a folder of Parquet files, remove them before it is opened again")
         else:
             _clear(saved["sink"])
         self._put_away(file)
         self.told.append(f"{file}: all results will be delivered again when the sink is opened")
+
+    def _all_kept(self, shape: str) -> bool:
+        """Whether no result of a shape was let go."""
+        regions = names.regions_of(self._store.disk, shape)
+        return all(self._store.floor(names.kept_log(region, shape)) == 1 for region in regions)
 
     # --- files
 
