@@ -154,6 +154,15 @@ def test_lines_are_added_and_replaced(store: Store) -> None:
     assert store.read_lines("nothing") == []
 
 
+def test_lines_go_on_after_one_that_was_cut_off(store: Store) -> None:
+    store.append_lines("history.jsonl", ["a", "b"])
+    store.disk.write("history.jsonl", b"a\nb")
+    again = Store(store.disk)
+    again.append_lines("history.jsonl", ["c"])
+    again.append_lines("history.jsonl", ["d"])
+    assert again.read_lines("history.jsonl") == ["a", "b", "c", "d"]
+
+
 def test_an_unknown_durability_is_refused() -> None:
     with pytest.raises(StateError, match="use 'process' or 'power'"):
         Store(MemoryDisk(), "most")  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from godwit.model.plan import Query
 from godwit.region.state import union
 from godwit.storage.log import Segment
 from godwit.storage.names import source_log
+from godwit.storage.records import SourceRecord
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -105,8 +106,9 @@ def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) ->
     for runner in fleet.runners_of(last.query.shape.key):
         log = fleet.store.log(source_log(runner.region, stream))
         for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
-            if record["segment"] is not None:
-                found.append(Segment.from_json(record["segment"], fleet.store))
+            segment = SourceRecord.from_json(record, fleet.store).segment
+            if segment is not None:
+                found.append(segment)
     frame = segments.frame(fleet.spark, found)
     return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
 

@@ -170,7 +170,8 @@ class DeadLetters:
 
     def read(self) -> list[dict[str, Any]]:
         """The newest ones, oldest first."""
-        return [json.loads(line) for file in (self.OLD, self.FILE) for line in self._store.read_lines(file)]
+        lines = (line for file in (self.OLD, self.FILE) for line in self._store.read_lines(file))
+        return [json.loads(line) for line in lines if line.endswith("}")]  # not one that a crash has cut off
 
 
 def newest(table: pa.Table, time: str) -> int | None:

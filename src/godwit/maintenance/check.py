@@ -6,13 +6,14 @@ A finding says what would mend it (`repair.py`). Files that are nobody's are nam
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from godwit.delivery.sinks.outputs import lost
 from godwit.errors import StateError
 from godwit.maintenance.integrity import Finding, Remedy, logs, sequences
 from godwit.storage import names
+from godwit.storage.records import SourceRecord
 from godwit.storage.store import Store
 
 #: what may lie in a fleet's folder
@@ -106,8 +107,9 @@ def _sources(store: Store) -> Iterator[Finding]:
             damaged = list(_record(store, log, number, "none"))
             yield from damaged
             record = None if damaged else store.read_record(log, number)
-            if record is not None and record["segment"] is not None:
-                yield from _segment(store, record["segment"], "none")
+            segment = None if record is None else SourceRecord.from_json(record).segment
+            if segment is not None:
+                yield from _segment(store, segment.to_json(), "none")
 
 
 def _commits(store: Store) -> Iterator[Finding]:
@@ -122,10 +124,14 @@ def _commits(store: Store) -> Iterator[Finding]:
                     yield from _segment(store, segment, "replay", [shape])
                 for parcel in record["channels"]:
                     yield from _segment(store, parcel["segment"], "replay", [shape])
-        if record is not None:
-            for state in record["memory"]["states"].values():
-                for segment in state:
-                    yield from _segment(store, segment, "replay", [shape])
+        for segment in () if record is None else live_state(record):
+            yield from _segment(store, segment, "replay", [shape])
+
+
+def live_state(commit: Mapping[str, Any]) -> Iterator[Any]:
+    """The segments of state that a region holds after a commit."""
+    for state in commit["memory"]["states"].values():
+        yield from state
 
 
 def _kept(store: Store) -> Iterator[Finding]:

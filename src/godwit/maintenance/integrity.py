@@ -12,7 +12,7 @@ from typing import Literal
 
 from godwit.errors import StateError
 from godwit.storage import names
-from godwit.storage.log import Record
+from godwit.storage.records import CommitRecord
 from godwit.storage.store import Store
 
 #: what mends it: a sink's results are delivered again; a shape is computed again from its sources; a file is dropped
@@ -86,7 +86,7 @@ def _positions(store: Store) -> Iterator[tuple[str, int, str, frozenset[str]]]:
     for region, shape in names.shapes(store.disk):
         commits = store.log(names.commit_log(region, shape))
         record = commits.read(commits.last) if commits.last else None
-        for log, position in _read_by(record, region, shape):
+        for log, position in () if record is None else _read_by(CommitRecord.from_json(record), region, shape):
             yield log, position, f"region '{region}' (shape {shape})", frozenset((shape,))
 
 
@@ -97,8 +97,8 @@ def _starts(store: Store) -> dict[str, int]:
     return {} if newest is None else newest["starts"]
 
 
-def _read_by(record: Record | None, region: str, shape: str) -> Iterator[tuple[str, int]]:
-    for name, position in ({} if record is None else record["positions"]).items():
+def _read_by(commit: CommitRecord, region: str, shape: str) -> Iterator[tuple[str, int]]:
+    for name, position in commit.positions.items():
         kind, _, rest = name.partition(":")
         if kind == "control":
             yield names.CONTROL, position

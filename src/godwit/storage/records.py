@@ -16,6 +16,7 @@ from typing import Any
 
 from godwit.errors import StateError
 from godwit.protocol.watermarks import Mark
+from godwit.storage.base import SegmentStore
 from godwit.storage.segment import Segment
 
 #: of everything this godwit writes; it reads all formats up to this one
@@ -80,6 +81,18 @@ class SourceRecord:
             "sequence": dict(self.sequence),
             "entered": self.entered,
         }
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any], store: SegmentStore | None = None) -> SourceRecord:
+        segment = record["segment"]
+        return SourceRecord(
+            None if segment is None else Segment.from_json(segment, store),
+            {device: Mark.from_json(mark) for device, mark in record["marks"].items()},
+            record["rows"],
+            record["newest_us"],
+            record["sequence"],
+            record["entered"],
+        )
 
 
 @dataclass(frozen=True)

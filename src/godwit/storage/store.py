@@ -45,6 +45,8 @@ class Store:
         self.cache = TableCache()
         self.group = GroupSync(disk.sync) if durability == "power" else None
         self._news = threading.Condition()
+        #: files of lines that were added to
+        self._lines: set[str] = set()
 
     @staticmethod
     def local(folder: str | Path, durability: Durability = "process") -> Store:
@@ -241,6 +243,9 @@ class Store:
 
     def append_lines(self, name: str, lines: Sequence[str]) -> None:
         """Add to a file that people read, too: not atomic, so readers pass over a last line that was cut off."""
+        if name not in self._lines and not (self._read(name) or b"\n").endswith(b"\n"):
+            lines = ["", *lines]  # after one that was cut off
+        self._lines.add(name)
         self.disk.append(name, "".join(f"{line}\n" for line in lines).encode())
 
     def read_lines(self, name: str) -> list[str]:
