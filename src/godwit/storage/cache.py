@@ -14,7 +14,7 @@ import pyarrow as pa
 #: larger tables are not kept, and all together take no more than that (bytes)
 MOST_EACH, MOST = 2_000_000, 64_000_000
 #: so many files are remembered as verified
-MOST_VERIFIED = 100_000
+MOST_VERIFIED = 20_000
 
 
 class TableCache:

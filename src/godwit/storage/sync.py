@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 from godwit.storage.memory import folders_of
 
+#: so many folders are remembered to have durable names
+MOST_FOLDERS = 10_000
+
 
 class GroupSync:
     """Collects names of files and folders, and syncs them when somebody has to wait for it."""
@@ -45,6 +48,8 @@ class GroupSync:
             self._dirty[folder] = None
             if folder in self._known_folders:
                 return
+            if len(self._known_folders) >= MOST_FOLDERS:
+                self._known_folders.clear()  # they are synced once more; every commit has a folder of its own
             self._known_folders.add(folder)
 
     def wait(self) -> None:
