@@ -20,7 +20,8 @@ from godwit.storage.store import Store
 OTHER = """
 import sys, time
 from godwit.storage.lock import FolderLock
-FolderLock(sys.argv[1]).take()
+lock = FolderLock(sys.argv[1])
+lock.take()
 print("taken", flush=True)
 time.sleep(60)
 """
