@@ -12,7 +12,8 @@ GodwitError
 ├── ConfigError            a scenario, option or environment is wrong
 ├── SourceError            a source or its data cannot be read
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
-└── StateError             a log on disk is not what its manifest says
+└── StateError             what lies on disk is not what was written, or somebody else works on it
+    └── MissingFileError       a file that a record names is not there
 
 Bugs are asserts, not errors.
 """
@@ -81,4 +82,8 @@ class DataError(GodwitError):
 
 
 class StateError(GodwitError):
-    """A log on disk is not what its manifest says."""
+    """What lies on disk is not what was written, or somebody else works on it."""
+
+
+class MissingFileError(StateError):
+    """A file that a record names is not there."""

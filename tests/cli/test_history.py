@@ -12,13 +12,14 @@ from godwit.control.reconfigurations import StateMoved, Story
 from godwit.ids import Epoch, OperatorId, QueryId
 from godwit.observe import history
 from godwit.observe.history import History
+from godwit.storage.store import Store
 from tests.cli.conftest import Call
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "control").mkdir()
-    history = History(tmp_path)
+    history = History(Store.local(tmp_path))
     history.add(
         Story(1, "query 'occ' submitted", (QueryId("occ"),), (Epoch(1),), {"ToBeDeployed": 2}, outcome="committed")
     )
@@ -122,11 +123,11 @@ def test_names_sort_in_the_order_of_sending(folder: Path) -> None:
 
 def test_the_oldest_stories_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "KEEP", 5)
-    written = History(tmp_path)
+    written = History(Store.local(tmp_path))
     for number in range(1, 30):
         written.add(Story(number, "told"))
         written.add(Story(number, "told again"))
         assert len((tmp_path / "history.jsonl").read_text().splitlines()) <= 15
-    numbers = [record["number"] for record in History(tmp_path).read()]
+    numbers = [record["number"] for record in History(Store.local(tmp_path)).read()]
     assert numbers[-5:] == [25, 26, 27, 28, 29]
     assert {record["cause"] for record in written.read()} == {"told again"}

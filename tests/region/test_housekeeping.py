@@ -23,7 +23,7 @@ from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
 from godwit.region.runner import Limits
 from godwit.region.state import FAN_IN
-from godwit.storage.log import Log
+from godwit.storage.store import Store
 from tests.region.world import QUERIES, Action, Attach, Crash, Move, Push, Step, World
 
 OpenFleet = Callable[..., Fleet]
@@ -124,7 +124,7 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
             continue
         for bit in range(60):
             fleet.attendant.flush()
-            first.append(Log(runner.commits.folder).first)
+            first.append(fleet.store.log(runner.commits.name).first)
             if bit % 10 == 5:
                 assert query.results().count() == 4 * (number + 1)
     assert first[5] == 1  # a pass in one go would have dropped them all at the first look
@@ -135,14 +135,15 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
 
 
 def test_records_whose_removal_was_cut_short_go_the_next_time(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    store = Store.local(tmp_path)
+    log = store.log("l")
     for number in range(5):
         log.append({"number": number})
     next(log.drop(4))  # and no further: the process ends here
-    again = Log(tmp_path)
+    again = store.log("l")
     assert again.first == 4
     assert list(again.drop(4)) == [2, 3]
-    assert sorted(int(path.stem) for path in tmp_path.glob("*.json")) == [4, 5]
+    assert store.numbers("l") == [4, 5]
     assert [record["number"] for _, record in again.after(3)] == [3, 4]
 
 
@@ -162,7 +163,7 @@ def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatc
         edge.step()
         if number % 8 == 0:
             fleet.attendant.sweep()
-    assert Log(edge.commits.folder).first <= read + 1  # the cloud has read no further
+    assert fleet.store.log(edge.commits.name).first <= read + 1  # the cloud has read no further
     fleet = open_fleet(retention=AT_ONCE)  # ... and must find it all after a restart
     fleet.process_available()
     fleet.push("readings", rows(30))
@@ -191,7 +192,7 @@ def test_recorded_files_and_live_state_are_never_removed(
     assert fleet.attendant.sweep().entries > 0
     fleet.attendant.sweep()  # files go one pass after their records
     (runner,) = fleet.crew.runners.values()
-    assert len(list(runner.data.iterdir())) < 16
+    assert len(fleet.store.disk.names(runner.data.reference)) < 16
     assert recorded.exists()
     again = open_fleet(retention=AT_ONCE)  # sources know their clocks and sequence numbers though entries are gone
     assert again.gateway.source("readings", "readings").clock > 0  # type: ignore[arg-type]
@@ -214,7 +215,7 @@ def test_keep_keeps_what_the_oracle_needs(open_fleet: OpenFleet, monkeypatch: py
     fleet.process_available()
     fleet.attendant.sweep()
     (runner,) = fleet.crew.runners.values()
-    assert Log(runner.commits.folder).first > 1
+    assert fleet.store.log(runner.commits.name).first > 1
     assert query.verdict().equal, query.verdict()
 
 

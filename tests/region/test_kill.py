@@ -116,15 +116,3 @@ def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path, moment: str,
 )
 def test_a_process_killed_in_any_phase_of_a_move(tmp_path: Path, state: str, moment: str, die_at: int) -> None:
     assert killed_and_restarted(tmp_path, moment, die_at, state, after_move=True) == ["equal", "equal"]
-
-
-def test_two_processes_cannot_share_a_log(tmp_path: Path) -> None:
-    """The second writer is told, and the first one's records stay."""
-    from godwit.errors import StateError
-    from godwit.storage.log import Log
-
-    first, second = Log(tmp_path / "log"), Log(tmp_path / "log")
-    first.append({"n": 1})
-    with pytest.raises(StateError, match="two writers"):
-        second.append({"n": 2})
-    assert Log(tmp_path / "log").read(1) == {"n": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import random
 
 import pytest
@@ -200,7 +199,7 @@ def test_relays_of_the_plan_are_the_routes_of_the_deployment(open_fleet):
     fleet = open_fleet()  # and they are that again after a restart
     assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")
     fleet.query("q").stop()
-    assert json.loads((fleet.root / "ways.json").read_text()) == {}
+    assert fleet.store.get_document("ways") == {}
 
 
 def test_a_join_is_executed_in_the_order_that_shares_most(station):

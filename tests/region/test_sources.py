@@ -17,12 +17,11 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.errors import ConfigError, SourceError
-from godwit.ids import DeviceId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, SiteId
 from godwit.ingest.sources.feeder import Feeder
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
-from godwit.region.poll import source_log
-from godwit.storage.log import Log
+from godwit.storage.names import source_log
 
 OpenFleet = Callable[..., Fleet]
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -48,7 +47,7 @@ def boarded(query: QueryHandle) -> list[int]:
 
 
 def segments_of(fleet: Fleet, region: str) -> list[list[str]]:
-    log = Log(source_log(fleet.root, region, "passengers"))  # type: ignore[arg-type]
+    log = fleet.store.log(source_log(region, "passengers"))
     return [record["segment"]["files"] for _, record in log.after(0) if record["segment"] is not None]
 
 
@@ -97,7 +96,7 @@ def test_devices_that_leave_a_region_together_end_their_sessions_in_one_entry(op
     fleet = open_fleet()
     query = begin(fleet, trains=6)
     fleet.push("passengers", table(fleet, range(12), trains=6))
-    west = Log(source_log(fleet.root, RegionId("w"), StreamId("passengers")))
+    west = fleet.store.log(source_log("w", "passengers"))
     before = west.end()
     fleet.change([DeviceMoved(DeviceId(f"t{n}"), SiteId("east")) for n in (0, 2, 4)])
     ((_, entry),) = west.after(before)

@@ -10,10 +10,16 @@ from pyspark.sql import SparkSession
 from godwit.engine import segments
 from godwit.region.state import State
 from godwit.storage.overlays import edited
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 
 ROWS = [("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)]
 SCHEMA = "__query string, n int, __gen bigint"
 OLD_A, NO_A, NO_B = ("without", "a", 3), ("without", "a", 9), ("without", "b", 9)
+
+
+def place(folder: Path) -> Place:
+    return Place(Store.local(folder), "data")
 
 
 @pytest.mark.parametrize("handed", [True, False])
@@ -39,7 +45,9 @@ def test_edits_are_applied_on_reading(
     """A segment of which nothing is left comes first: Spark must not take it for the end."""
     monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
-    gone, mine, plain = (segments.write(frame, tmp_path / name, small=handed) for name in ("gone", "mine", "plain"))
+    gone, mine, plain = (
+        segments.write(frame, place(tmp_path) / name, small=handed) for name in ("gone", "mine", "plain")
+    )
     assert gone is not None
     assert mine is not None
     assert plain is not None
@@ -53,7 +61,7 @@ def test_edits_are_applied_on_reading(
 
 
 def test_leaving_again_leaves_one_edit(spark: SparkSession, tmp_path: Path) -> None:
-    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), tmp_path / "rows", small=True)
+    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), place(tmp_path) / "rows", small=True)
     state = State([segment])  # type: ignore[list-item]
     state.leave_out("a", 3)
     state.leave_out("a", 9)
@@ -61,10 +69,10 @@ def test_leaving_again_leaves_one_edit(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_sparks_tasks_leave_nothing_beside_their_files(spark: SparkSession, tmp_path: Path) -> None:
-    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), tmp_path / "rows", small=False)
+    segment = segments.write(spark.createDataFrame(ROWS, SCHEMA), place(tmp_path) / "rows", small=False)
     assert segment is not None
     assert segment.rows == len(ROWS)
-    assert {str(file) for file in (tmp_path / "rows").iterdir()} == set(segment.files)
+    assert {f"data/rows/{file.name}" for file in (tmp_path / "data" / "rows").iterdir()} == set(segment.files)
 
 
 @pytest.mark.parametrize("handed", [True, False])
@@ -73,9 +81,9 @@ def test_a_crowd_of_few_rows_becomes_one_segment(
 ) -> None:
     monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
-    crowd = [segments.write(frame, tmp_path / f"{n}", small=True, prune_by="n") for n in range(3)]
+    crowd = [segments.write(frame, place(tmp_path) / f"{n}", small=True, prune_by="n") for n in range(3)]
     state = State([edited(crowd[0], "generation", 8), *crowd[1:]])  # type: ignore[arg-type, list-item]
-    assert state.gather(list(state.live), tmp_path / "gathered", "n") is handed
+    assert state.gather(list(state.live), place(tmp_path) / "gathered", "n") is handed
     assert len(state.live) == (1 if handed else 3)
     found = state.read(spark)
     assert found is not None

@@ -83,7 +83,7 @@ class AdmissionController:
         #: what devices were seen to send when it was last planned for
         self._measured: Measured = {}
         self._looked = 0.0
-        self._ways = WaysFile(fleet.root)
+        self._ways = WaysFile(fleet.store)
 
     @property
     def on(self) -> bool:

@@ -37,6 +37,7 @@ from godwit.ingest.source_log import Rows, Schema, columns_of
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.maintenance.integrity import inspect
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.deployment import Delta, between, split_instance
@@ -54,7 +55,10 @@ from godwit.sql import Builder, compile_query
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import Fault
 from godwit.sql.sharing import begins
+from godwit.storage.base import Durability
 from godwit.storage.epoch_log import Control
+from godwit.storage.lock import FolderLock
+from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links
 
 
@@ -74,35 +78,38 @@ class Fleet:
         reoptimise: bool | Watching = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
+        durability: Durability = "process",
         at: Callable[[str], None] = lambda moment: None,
     ) -> None:
-        root = root.resolve()  # Java keeps the working directory it was started in
-        self.root, self.spark = root, spark
-        root.mkdir(parents=True, exist_ok=True)
+        self.store = store = Store.local(root, durability)
+        self.root, self.spark = root.resolve(), spark
+        self.folder_lock = FolderLock(root)
+        self.folder_lock.take()
+        inspect(store)
         #: whoever decides, or appends to a source log, holds it
         self.lock = self._lock = threading.RLock()
         #: one decision after the other; taken before the lock, and held while stages wait for each other
         self.deciding = self._deciding = threading.RLock()
         self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
-        self._control = Control(root)
+        self._control = Control(store)
         self._analyst = Analyst(spark)
-        self.gateway = Gateway(root)
-        self.history = History(root)
+        self.gateway = Gateway(store)
+        self.history = History(store)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
         self.topology = Ground(self)
-        self.carriage = StateTransfer(root, state, links, self.topology.path)
+        self.carriage = StateTransfer(store, state, links, self.topology.path)
         self.chronicle = ReconfigurationTracker(
             self.history, lambda: list(self.crew.runners.values()), self._handed_over
         )
         told = [publisher.publish, self.chronicle.committed]
-        self.crew = RunnerPool(spark, root, limits or Limits(), at, told, self.carriage)
+        self.crew = RunnerPool(spark, store, limits or Limits(), at, told, self.carriage)
         self.attendant = Supervisor(self, replace(retention or Retention(), backup=self.carriage.replays))
-        self.metrics = Metrics(root, spark)
+        self.metrics = Metrics(store, spark)
         self.inbox = Inbox(self)
         self.deployment = self._control.deployment_at(self._control.last)
         self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
-        self._twins = QueryAliases(root)
+        self._twins = QueryAliases(store)
         self.door = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
@@ -412,6 +419,7 @@ class Fleet:
 
     def start(self) -> None:
         """Let all regions run until `stop`."""
+        self.folder_lock.take()
         self.metrics.listen()
         self.crew.start()
         self.attendant.start()
@@ -424,6 +432,7 @@ class Fleet:
             source.stop()
         self.crew.stop()
         self.attendant.stop()
+        self.folder_lock.release()
 
     def status(self) -> Status:
         """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""

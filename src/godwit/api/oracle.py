@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame
 from godwit.engine import segments
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query
-from godwit.region.poll import source_log
 from godwit.region.state import union
-from godwit.storage.log import Log, Segment
+from godwit.storage.log import Segment
+from godwit.storage.names import source_log
+from godwit.storage.records import SourceRecord
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -103,10 +104,11 @@ def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) ->
     found: list[Segment] = []
     last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
     for runner in fleet.runners_of(last.query.shape.key):
-        log = Log(source_log(fleet.root, runner.region, stream))
+        log = fleet.store.log(source_log(runner.region, stream))
         for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
-            if record["segment"] is not None:
-                found.append(Segment.from_json(record["segment"]))
+            segment = SourceRecord.from_json(record, fleet.store).segment
+            if segment is not None:
+                found.append(segment)
     frame = segments.frame(fleet.spark, found)
     return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
 

@@ -6,28 +6,27 @@ query that was withdrawn for good is remembered, so that its results stay readab
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
+from godwit.storage.names import ALIASES
+from godwit.storage.store import Store
 
 
 class QueryAliases:
     """Names of queries, and the executions behind them."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "twins.json"
+    def __init__(self, store: Store) -> None:
+        self._store = store
         #: a query's name -> the query that runs for it
         self._stands_for: dict[QueryId, QueryId] = {}
         #: withdrawn, but others stand on them
         self._unseen: set[QueryId] = set()
         self._ended: dict[QueryId, Query] = {}
-        if self._path.exists():
-            stands_for, unseen, ended = json.loads(self._path.read_text())
+        if (saved := store.get_document(ALIASES)) is not None:
+            stands_for, unseen, ended = saved
             self._stands_for, self._unseen = stands_for, set(unseen)
             self._ended = {QueryId(name): decode(query) for name, query in ended.items()}
 
@@ -70,6 +69,4 @@ class QueryAliases:
 
     def _save(self) -> None:
         ended = {name: encode(query) for name, query in self._ended.items()}
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps([self._stands_for, sorted(self._unseen), ended]))
-        draft.rename(self._path)
+        self._store.put_document(ALIASES, [self._stands_for, sorted(self._unseen), ended])

@@ -5,23 +5,22 @@ Placements are in the deployment; the ways between them are not, so they are kep
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from godwit.ids import QueryId, SiteId
 from godwit.placement.rules.base import Ways, Wish
+from godwit.storage.names import RELAYS
+from godwit.storage.store import Store
 
 
 class WaysFile:
     """One a fleet; callers hold its lock."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "ways.json"
+    def __init__(self, store: Store) -> None:
+        self._store = store
         #: query -> (operator, site of its devices or None, all sites of the way)
         self._known: dict[QueryId, list[tuple[int, SiteId | None, tuple[SiteId, ...]]]] = {}
-        if self._path.exists():
-            told = json.loads(self._path.read_text())
+        if (told := store.get_document(RELAYS)) is not None:
             self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
 
     def of(self, query: QueryId) -> dict[Wish, Ways]:
@@ -46,6 +45,4 @@ class WaysFile:
             self._save()
 
     def _save(self) -> None:
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps(self._known))
-        draft.rename(self._path)
+        self._store.put_document(RELAYS, self._known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
 from godwit.model.codec import decode, encode
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
+from godwit.storage.names import TOPOLOGY
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -22,7 +22,6 @@ class Ground:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._path: Path = fleet.root / "topology.json"
 
     @property
     def now(self) -> Topology:
@@ -42,15 +41,14 @@ class Ground:
         self._fleet.change(_missing(self.now, topology))
 
     def save(self, topology: Topology) -> None:
-        draft = self._path.with_suffix(".tmp")
         parts = [encode(list(part.values())) for part in (topology.sites, topology.links, topology.devices)]
-        draft.write_text(json.dumps(parts))
-        draft.rename(self._path)
+        self._fleet.store.put_document(TOPOLOGY, parts)
 
     def saved(self) -> Topology | None:
-        if not self._path.exists():
+        saved = self._fleet.store.get_document(TOPOLOGY)
+        if saved is None:
             return None
-        sites, links, devices = (list(decode(part)) for part in json.loads(self._path.read_text()))
+        sites, links, devices = (list(decode(part)) for part in saved)
         return Topology.of(sites, links, devices)
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "change": ("change", "change", "Tell a running fleet about changes of its topology."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
+    "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
     "mobility": ("mobility", "app", "Traces of devices that hop between base stations."),

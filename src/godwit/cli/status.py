@@ -13,6 +13,7 @@ from rich.table import Table
 
 from godwit.errors import ConfigError, GodwitError
 from godwit.observe.status import Ledger, Status, Times
+from godwit.storage.store import Store
 
 #: of links and instances the largest are shown
 MOST = 20
@@ -27,7 +28,7 @@ def status(
         if output not in ("auto", "json", "table"):
             msg = f"output {output!r} is unknown; use auto, json or table"
             raise ConfigError(msg)
-        found = Ledger(folder).status()
+        found = Ledger(Store.local(folder)).status()
     except GodwitError as fault:
         typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(1) from None

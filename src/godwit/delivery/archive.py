@@ -6,19 +6,17 @@ log itself, which goes on where `kept` ends. `entries` reads both as one sequenc
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from godwit.ids import RegionId
 from godwit.observe.rollup import Totals, late_of, results_of
-from godwit.region.poll import commit_log
-from godwit.storage.cache import RECENT
+from godwit.storage import names
 from godwit.storage.log import Log, Record, Segment
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 
 #: a segment of more rows is taken over as it is; smaller ones are rewritten, up to so many rows a file
 LARGE_ROWS = 200_000
@@ -33,48 +31,44 @@ class Entry:
     late: tuple[Segment, ...]
 
 
-def kept_log(root: Path, region: RegionId, shape: str) -> Path:
-    return commit_log(root, region, shape).parent / "kept"
-
-
-def entries(root: Path, region: RegionId, shape: str, after: int) -> Iterator[Entry]:
+def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[Entry]:
     """Everything committed past `after` that is still kept, oldest first."""
-    kept, through = Log(kept_log(root, region, shape)), after
+    kept, through = store.log(names.kept_log(region, shape)), after
     for _, record in kept.after(kept.first - 1):
         if record["through"] > through:
             through = record["through"]
-            yield Entry(through, _segments(record["results"]), _segments(record["late"]))
-    for number, record in Log(commit_log(root, region, shape)).after(through):
-        if number > through + 1 and _last_kept(kept) > through:
+            yield Entry(through, _segments(record["results"], store), _segments(record["late"], store))
+    for number, record in store.log(names.commit_log(region, shape)).after(through):
+        if number > through + 1 and _last_kept(store, kept) > through:
             # Commits went from the one log to the other in the meantime.
-            yield from entries(root, region, shape, through)
+            yield from entries(store, region, shape, through)
             return
         through = number
-        yield Entry(number, tuple(results_of(record)), tuple(late_of(record)))
+        yield Entry(number, tuple(results_of(record, store)), tuple(late_of(record, store)))
 
 
 class Fold:
     """What must stay of commits: gathered one by one, then written down, before their records go."""
 
-    def __init__(self, root: Path, region: RegionId, shape: str) -> None:
-        self._log = Log(kept_log(root, region, shape))
+    def __init__(self, store: Store, region: RegionId, shape: str) -> None:
+        self._store, self._log = store, store.log(names.kept_log(region, shape))
         #: the last commit that is counted in
-        self.through, self._totals = totals(root, region, shape)
+        self.through, self._totals = totals(store, region, shape)
         self._results: list[Segment] = []
         self._late: list[Segment] = []
         self._wall: float | None = None
 
     def add(self, number: int, record: Record) -> None:
-        self._totals.add(record)
-        self._results += results_of(record)
-        self._late += late_of(record)
+        self._totals.add(record, self._store)
+        self._results += results_of(record, self._store)
+        self._late += late_of(record, self._store)
         self.through, self._wall = number, record["metrics"]["wall"]
 
     def write(self) -> bool:
         """Write it down; False: there was nothing."""
         if self._wall is None:
             return False
-        folder = self._log.folder / "data" / f"{self._log.last + 1:010d}"
+        folder = Place(self._store, f"{self._log.name}/data/{names.number(self._log.last + 1)}")
         self._log.append(
             {
                 "through": self.through,
@@ -87,14 +81,14 @@ class Fold:
         return True
 
 
-def totals(root: Path, region: RegionId, shape: str) -> tuple[int, Totals]:
+def totals(store: Store, region: RegionId, shape: str) -> tuple[int, Totals]:
     """(the last commit that is counted in, the totals up to it)"""
-    log = Log(kept_log(root, region, shape))
+    log = store.log(names.kept_log(region, shape))
     record = log.read(log.last) if log.last else None
     return (0, Totals()) if record is None else (record["through"], Totals.from_json(record["totals"]))
 
 
-def merged(segments: Sequence[Segment], folder: Path, name: str) -> list[Segment]:
+def merged(segments: Sequence[Segment], folder: Place, name: str) -> list[Segment]:
     """The same rows in few files under `folder`, in the same order within each schema."""
     made: list[Segment] = []
     waiting: dict[str, list[Segment]] = {}
@@ -105,37 +99,32 @@ def merged(segments: Sequence[Segment], folder: Path, name: str) -> list[Segment
         group = waiting.setdefault(segment.schema, [])
         group.append(segment)
         if sum(s.rows for s in group) > LARGE_ROWS:
-            made.append(_rewritten(waiting.pop(segment.schema), folder / f"{name}-{len(made)}.parquet"))
+            made.append(_rewritten(waiting.pop(segment.schema), folder / f"{name}-{len(made)}"))
     for group in waiting.values():
-        made.append(_rewritten(group, folder / f"{name}-{len(made)}.parquet"))
+        made.append(_rewritten(group, folder / f"{name}-{len(made)}"))
     return made
 
 
-def _rewritten(group: list[Segment], file: Path) -> Segment:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    tables = [RECENT.at_hand(f) for s in group for f in s.files]
-    table = pa.concat_tables(tables, promote_options="permissive")
-    pq.write_table(table, file, compression="snappy")
-    return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema)
+def _rewritten(group: list[Segment], file: Place) -> Segment:
+    table = pa.concat_tables([t for s in group for t in s.tables(keep=False)], promote_options="permissive")
+    name = f"{file.reference}.parquet"
+    size, checksum = file.store.put_table(name, table)
+    return Segment((name,), table.num_rows, size, group[0].schema, sums=(checksum,), store=file.store)
 
 
-def _linked(segment: Segment, folder: Path, name: str) -> Segment:
+def _linked(segment: Segment, folder: Place, name: str) -> Segment:
     """Large files are not copied: they get a second name that stays when the first one goes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, file in enumerate(segment.files):
-        target = folder / f"{name}-{number}.parquet"
-        target.unlink(missing_ok=True)  # of an attempt that did not come to its end
-        os.link(file, target)
-        files.append(str(target))
-    return Segment(tuple(files), segment.rows, segment.bytes, segment.schema)
+    files = tuple(f"{folder.reference}/{name}-{number}.parquet" for number in range(len(segment.files)))
+    for file, target in zip(segment.files, files, strict=True):
+        folder.store.link(file, target)
+    return Segment(files, segment.rows, segment.bytes, segment.schema, sums=segment.sums, store=folder.store)
 
 
-def _last_kept(log: Log) -> int:
-    newest = Log(log.folder)
+def _last_kept(store: Store, log: Log) -> int:
+    newest = store.log(log.name)
     record = newest.read(newest.last) if newest.last else None
     return 0 if record is None else int(record["through"])
 
 
-def _segments(records: Sequence[Record]) -> tuple[Segment, ...]:
-    return tuple(Segment.from_json(r) for r in records)
+def _segments(records: Sequence[Record], store: Store) -> tuple[Segment, ...]:
+    return tuple(Segment.from_json(r, store) for r in records)

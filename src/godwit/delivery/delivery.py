@@ -7,15 +7,16 @@ commit's results, so a crash in between repeats that commit: the sink says wheth
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from godwit.delivery.archive import entries
 from godwit.delivery.sinks.base import Batch, Sink
 from godwit.ids import QueryId, RegionId
+from godwit.storage import names
+from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +33,22 @@ class Subject:
     columns: tuple[str, ...]
 
 
+def positions(store: Store) -> Iterator[dict[str, Any]]:
+    """How far each sink has come, as `Delivery` keeps it."""
+    for name in names.sink_positions(store.disk):
+        saved = store.get_document(name)
+        if saved is not None:
+            yield saved
+
+
 class Delivery:
     """One sink of one query."""
 
-    def __init__(self, root: Path, subject: Subject, sink: Sink) -> None:
-        self._root, self.subject, self.sink = root, subject, sink
+    def __init__(self, store: Store, subject: Subject, sink: Sink) -> None:
+        self._store, self.subject, self.sink = store, subject, sink
         digest = hashlib.sha256(sink.name.encode()).hexdigest()[:12]
-        self._path = root / "sinks" / subject.name / f"{digest}.json"
-        saved = self._saved()
+        self._name = names.sink_position(subject.name, digest)
+        saved = store.get_document(self._name) or {"positions": {}, "state": {}}
         self.positions: dict[str, int] = saved["positions"]
         #: the error that ended the delivery, if one did
         self.failure: Exception | None = None
@@ -52,7 +61,7 @@ class Delivery:
             return 0
         done = 0
         try:
-            for region in self._regions():
+            for region in names.regions_of(self._store.disk, self.subject.shape):
                 done += self._pump(region)
         except Exception as error:  # whatever a sink raises must not end the thread that serves the others
             self.failure = error
@@ -61,11 +70,11 @@ class Delivery:
 
     def detach(self) -> None:
         """Deliver no more, and let go of what was not delivered."""
-        self._path.unlink(missing_ok=True)
+        self._store.delete_document(self._name)
 
     def _pump(self, region: RegionId) -> int:
         done = 0
-        for entry in entries(self._root, region, self.subject.shape, self.positions.get(region, 0)):
+        for entry in entries(self._store, region, self.subject.shape, self.positions.get(region, 0)):
             if entry.results:
                 subject = self.subject
                 self.sink.write(Batch(region, entry.number, subject.query, subject.columns, entry.results))
@@ -77,16 +86,6 @@ class Delivery:
             self._save(self.sink.state())
         return done
 
-    def _regions(self) -> list[RegionId]:
-        folders = (self._root / "regions").glob(f"*/shapes/{self.subject.shape}/commits")
-        return sorted(RegionId(folder.parts[-4]) for folder in folders)
-
-    def _saved(self) -> dict[str, Any]:
-        if not self._path.exists():
-            return {"positions": {}, "state": {}}
-        record: dict[str, Any] = json.loads(self._path.read_text())
-        return record
-
     def _save(self, state: dict[str, Any]) -> None:
         record = {
             "query": self.subject.name,
@@ -96,7 +95,4 @@ class Delivery:
             "positions": self.positions,
             "state": state,
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps(record))
-        draft.rename(self._path)
+        self._store.put_document(self._name, record)

@@ -7,12 +7,10 @@ Spark's tasks and never pass through the driver.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +22,8 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Draft, Frame, made, together
 from godwit.model.plan import Column
-from godwit.storage.cache import RECENT
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,11 +41,11 @@ WRITER = {
 HANDED_ROWS, HANDED_FILES = 20_000, 64
 
 
-def write(frame: Frame, path: Path, *, small: bool, prune_by: str | None = None) -> Segment | None:
+def write(frame: Frame, path: Place, *, small: bool, prune_by: str | None = None) -> Segment | None:
     """Run the DataFrame and keep its rows under `path`; None if there were none. `prune_by`: a column of time."""
     if small:
         return write_table(frame.toArrow(), path, schema_of(frame), prune_by)
-    made(frame).write.mode("overwrite").options(**_options(frame)).parquet(str(path))
+    made(frame).write.mode("overwrite").options(**_options(frame)).parquet(path.path)
     return _written_by_spark(path, schema_of(frame), prune_by)
 
 
@@ -57,17 +55,14 @@ def _options(frame: Frame) -> dict[str, str]:
     return {**WRITER, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
 
 
-def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None = None) -> Segment | None:
+def write_table(table: pa.Table, path: Place, schema: str, prune_by: str | None = None) -> Segment | None:
     """Keep an Arrow table as a segment."""
     if table.num_rows == 0:
         return None
-    file = path.with_suffix(".parquet")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
-    pq.write_table(table, file, compression="snappy", use_dictionary=True)
-    RECENT.keep(str(file), table)
+    file = f"{path.reference}.parquet"
+    size, checksum = path.store.put_table(file, table)
     low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
-    return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
+    return Segment((file,), table.num_rows, size, schema, low, high, sums=(checksum,), store=path.store)
 
 
 def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
@@ -79,7 +74,7 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
         return handed
     frames = []
     for schema, alike in _by_schema(segments).items():
-        files = [file for segment in alike for file in segment.files]
+        files = [file for segment in alike for file in segment.paths]
         frames.append(spark.read.schema(struct(schema)).parquet(*files))
     return together(frames)
 
@@ -137,8 +132,7 @@ def are_few(segments: Sequence[Segment]) -> bool:
 def tables_of(segment: Segment) -> list[pa.Table]:
     """What lies in a segment's files, in the order of its columns."""
     columns = struct(segment.schema).names
-    parts = (RECENT.table(file) for file in segment.files)
-    return [part.select([name for name in columns if name in part.column_names]) for part in parts]
+    return [part.select([name for name in columns if name in part.column_names]) for part in segment.tables()]
 
 
 def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
@@ -148,15 +142,12 @@ def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
     return found
 
 
-def linked(segment: Segment, folder: Path, name: str) -> Segment:
+def linked(segment: Segment, folder: Place, name: str) -> Segment:
     """The same rows under another path, without a copy: the files are linked, so that each path may go on its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, file in enumerate(segment.files):
-        target = folder / f"{name}-{number}.parquet"
-        os.link(file, target)
-        files.append(str(target))
-    return replace(segment, files=tuple(files))
+    files = tuple(f"{folder.reference}/{name}-{number}.parquet" for number in range(len(segment.files)))
+    for file, target in zip(segment.files, files, strict=True):
+        folder.store.link(file, target)
+    return replace(segment, files=files)
 
 
 def collected(frames: Sequence[Frame]) -> list[tuple[StructType, pa.Table]]:
@@ -208,23 +199,24 @@ def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
     return bounds["min"].as_py(), bounds["max"].as_py()
 
 
-def _written_by_spark(path: Path, schema: str, prune_by: str | None) -> Segment | None:
-    files, rows, size = [], 0, 0
+def _written_by_spark(path: Place, schema: str, prune_by: str | None) -> Segment | None:
+    store, files, rows, size = path.store, [], 0, 0
     low: int | None = None
     high: int | None = None
-    for file in sorted(path.glob("part-*.parquet")):
-        footer = pq.read_metadata(file)
+    for file in store.take_in(path.reference):
+        footer = pq.read_metadata(store.path(file))
         if footer.num_rows == 0:
-            file.unlink()
+            store.delete(file)
             continue
-        files.append(str(file))
+        files.append(file)
         rows += footer.num_rows
-        size += file.stat().st_size
+        size += store.size(file)
         if prune_by is not None:
             least, most = _footer_bounds(footer, prune_by)
             low = least if low is None else min(low, least)
             high = most if high is None else max(high, most)
-    return Segment(tuple(files), rows, size, schema, low, high) if files else None
+    sums = tuple(map(store.checksum, files))
+    return Segment(tuple(files), rows, size, schema, low, high, sums=sums, store=store) if files else None
 
 
 def _footer_bounds(footer: Any, column: str) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from godwit.ids import DeviceId, QueryId
 from godwit.ingest.gateway import Gateway
@@ -67,8 +66,7 @@ class Publisher:
         schema = self._gateway.schema(query.target)
         found = []
         for told in record["results"]:
-            for file in Segment.from_json(told).files:
-                table = pq.read_table(file)
+            for table in Segment.from_json(told, self._gateway.store).tables():
                 mine = table.filter(pc.equal(table.column(QUERY), query.id))
                 found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
         return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()

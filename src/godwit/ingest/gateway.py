@@ -7,7 +7,6 @@ old region's log, and the entry that says so follows that row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,14 +19,15 @@ from godwit.ingest.source_state import SourceState, StreamState, remembered
 from godwit.model.deployment import Deployment
 from godwit.protocol.watermarks import FOREVER, Mark
 from godwit.storage.log import Segment
+from godwit.storage.store import Store
 
 
 class Gateway:
     """Appends to source logs. One a fleet; callers hold the fleet's lock."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self.dead, self.meter = DeadLetters(root), Meter()
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.dead, self.meter = DeadLetters(store), Meter()
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
@@ -35,7 +35,7 @@ class Gateway:
     def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
         self._schemas[schema.stream.id] = schema
-        self._streams[schema.stream.id] = remembered(self._root, regions, schema.stream.id)
+        self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id)
 
     def schema(self, stream: StreamId) -> Schema:
         if stream not in self._schemas:
@@ -65,7 +65,7 @@ class Gateway:
     def log(self, region: RegionId, stream: StreamId) -> SourceLog:
         key = (region, stream)
         if key not in self._logs:
-            self._logs[key] = SourceLog(self._root, region, self.schema(stream), self.meter)
+            self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter)
         return self._logs[key]
 
     def push(

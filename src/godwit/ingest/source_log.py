@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,8 +22,11 @@ from godwit.ids import DeviceId, RegionId
 from godwit.ingest.rates import Meter
 from godwit.model.plan import Column, Stream
 from godwit.protocol.watermarks import Mark
-from godwit.region.poll import source_log, source_record
-from godwit.storage.log import Log, Segment
+from godwit.storage import names
+from godwit.storage.log import Segment
+from godwit.storage.place import Place
+from godwit.storage.records import SourceRecord
+from godwit.storage.store import Store
 
 #: rows as users have them: a pyarrow table, a pandas frame, or a list of dicts
 Rows: TypeAlias = Any
@@ -106,16 +108,16 @@ class Schema:
 class SourceLog:
     """The log of one stream in one region."""
 
-    def __init__(self, root: Path, region: RegionId, schema: Schema, meter: Meter) -> None:
+    def __init__(self, store: Store, region: RegionId, schema: Schema, meter: Meter) -> None:
         self.schema, self._meter = schema, meter
-        self.folder = source_log(root, region, schema.stream.id)
-        self.log = Log(self.folder)
+        self.log = store.log(names.source_log(region, schema.stream.id))
+        self._data = Place(store, f"{self.log.name}/data")
 
     def append(
         self, table: pa.Table, marks: Mapping[DeviceId, Mark], rows: dict[str, int], sequence: dict[str, int]
     ) -> int:
         """Rows of some devices and how far each has come: one atomic entry."""
-        segment = write_table(table, self.folder / "data" / f"{self.log.last + 1:010d}", self.schema.json)
+        segment = write_table(table, self._data / names.number(self.log.last + 1), self.schema.json)
         self._meter.count(self.schema.stream.id, rows, table.nbytes)
         return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence)
 
@@ -140,7 +142,7 @@ class SourceLog:
         sequence: dict[str, int],
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
-        return self.log.append(source_record(segment, told, rows, newest_us, sequence))
+        return self.log.append(SourceRecord(segment, told, rows, newest_us, sequence).to_json())
 
 
 class DeadLetters:
@@ -149,32 +151,27 @@ class DeadLetters:
     #: so large, the file becomes `dead_letters.old.jsonl`, and what was there goes
     MOST_BYTES = 64_000_000
 
-    def __init__(self, root: Path) -> None:
-        self._path, self._old = root / "dead_letters.jsonl", root / "dead_letters.old.jsonl"
-        self._counts = root / "dead_letters.json"
+    FILE, OLD = "dead_letters.jsonl", "dead_letters.old.jsonl"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def add(self, stream: str, dead: list[dict[str, Any]]) -> None:
-        with self._path.open("a") as file:
-            for entry in dead:
-                file.write(json.dumps({"stream": stream, **entry}, default=str) + "\n")
-            full = file.tell() > self.MOST_BYTES
+        self._store.append_lines(self.FILE, [json.dumps({"stream": stream, **entry}, default=str) for entry in dead])
         counts = self.counts()
         counts[stream] = counts.get(stream, 0) + len(dead)
-        draft = self._counts.with_suffix(".tmp")
-        draft.write_text(json.dumps(counts))
-        draft.rename(self._counts)
-        if full:
-            self._path.rename(self._old)
+        self._store.put_document(names.DEAD_LETTERS, counts)
+        if self._store.size(self.FILE) > self.MOST_BYTES:
+            self._store.disk.rename(self.FILE, self.OLD)
 
     def counts(self) -> dict[str, int]:
         """Rows that did not fit, by stream, since ever."""
-        found: dict[str, int] = json.loads(self._counts.read_text()) if self._counts.exists() else {}
-        return found
+        return self._store.get_document(names.DEAD_LETTERS) or {}
 
     def read(self) -> list[dict[str, Any]]:
         """The newest ones, oldest first."""
-        there = [path for path in (self._old, self._path) if path.exists()]
-        return [json.loads(line) for path in there for line in path.read_text().splitlines()]
+        lines = (line for file in (self.OLD, self.FILE) for line in self._store.read_lines(file))
+        return [json.loads(line) for line in lines if line.endswith("}")]  # not one that a crash has cut off
 
 
 def newest(table: pa.Table, time: str) -> int | None:

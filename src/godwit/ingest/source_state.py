@@ -5,15 +5,14 @@ All of it can be made again from the source logs. Entries that are no longer kep
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
-from godwit.region.poll import source_log
 from godwit.storage.log import Log, Record
+from godwit.storage.names import source_log
+from godwit.storage.store import Store
 
 
 @dataclass
@@ -46,36 +45,30 @@ class StreamState:
             self.sequences[name] = max(self.sequences.get(name, 0), number)
 
 
-def remembered(root: Path, regions: Iterable[RegionId], stream: StreamId) -> StreamState:
+def remembered(store: Store, regions: Iterable[RegionId], stream: StreamId) -> StreamState:
     """What the source logs of a stream say, after a restart."""
     state = StreamState()
     for region in regions:
-        log = Log(source_log(root, region, stream))
-        state.take(_folded(log), region)
+        log = store.log(source_log(region, stream))
+        state.take(_folded(store, log), region)
         for _, record in log.after(log.first - 1):
             state.take(record, region)
     return state
 
 
-def fold_marks(log: Log, below: int) -> None:
+def fold_marks(store: Store, log: Log, below: int) -> None:
     """Keep what the entries below a number say of their devices, before the entries go."""
     if below <= log.first:
         return
-    folded = _folded(log)
+    folded = _folded(store, log)
     for number, record in log.after(log.first - 1):
         if number >= below:
             break
         # Later marks say more than earlier ones of the same device, so the last one is enough.
         folded["marks"].update(record["marks"])
         folded["sequence"].update(record["sequence"])
-    draft = log.folder / "folded.tmp"
-    draft.write_text(json.dumps(folded))
-    draft.rename(log.folder / "folded")
+    store.put_document(f"{log.name}/folded", folded)
 
 
-def _folded(log: Log) -> Record:
-    try:
-        record: Record = json.loads((log.folder / "folded").read_text())
-    except FileNotFoundError:
-        return {"marks": {}, "sequence": {}}
-    return record
+def _folded(store: Store, log: Log) -> Record:
+    return store.get_document(f"{log.name}/folded") or {"marks": {}, "sequence": {}}

@@ -18,22 +18,22 @@ which is what the oracle needs.
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from godwit.delivery import archive as kept
+from godwit.delivery.delivery import positions
 from godwit.ids import RegionId, StreamId
 from godwit.ingest.source_state import fold_marks
 from godwit.model.plan import Shape
 from godwit.protocol.handover import Move
-from godwit.region.poll import commit_log
+from godwit.storage import names
 from godwit.storage.epoch_log import Control
-from godwit.storage.log import Log, Record, Segment
+from godwit.storage.log import Log, Record
+from godwit.storage.names import commit_data, commit_log
+from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
 
@@ -76,9 +76,8 @@ class Swept:
 class Housekeeper:
     """Passes over a fleet's folder. One a fleet, and one pass at a time."""
 
-    def __init__(self, root: Path, retention: Retention, now: Callable[[], float] = time.time) -> None:
-        # Records name files by their whole path; compare like with like, however the folder was given.
-        self._root, self.retention, self._now = root.resolve(), retention, now
+    def __init__(self, store: Store, retention: Retention, now: Callable[[], float] = time.time) -> None:
+        self._store, self.retention, self._now = store, retention, now
         #: data folders below these numbers had no readers left at the last pass
         self._free: dict[Key, int] = {}
         self._done_at = 0
@@ -95,7 +94,7 @@ class Housekeeper:
         """
         self._done_at, self._queries = commits, queries
         running = {shape.key: shape for shape in shapes}
-        newest = {key: self._newest(key) for key in self._keys() if key[1] in running}
+        newest = {key: self._newest(key) for key in names.shapes(self._store.disk) if key[1] in running}
         live = _live(newest)
         sources = self._sources()
         yield
@@ -103,25 +102,21 @@ class Housekeeper:
             yield from self._commits(key, newest, swept)
             self._results(key, swept)
             yield from self._data(key, live, swept)
-        for log, last in sources:
-            self._source(log, last, running, newest, swept)
+        for region, stream, log in sources:
+            self._source(region, stream, log, running, newest, swept)
             yield
         self._epochs(newest, swept)
 
-    def _keys(self) -> list[Key]:
-        folders = (self._root / "regions").glob("*/shapes/*/commits")
-        return sorted((RegionId(f.parts[-4]), f.parts[-2]) for f in folders)
-
     def _newest(self, key: Key) -> Record | None:
-        log = Log(commit_log(self._root, *key))
+        log = self._store.log(commit_log(*key))
         return log.read(log.last) if log.last else None
 
     # --- commit records
 
     def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> Iterator[None]:
         """Fold the records that nobody is still to read into `kept`, then drop them."""
-        log = Log(commit_log(self._root, *key))
-        fold = kept.Fold(self._root, *key)
+        log = self._store.log(commit_log(*key))
+        fold = kept.Fold(self._store, *key)
         last = newest[key]
         needed = log.last if last is None else last["protocol"]["snapshot"]  # a restart begins there
         below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT, needed - 1) + 1
@@ -145,25 +140,25 @@ class Housekeeper:
     def _delivered(self, key: Key) -> int:
         """How far the slowest sink of a query of the shape has come in this region."""
         region, shape = key
-        positions = (json.loads(p.read_text()) for p in (self._root / "sinks").glob("*/*.json"))
-        mine = (p for p in positions if p["shape"] == shape and p["query"] in self._queries)
+        mine = (p for p in positions(self._store) if p["shape"] == shape and p["query"] in self._queries)
         return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
     def _data(self, key: Key, live: AbstractSet[str], swept: Swept) -> Iterator[None]:
         """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
-        log = Log(commit_log(self._root, *key))
+        log = self._store.log(commit_log(*key))
         free, self._free[key] = self._free.get(key, 0), log.first
-        data = log.folder.parent / "data"
-        for name in os.listdir(data):
-            if int(name) < free:
-                swept.files += _remove(f"{data}/{name}", live)
+        data = commit_data(*key)
+        for name in self._store.disk.names(data):
+            number = names.number_of(name)
+            if number is not None and number < free:
+                swept.files += self._remove(f"{data}/{name}", live)
                 yield
 
     def _results(self, key: Key, swept: Swept) -> None:
         """Kept results go when they are too old, or too many."""
         if self.retention.keep:
             return
-        log = Log(kept.kept_log(self._root, *key))
+        log = self._store.log(names.kept_log(*key))
         records = list(log.after(log.first - 1))
         rows = 0
         for number, record in reversed(records):
@@ -177,17 +172,24 @@ class Housekeeper:
 
     # --- sources and epochs
 
-    def _sources(self) -> list[tuple[Log, int]]:
+    def _sources(self) -> list[tuple[RegionId, StreamId, Log]]:
         """Logs of sources that need not keep all, as far as they go now: what comes while the pass lasts may be for
         shapes that are not known yet."""
         if self.retention.keep or self.retention.backup:
             return []
-        return [(log, log.last) for log in map(Log, (self._root / "regions").glob("*/sources/*"))]
+        found = names.sources(self._store.disk)
+        return [(region, stream, self._store.log(names.source_log(region, stream))) for region, stream in found]
 
     def _source(
-        self, log: Log, last: int, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept
+        self,
+        region: RegionId,
+        stream: StreamId,
+        log: Log,
+        running: dict[str, Shape],
+        newest: dict[Key, Record | None],
+        swept: Swept,
     ) -> None:
-        region, stream = RegionId(log.folder.parts[-3]), StreamId(log.folder.name)
+        last = log.last  # as it was when the pass began
         read_to = [
             _position(record, f"source:{index}:{stream}")
             for (r, key), record in newest.items()
@@ -199,13 +201,13 @@ class Housekeeper:
             if number > min(read_to, default=last) or record["entered"] > self._now() - self.retention.source_seconds:
                 break
             below = number + 1
-        fold_marks(log, below)
+        fold_marks(self._store, log, below)
         gone = log.truncate(below)
         swept.entries += len(gone)
         swept.files += self._delete(r["segment"] for r in gone if r["segment"] is not None)
 
     def _epochs(self, newest: dict[Key, Record | None], swept: Swept) -> None:
-        control = Control(self._root)
+        control = Control(self._store)
         through = min((_position(record, "control") for record in newest.values()), default=0)
         through = min(through, control.last - 1)
         if through - control.first + 1 >= MANY_EPOCHS:
@@ -213,13 +215,27 @@ class Housekeeper:
 
     def _delete(self, segments: Iterable[Record]) -> int:
         """Delete the files of segments that are the fleet's own."""
-        files = [Path(f).resolve() for s in segments for f in Segment.from_json(s).files]
-        mine = [file for file in files if file.is_relative_to(self._root)]
+        mine = [file for s in segments for file in s["files"] if not file.startswith("/")]
         for file in mine:
-            file.unlink(missing_ok=True)
-            if file.parent.name != "data" and file.parent.exists() and not any(file.parent.iterdir()):
-                file.parent.rmdir()
+            self._store.delete(file)
+            folder = file.rpartition("/")[0]
+            if not folder.endswith("/data") and not self._store.disk.names(folder):
+                self._store.disk.delete_folder(folder)
         return len(mine)
+
+    def _remove(self, folder: str, live: AbstractSet[str]) -> int:
+        """Delete a commit's files but those of live state, and the folders in which nothing is left."""
+        disk, removed = self._store.disk, 0
+        for name in disk.names(folder):
+            file = f"{folder}/{name}"
+            if disk.is_folder(file):
+                removed += self._remove(file, live)
+            elif file not in live:
+                disk.delete(file)  # the runner may be cleaning up the same state
+                removed += 1
+        if not disk.names(folder):
+            disk.delete_folder(folder)
+        return removed
 
 
 def _position(record: Record | None, log: str) -> int:
@@ -233,23 +249,9 @@ def _live(newest: dict[Key, Record | None]) -> AbstractSet[str]:
     segments = [s for memory in memories for state in memory["states"].values() for s in state]
     segments += [s for memory in memories for _, waiting in memory["rooms"] for s in waiting]
     segments += [s for m in memories for parcel in m["underway"] for part in parcel["parts"].values() for s in part]
-    return {os.path.realpath(file) for segment in segments for file in segment["files"]}
+    return {file for segment in segments for file in segment["files"]}
 
 
 def _addressed(record: Record) -> set[str]:
     """The regions that something in the record is meant for."""
     return {p["to"] for p in record["channels"]} | {str(Move.from_json(h["move"]).target) for h in record["handovers"]}
-
-
-def _remove(folder: str, live: AbstractSet[str]) -> int:
-    """Delete a commit's files but those of live state, and the folders in which nothing is left."""
-    removed = 0
-    for path, _, names in os.walk(folder, topdown=False):  # what is in a folder before the folder
-        for name in names:
-            file = f"{path}/{name}"
-            if file not in live:
-                Path(file).unlink(missing_ok=True)  # the runner may be cleaning up the same state
-                removed += 1
-        if not os.listdir(path):
-            os.rmdir(path)
-    return removed

@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from godwit.api.oracle import scans
-from godwit.delivery.archive import kept_log
 from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.sinks.base import Sink
 from godwit.errors import StateError
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
-from godwit.region.poll import source_log
-from godwit.storage.log import Log
+from godwit.storage.names import kept_log, source_log
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -36,7 +34,7 @@ class Supervisor:
 
     def __init__(self, fleet: Fleet, retention: Retention) -> None:
         self._fleet = fleet
-        self.housekeeper = Housekeeper(fleet.root, retention)
+        self.housekeeper = Housekeeper(fleet.store, retention)
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         self.failure: Exception | None = None
         self._round = threading.Lock()
@@ -49,7 +47,7 @@ class Supervisor:
         query = self._fleet.execution(query_id)
         subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.columns)
         with self._round:
-            delivery = Delivery(self._fleet.root, subject, sink)
+            delivery = Delivery(self._fleet.store, subject, sink)
             self.deliveries[(query_id, sink.name)] = delivery
         return delivery
 
@@ -112,17 +110,17 @@ class Supervisor:
         fleet = self._fleet
         query = fleet.execution(query_id)
         logs = [
-            (Log(source_log(fleet.root, runner.region, scanned.stream)), scanned.begun(runner, query.id))
+            (fleet.store.log(source_log(runner.region, scanned.stream)), scanned.begun(runner, query.id))
             for scanned in scans(fleet, query)
             for runner in fleet.runners_of(scanned.query.shape.key)
         ]
         runners = fleet.runners_of(query.shape.key)
-        logs += [(Log(kept_log(fleet.root, runner.region, query.shape.key)), 0) for runner in runners]
+        logs += [(fleet.store.log(kept_log(runner.region, query.shape.key)), 0) for runner in runners]
         for log_, needed_after in logs:
             if log_.first - 1 > needed_after:
                 msg = (
-                    f"query '{query_id}' cannot be compared: {log_.folder} no longer keeps what it began with; "
-                    "open the fleet with retention=Retention(keep=True)"
+                    f"query '{query_id}' cannot be compared: {fleet.store.where(log_.name)} no longer keeps "
+                    "what it began with; open the fleet with retention=Retention(keep=True)"
                 )
                 raise StateError(msg)
 

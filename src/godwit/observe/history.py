@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from godwit.control.reconfigurations import Story
+from godwit.storage.names import HISTORY
+from godwit.storage.store import Store
 
 #: so many stories are kept at least; at one a second, three hours
 KEEP = 10_000
@@ -18,16 +18,15 @@ KEEP = 10_000
 class History:
     """Appends stories; reads them back as plain values."""
 
-    def __init__(self, root: Path) -> None:
-        self._path = root / "history.jsonl"
+    def __init__(self, store: Store) -> None:
+        self._store = store
         #: the newest one of this process
         self.last: Story | None = None
-        self._lines = len(self._path.read_text().splitlines()) if self._path.exists() else 0
+        self._lines = len(store.read_lines(HISTORY))
 
     def add(self, story: Story) -> None:
         self.last = story
-        with self._path.open("a") as file:
-            file.write(json.dumps({"at": time.time(), **story.to_json()}) + "\n")
+        self._store.append_lines(HISTORY, [json.dumps({"at": time.time(), **story.to_json()})])
         self._lines += 1
         if self._lines > 3 * KEEP:
             self._forget()
@@ -35,15 +34,22 @@ class History:
     def _forget(self) -> None:
         """The oldest go. A reader sees the file before or after, never half of it."""
         kept = self.read()[-KEEP:]
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        os.replace(fresh, self._path)
+        self._store.replace_lines(HISTORY, [json.dumps(record) for record in kept])
         self._lines = len(kept)
 
     def read(self) -> list[dict[str, Any]]:
-        if not self._path.exists():
-            return []
-        return newest(json.loads(line) for line in self._path.read_text().splitlines())
+        return newest(readable(self._store.read_lines(HISTORY)))
+
+
+def readable(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The stories in these lines; one that a crash has cut off is passed over (`godwit check` names it)."""
+    for line in lines:
+        try:
+            story = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(story, dict) and "number" in story:
+            yield story
 
 
 def newest(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,13 +20,14 @@ from pyspark.sql.streaming.listener import (
 )
 
 from godwit.observe.status import Ledger, Status
+from godwit.storage.store import Store
 
 
 class Metrics(StreamingQueryListener):
     """Hears every streaming query of the session: metronomes ("region/shape") and sources ("source stream/name")."""
 
-    def __init__(self, root: Path, spark: SparkSession) -> None:
-        self._spark, self._ledger = spark, Ledger(root)
+    def __init__(self, store: Store, spark: SparkSession) -> None:
+        self._spark, self._ledger = spark, Ledger(store)
         self._names: dict[str, str] = {}
         #: streaming query -> what was heard last, and how many batches there were
         self.heard: dict[str, dict[str, Any]] = {}

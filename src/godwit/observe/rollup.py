@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow.compute as pc
 
 from godwit.model.plan import QUERY
-from godwit.storage.cache import RECENT
+from godwit.storage.base import SegmentStore
 from godwit.storage.log import Record, Segment
 
 
@@ -34,7 +34,7 @@ class Totals:
     #: the newest event that was read (microseconds)
     newest_us: int | None = None
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, store: SegmentStore) -> None:
         """Count a commit record in."""
         metrics = record["metrics"]
         self.batches += 1
@@ -49,8 +49,8 @@ class Totals:
             self.sent[to] = self.sent.get(to, 0) + parcel["segment"]["bytes"]
         if record["newest_us"] is not None:
             self.newest_us = max(record["newest_us"], self.newest_us or record["newest_us"])
-        count(self.out, results_of(record))
-        count(self.late, late_of(record))
+        count(self.out, results_of(record, store))
+        count(self.late, late_of(record, store))
 
     def to_json(self) -> Record:
         return asdict(self)
@@ -60,12 +60,12 @@ class Totals:
         return Totals(**record)
 
 
-def results_of(record: Record) -> list[Segment]:
-    return [Segment.from_json(s) for s in record["results"]]
+def results_of(record: Record, store: SegmentStore) -> list[Segment]:
+    return [Segment.from_json(s, store) for s in record["results"]]
 
 
-def late_of(record: Record) -> list[Segment]:
-    return [Segment.from_json(s) for _, s in record["late"]]
+def late_of(record: Record, store: SegmentStore) -> list[Segment]:
+    return [Segment.from_json(s, store) for _, s in record["late"]]
 
 
 def count(into: dict[str, int], segments: Iterable[Segment]) -> None:
@@ -77,7 +77,7 @@ def count(into: dict[str, int], segments: Iterable[Segment]) -> None:
 def by_query(segments: Iterable[Segment]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for segment in segments:
-        for file in segment.files:
-            for entry in pc.value_counts(RECENT.at_hand(file, [QUERY]).column(QUERY)).to_pylist():
+        for table in segment.tables([QUERY]):
+            for entry in pc.value_counts(table.column(QUERY)).to_pylist():
                 found[entry["values"]] = found.get(entry["values"], 0) + entry["counts"]
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from godwit.errors import MissingFileError
 from godwit.ids import QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.signature import StateKey
+from godwit.storage.base import SegmentStore
 from godwit.storage.log import Record, Segment
 from godwit.storage.overlays import rows_by_query
 
@@ -24,16 +26,16 @@ class InstanceStatus:
     bytes: int
 
 
-def instances(deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
+def instances(store: SegmentStore, deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
     """The instances whose state a region holds after a commit, in order."""
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
     for name, found in commit["memory"]["states"].items():
         signature = StateKey.parse(name).signature
-        for segment in map(Segment.from_json, found):
+        for segment in (Segment.from_json(told, store) for told in found):
             try:
                 counts = rows_by_query(segment)
-            except FileNotFoundError:
+            except MissingFileError:
                 continue  # a newer commit has done with it
             for query, count in counts.items():
                 if (known := deployment.queries.get(QueryId(query))) is None or signature not in known.shape.signatures:

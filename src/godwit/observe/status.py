@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from godwit.delivery import archive as kept
+from godwit.delivery.delivery import positions
 from godwit.errors import ConfigError
 from godwit.ids import QueryId, RegionId
 from godwit.model.codec import decode
@@ -22,9 +21,10 @@ from godwit.observe.traffic import traffic
 from godwit.protocol.commit import recall
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
-from godwit.region.poll import commit_log, source_log
+from godwit.storage import names
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
+from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
 #: times are shown over so many of the newest micro-batches
@@ -124,8 +124,8 @@ class Status:
 class _Tail:
     """Follows one commit log: totals since ever, and the newest micro-batches one by one."""
 
-    def __init__(self, root: Path, key: Key) -> None:
-        self._root, self.key = root, key
+    def __init__(self, store: Store, key: Key) -> None:
+        self._store, self.key = store, key
         self.number, self.totals = 0, Totals()
         self.recent: deque[Record] = deque(maxlen=RECENT)
         self.last: Record | None = None
@@ -133,12 +133,12 @@ class _Tail:
         self._memories: list[Record] = []
 
     def read_on(self) -> None:
-        through, totals = kept.totals(self._root, *self.key)
+        through, totals = kept.totals(self._store, *self.key)
         if through > self.number:
             self.number, self.totals = through, totals
-        for number, record in Log(commit_log(self._root, *self.key)).after(self.number):
+        for number, record in self._store.log(names.commit_log(*self.key)).after(self.number):
             self.number, self.last = number, record
-            self.totals.add(record)
+            self.totals.add(record, self._store)
             if "whole" in record["protocol"]:
                 self._memories.clear()
             self._memories.append(record["protocol"])
@@ -170,17 +170,17 @@ class _Tail:
 class Ledger:
     """Reads a fleet's folder; a second look reads only what is new."""
 
-    def __init__(self, root: Path) -> None:
-        if not (root / "control").is_dir():
-            msg = f"{root} is not the folder of a fleet: it has no control log; give the folder of Fleet.embedded(...)"
+    def __init__(self, store: Store) -> None:
+        if not store.disk.exists(names.CONTROL):
+            where = store.disk.root
+            msg = f"{where} is not the folder of a fleet: it has no control log; give the folder of Fleet.embedded(...)"
             raise ConfigError(msg)
-        self._root = root
+        self._store = store
         self._tails: dict[Key, _Tail] = {}
 
     def _read_on(self) -> None:
-        for folder in (self._root / "regions").glob("*/shapes/*/commits"):
-            key = (RegionId(folder.parts[-4]), folder.parts[-2])
-            self._tails.setdefault(key, _Tail(self._root, key)).read_on()
+        for key in names.shapes(self._store.disk):
+            self._tails.setdefault(key, _Tail(self._store, key)).read_on()
 
     def rows_by_source(self) -> dict[str, int]:
         """ "stream/device" -> rows taken in so far, by whichever shape has read most of them."""
@@ -195,18 +195,20 @@ class Ledger:
         return found
 
     def status(self) -> Status:
-        control = Control(self._root)
+        control = Control(self._store)
         deployment = control.deployment_at(control.last)
         self._read_on()
         tails = {key: tail for key, tail in sorted(self._tails.items()) if tail.last is not None}
         totals = {key: tail.totals for key, tail in tails.items()}
         return Status(
-            str(self._root),
+            self._store.disk.root,
             int(deployment.epoch),
             tuple(tail.status(self._unread(tail)) for tail in tails.values()),
             tuple(self._query(query, deployment, tails) for query in deployment.queries.values()),
             tuple(self._sinks(tails)),
-            tuple(i for (region, _), t in tails.items() for i in instances(deployment, region, t.last or {})),
+            tuple(
+                i for (region, _), t in tails.items() for i in instances(self._store, deployment, region, t.last or {})
+            ),
             traffic(deployment, self._topology(), totals),
             self._dead(),
         )
@@ -219,10 +221,13 @@ class Ledger:
         for name, position in tail.last["positions"].items():
             kind, _, rest = name.partition(":")
             if kind == "source":
-                unread += Log(source_log(self._root, region, rest.partition(":")[2])).last - position
+                unread += self._log(names.source_log(region, rest.partition(":")[2])).last - position
             elif kind == "peer":
-                unread += _with_something_for(region, Log(commit_log(self._root, RegionId(rest), shape)), position)
+                unread += _with_something_for(region, self._log(names.commit_log(rest, shape)), position)
         return unread
+
+    def _log(self, name: str) -> Log:
+        return self._store.log(name)
 
     def _query(self, query: Query, deployment: Deployment, tails: dict[Key, _Tail]) -> QueryStatus:
         mine = [tail for (_, shape), tail in tails.items() if shape == query.shape.key]
@@ -238,23 +243,20 @@ class Ledger:
         )
 
     def _sinks(self, tails: dict[Key, _Tail]) -> Iterable[SinkStatus]:
-        for file in sorted((self._root / "sinks").glob("*/*.json")):
-            saved = json.loads(file.read_text())
+        for saved in positions(self._store):
             ends = {region: tail.number for (region, shape), tail in tails.items() if shape == saved["shape"]}
             behind = sum(end - saved["positions"].get(region, 0) for region, end in ends.items())
             yield SinkStatus(saved["query"], saved["sink"], saved["exactly_once"], behind)
 
     def _topology(self) -> Topology:
-        path = self._root / "topology.json"
-        if not path.exists():
+        saved = self._store.get_document(names.TOPOLOGY)
+        if saved is None:
             return Topology()
-        sites, links, devices = (list(decode(part)) for part in json.loads(path.read_text()))
+        sites, links, devices = (list(decode(part)) for part in saved)
         return Topology.of(sites, links, devices)
 
     def _dead(self) -> dict[str, int]:
-        path = self._root / "dead_letters.json"
-        found: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
-        return found
+        return self._store.get_document(names.DEAD_LETTERS) or {}
 
 
 def _with_something_for(region: RegionId, log: Log, position: int) -> int:

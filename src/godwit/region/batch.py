@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -25,6 +24,7 @@ from godwit.region.poll import Arrived, Work
 from godwit.region.routing_tables import Tables
 from godwit.region.state import Room, State
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
 
 #: so many micro-batches later it is tried again whether grouping makes few of many rows
 TRY_AGAIN = 32
@@ -86,7 +86,7 @@ class Batch:
     """The input, the memory and the staged output of one micro-batch of one shape in one region."""
 
     spark: SparkSession
-    folder: Path
+    folder: Place
     region: RegionId
     shape: Shape
     tables: Tables

@@ -8,15 +8,14 @@ be durable: asynchronous progress tracking saves 35 of 50 ms a micro-batch.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.region.runner import Runner
+from godwit.storage.names import checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class RunnerLoop:
     def __init__(self, spark: SparkSession, runner: Runner) -> None:
         self._spark, self.runner = spark, runner
         self._stopping = threading.Event()
-        self._checkpoint: Path = runner.commits.folder.parent / "metronome"
+        self._checkpoint = checkpoint(runner.region, runner.shape.key)
         self._query: StreamingQuery | None = None
         #: the error that ended the runner, if one did
         self.failure: BaseException | None = None
@@ -41,13 +40,13 @@ class RunnerLoop:
         return f"{self.runner.region}/{self.runner.shape.key}"
 
     def start(self) -> None:
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self.runner.store.disk.delete_folder(self._checkpoint)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.runner.region)
         ticks = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         self._query = (
             ticks.writeStream.queryName(self.name)
             .foreachBatch(self._tick)
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", self.runner.store.path(self._checkpoint))
             .option("asyncProgressTrackingEnabled", "true")
             .option("asyncProgressTrackingCheckpointIntervalMs", "60000")
             .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")

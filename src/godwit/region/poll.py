@@ -6,12 +6,9 @@ record goes along.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
-from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ids import Epoch, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Scan, Shape
 from godwit.protocol import inputs
@@ -21,6 +18,8 @@ from godwit.protocol.inputs import CONTROL, PeerCommit, Sent, SourceEntry, scan_
 from godwit.protocol.watermarks import Mark
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record, Segment
+from godwit.storage.names import commit_log, regions_of, source_log
+from godwit.storage.store import Store
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
@@ -32,32 +31,20 @@ Arrived = inputs.Arrived[Segment]
 Work = inputs.Inputs[Segment]
 
 
-def source_log(root: Path, region: RegionId, stream: StreamId) -> Path:
-    return root / "regions" / region / "sources" / stream
-
-
-def commit_log(root: Path, region: RegionId, shape: str) -> Path:
-    return root / "regions" / region / "shapes" / shape / "commits"
-
-
 class Reader:
     """The logs that one (region, shape) listens to."""
 
-    def __init__(self, root: Path, region: RegionId, shape: Shape) -> None:
-        self.root, self.region, self.shape = root, region, shape
-        self.control = Control(root)
+    def __init__(self, store: Store, region: RegionId, shape: Shape) -> None:
+        self.store, self.region, self.shape = store, region, shape
+        self.control = Control(store)
         self._sources = {
-            scan_log(index, scan): Log(source_log(root, region, scan.stream)) for index, scan in shape.plan.scans
+            scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
         self._peers: dict[RegionId, Log] = {}
-        self._place = ("shapes", shape.key, "commits")
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        # Asked for several times a micro-batch: without pathlib's patterns, which cost ten times as much.
-        there = os.path.join(self.root, "regions")
-        names = (name for name in os.listdir(there) if name != self.region)
-        return sorted(RegionId(n) for n in names if os.path.isdir(os.path.join(there, n, *self._place)))
+        return [region for region in regions_of(self.store.disk, self.shape.key) if region != self.region]
 
     def commits(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
         log = self._peer(peer)
@@ -68,7 +55,7 @@ class Reader:
         sent = []
         for parcel in record["channels"]:
             if parcel["to"] == self.region:
-                rows = Segment.from_json(parcel["segment"])
+                rows = Segment.from_json(parcel["segment"], self.store)
                 sent.append(Sent(self.region, parcel["operator"], parcel["input"], rows, rows.rows, rows.bytes))
         return PeerCommit(
             Epoch(record["epoch"]),
@@ -92,7 +79,7 @@ class Reader:
         log = self._sources[scan_log(index, scan)]
         for number, record in log.after(log.first - 1 if after is None else after):
             marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
-            rows = None if record["segment"] is None else Segment.from_json(record["segment"])
+            rows = None if record["segment"] is None else Segment.from_json(record["segment"], self.store)
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 
@@ -110,23 +97,5 @@ class Reader:
 
     def _peer(self, region: RegionId) -> Log:
         if region not in self._peers:
-            self._peers[region] = Log(commit_log(self.root, region, self.shape.key))
+            self._peers[region] = self.store.log(commit_log(region, self.shape.key))
         return self._peers[region]
-
-
-def source_record(
-    segment: Segment | None,
-    marks: dict[str, Mark],
-    rows: dict[str, int],
-    newest_us: int | None,
-    sequence: dict[str, int],
-) -> Record:
-    """One entry of a source log: rows of some devices, and how far each has come."""
-    return {
-        "segment": None if segment is None else segment.to_json(),
-        "marks": {device: mark.to_json() for device, mark in marks.items()},
-        "rows": rows,
-        "newest_us": newest_us,
-        "sequence": sequence,
-        "entered": time.time(),
-    }

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -19,10 +18,11 @@ from godwit.ids import RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
 from godwit.region.loop import RunnerLoop
-from godwit.region.poll import commit_log
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
-from godwit.storage.log import Log, Record, Segment
+from godwit.storage.log import Record, Segment
+from godwit.storage.names import commit_log, regions_of
+from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
 
@@ -36,13 +36,13 @@ class RunnerPool:
     def __init__(
         self,
         spark: SparkSession,
-        root: Path,
+        store: Store,
         limits: Limits,
         at: Callable[[str], None],
         told: Sequence[Callable[[Runner, int, Record], None]],
         carriage: StateTransfer | None = None,
     ) -> None:
-        self._spark, self._root, self._limits, self._at, self._told = spark, root, limits, at, told
+        self._spark, self._store, self._limits, self._at, self._told = spark, store, limits, at, told
         self._carriage = carriage
         self.runners: dict[Key, Runner] = {}
         self._metronomes: dict[Key, RunnerLoop] = {}
@@ -85,7 +85,7 @@ class RunnerPool:
     def _hire(self, region: RegionId, shape: Shape) -> None:
         key = (region, shape.key)
         parts = (self._limits, self._carriage, self._at, self._after)
-        self.runners[key] = Runner(self._spark, self._root, region, shape, *parts)
+        self.runners[key] = Runner(self._spark, self._store, region, shape, *parts)
         runner = self.runners[key]
         last = runner.commits.read(runner.commits.last)
         if last is not None:
@@ -152,7 +152,7 @@ class RunnerPool:
 
     def commits(self, key: Key, after: int) -> Iterator[tuple[int, Record]]:
         """Commit records past a number, as far as they are kept."""
-        return Log(commit_log(self._root, *key)).after(after)
+        return self._store.log(commit_log(*key)).after(after)
 
     def committed(self) -> int:
         """How many commits there were, over all runners."""
@@ -171,7 +171,7 @@ class RunnerPool:
 
     def regions_of(self, shape: str) -> set[RegionId]:
         """The regions that run, or ever ran, a shape."""
-        return {RegionId(p.parts[-4]) for p in (self._root / "regions").glob(f"*/shapes/{shape}/commits")}
+        return set(regions_of(self._store.disk, shape))
 
     def results(self, shape: str) -> list[Segment]:
         """Result segments of a shape's queries, from all regions, as far as they are committed."""
@@ -184,7 +184,7 @@ class RunnerPool:
         whole: list[Entry] = []
         for region in sorted(self.regions_of(shape)):
             known = self._entries.setdefault((region, shape), [])
-            known.extend(entries(self._root, region, shape, known[-1].number if known else 0))
+            known.extend(entries(self._store, region, shape, known[-1].number if known else 0))
             whole += known
         return whole
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from godwit.engine.lazy_frame import Frame
-from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
@@ -28,11 +27,14 @@ from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.batch import Batch, Memory
-from godwit.region.poll import Parts, Work, source_log
+from godwit.region.poll import Parts, Work
 from godwit.region.routing_tables import Tables
 from godwit.region.state import State
 from godwit.region.step import Step
-from godwit.storage.log import Log, Segment
+from godwit.storage.log import Segment
+from godwit.storage.names import source_log
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 
 #: case -> of how many buffers the last one triggers the windows; None: none does
 TRIGGERS: dict[str, int | None] = {"best": None, "average": 2, "worst": 1}
@@ -45,7 +47,7 @@ class Target:
     """The (region, shape) that gets the state, as it was when the state was asked for."""
 
     spark: SparkSession
-    root: Path
+    store: Store
     region: RegionId
     shape: Shape
     deployment: Deployment
@@ -62,7 +64,7 @@ class Buffer:
     region: str
 
 
-def rebuild(parcel: Any, to: Target, folder: Path, case: str, carry: Carry) -> Parts:
+def rebuild(parcel: Any, to: Target, folder: Place, case: str, carry: Carry) -> Parts:
     """The parts of a state that was left behind. `carry` brings segments over the links."""
     move = Move.from_json(parcel["move"])
     found = _brought(list(_buffers(parcel, to, move)), to, carry)
@@ -86,12 +88,12 @@ def _buffers(parcel: Any, to: Target, move: Move) -> Iterator[Buffer]:
     alive = NEVER if reach is None or parcel["clock"] == NEVER else parcel["clock"] - reach
     for region, parts in parcel["replay"].items():
         for part in parts:
-            log = Log(source_log(to.root, RegionId(region), StreamId(part["stream"])))
+            log = to.store.log(source_log(region, part["stream"]))
             for number, record in log.after(part["from"]):
                 if number > part["to"]:
                     break
                 if record["segment"] is not None and record["newest_us"] >= alive:
-                    segment = Segment.from_json(record["segment"])
+                    segment = Segment.from_json(record["segment"], to.store)
                     yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
 
@@ -106,7 +108,7 @@ def _brought(found: list[Buffer], to: Target, carry: Carry) -> list[Buffer]:
 class _Scratch:
     """The query's operators up to the instance, alone in a region, with a memory that nobody else sees."""
 
-    def __init__(self, to: Target, move: Move, folder: Path) -> None:
+    def __init__(self, to: Target, move: Move, folder: Place) -> None:
         self._to, self._index, self._folder = to, move.operator, folder
         self._operator = to.shape.plan.operators[move.operator]
         self._query = to.deployment.queries[move.query]

@@ -12,17 +12,17 @@ are no longer kept, and where another stateful operator lies below, the state is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from godwit.ids import DeviceId, QueryId, RegionId
+from godwit.ids import DeviceId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Plan, Query
 from godwit.protocol.handover import Move
-from godwit.region.poll import source_log
 from godwit.region.state import Room
 from godwit.storage.epoch_log import Control
-from godwit.storage.log import Log, Record
+from godwit.storage.log import Record
+from godwit.storage.names import source_log
+from godwit.storage.store import Store
 
 
 def seen(record: Record) -> Record:
@@ -31,7 +31,7 @@ def seen(record: Record) -> Record:
 
 
 def cut(
-    positions: Mapping[str, int], begun: Mapping[QueryId, Any], heard: Mapping[str, Record], rooms: Iterable[Room]
+    positions: Mapping[str, int], begun: Mapping[str, Any], heard: Mapping[str, Record], rooms: Iterable[Room]
 ) -> Record:
     """How far a region had read when it took in an epoch: its sources, and (`heard`) the others' commits."""
     parked = sorted({room.query for room in rooms if room.kind == "parked"})
@@ -39,7 +39,7 @@ def cut(
 
 
 def ranges(
-    root: Path, control: Control, query: Query, move: Move, cuts: Mapping[RegionId, Record]
+    store: Store, control: Control, query: Query, move: Move, cuts: Mapping[RegionId, Record]
 ) -> dict[str, list[Record]] | None:
     """region -> what to read of each of its source logs; None: the state must be sent."""
     plan = query.shape.plan
@@ -51,7 +51,7 @@ def ranges(
     found: dict[str, list[Record]] = {}
     for region, theirs in cuts.items():
         for scan in plan.scans_below(move.operator):
-            one = _range(root, control, query, move, region, scan, theirs, cuts[move.source])
+            one = _range(store, control, query, move, region, scan, theirs, cuts[move.source])
             if one is None:
                 return None
             found.setdefault(region, []).append(one)
@@ -59,7 +59,7 @@ def ranges(
 
 
 def _range(
-    root: Path,
+    store: Store,
     control: Control,
     query: Query,
     move: Move,
@@ -74,7 +74,7 @@ def _range(
     direct = int(theirs["sources"].get(name, 0))
     read = owners["seen"].get(region, {"epoch": int(move.epoch) - 1, "sources": {}})
     via = direct if region == move.source else int(read["sources"].get(name, 0))
-    if direct > begin and Log(source_log(root, region, stream)).first - 1 > begin:
+    if direct > begin and store.log(source_log(region, stream)).first - 1 > begin:
         return None
     if via < direct:
         for epoch in range(max(int(read["epoch"]), 1), int(move.epoch)):

@@ -13,11 +13,9 @@ What is decided is the kernel's (`godwit.protocol.kernel`): poll -> the kernel d
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -37,14 +35,17 @@ from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
 from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
-from godwit.region.poll import Reader, Work, commit_log
+from godwit.region.poll import Reader, Work
 from godwit.region.recompute import Target
 from godwit.region.replay_ranges import cut, outstanding, ranges, seen
 from godwit.region.routing_tables import Tables
 from godwit.region.state import Room, State
 from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
-from godwit.storage.log import Log, Record
+from godwit.storage import names
+from godwit.storage.log import Record
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Runner:
     def __init__(
         self,
         spark: SparkSession,
-        root: Path,
+        store: Store,
         region: RegionId,
         shape: Shape,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
@@ -77,13 +78,12 @@ class Runner:
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
     ) -> None:
-        self.spark, self.root, self.region, self.shape, self.limits = spark, root, region, shape, limits
-        self.commits = Log(commit_log(root, region, shape.key))
-        self.data = self.commits.folder.parent / "data"
-        self.data.mkdir(parents=True, exist_ok=True)
-        self.reader = Reader(root, region, shape)
+        self.spark, self.store, self.region, self.shape, self.limits = spark, store, region, shape, limits
+        self.commits = store.log(names.commit_log(region, shape.key), create=True)
+        self.data = Place(store, names.commit_data(region, shape.key))
+        self.reader = Reader(store, region, shape)
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
-        self.carriage = carriage or StateTransfer(root)
+        self.carriage = carriage or StateTransfer(store)
         self._at, self._after = at, after
         self.kernel: RegionKernel
         self.memory: Memory
@@ -152,7 +152,7 @@ class Runner:
             return None
         self._at("polled")
         number = self.commits.last + 1
-        outputs = self._run(self.data / f"{number:010d}", work, decision)
+        outputs = self._run(self.data / names.number(number), work, decision)
         self._at("staged")
         record = self._record(work, outputs, decision, number, started)
         self.commits.append(record)
@@ -166,7 +166,7 @@ class Runner:
         self._at("cleaned")
         return record
 
-    def _run(self, folder: Path, work: Work, decision: Decision) -> Outputs:
+    def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
         step = Step(Batch(self.spark, folder, *parts, self.carriage.waits, replays))
@@ -210,7 +210,7 @@ class Runner:
 
     def _tried(self, without: Mapping[QueryId, Failure]) -> str | None:
         """Run the micro-batch without some queries and without a commit; returns why it failed, if it did."""
-        folder = self.data.parent / "trial"
+        folder = self.data / names.number(self.commits.last + 1)
         try:
             self._exclude(without)
             work, decision = self._take_in(time.time())
@@ -218,7 +218,7 @@ class Runner:
         except BatchFailedError as failed:
             return reason(failed.fault) or str(failed)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.store.disk.delete_folder(folder.reference)
             self._recover()
         return None
 
@@ -235,7 +235,7 @@ class Runner:
         """State that others announced becomes part of the work when it is here."""
         underway = [*self.memory.underway, *work.parcels]
         self.memory.underway = []
-        to = Target(self.spark, self.root, self.region, self.shape, self.deployment)
+        to = Target(self.spark, self.store, self.region, self.shape, self.deployment)
         for parcel in underway:
             arrived = self.carriage.bring(parcel, to)
             if arrived is None:
@@ -249,7 +249,7 @@ class Runner:
         everybody = self.kernel.members(work.peers)
         for move in self.memory.moves.ready(markers) if self.carriage.replays else ():
             known = self.memory.cuts.get(int(move.epoch), {})
-            rows = ranges(self.root, self.reader.control, self.tables.queries[move.query], move, known)
+            rows = ranges(self.store, self.reader.control, self.tables.queries[move.query], move, known)
             if rows is not None and set(known) >= everybody:
                 found[move] = rows
         return found
@@ -258,7 +258,7 @@ class Runner:
         """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
         if self.commits.last - self._passed <= self.limits.max_lag:
             return False
-        taken = [_taken(self.root, peer, self.shape.key, self.region) for peer in self._readers()]
+        taken = [_taken(self.store, peer, self.shape.key, self.region) for peer in self._readers()]
         self._passed = min(taken, default=self.commits.last)
         return self.commits.last - self._passed > self.limits.max_lag
 
@@ -352,9 +352,9 @@ class Runner:
     def _recover(self) -> None:
         """Stand where the last commit stands; what was staged after it never happened."""
         self._tables = None
-        for folder in self.data.iterdir():
-            if int(folder.name) > self.commits.last:
-                shutil.rmtree(folder)
+        for name in self.store.disk.names(self.data.reference):
+            if (names.number_of(name) or 0) > self.commits.last:
+                self.store.disk.delete_folder(f"{self.data.reference}/{name}")
         record = self.commits.read(self.commits.last) if self.commits.last else None
         place = (self.region, self.shape, self.reader)
         if record is None:
@@ -368,13 +368,13 @@ class Runner:
         self.memory = Memory(
             self.kernel.book,
             self.kernel.moves,
-            {StateKey.parse(key): State.from_json(segments) for key, segments in kept["states"].items()},
+            {StateKey.parse(key): State.from_json(found, self.store) for key, found in kept["states"].items()},
             self.kernel.released,
             self.kernel.own_marks,
             list(kept["underway"]),
             dict(kept["seen"]),
             {int(epoch): known for epoch, known in kept["cuts"].items()},
-            {Room.from_json(room): State.from_json(segments) for room, segments in kept["rooms"]},
+            {Room.from_json(room): State.from_json(found, self.store) for room, found in kept["rooms"]},
         )
         self._arrange()
 
@@ -384,7 +384,8 @@ class Runner:
         records = [record for record in map(self.commits.read, numbers) if record is not None]
         found = recall(None, (record["protocol"] for record in records)) if len(records) == len(numbers) else None
         if found is None:
-            msg = f"{self.commits.folder} lacks commits from {numbers[0]} on, which a restart needs; restore them"
+            where = self.store.where(self.commits.name)
+            msg = f"{where} lacks commits from {numbers[0]} on, which a restart needs; restore them"
             raise StateError(msg)
         return found
 
@@ -407,12 +408,12 @@ class Runner:
         """Remove state segments that the commit no longer names (and that no other region is still to read)."""
         for segment in outputs.dead:
             for file in segment.files:
-                if Path(file).is_relative_to(self.data):
-                    Path(file).unlink(missing_ok=True)
+                if file.startswith(f"{self.data.reference}/"):
+                    self.store.delete(file)
 
 
-def _taken(root: Path, reader: RegionId, shape: str, writer: RegionId) -> int:
+def _taken(store: Store, reader: RegionId, shape: str, writer: RegionId) -> int:
     """The last commit of `writer` that `reader` has taken in for good."""
-    log = Log(commit_log(root, reader, shape))
+    log = store.log(names.commit_log(reader, shape))
     record = log.read(log.last)
     return 0 if record is None else int(record["positions"].get(f"peer:{writer}", 0))

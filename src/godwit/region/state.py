@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -23,8 +22,10 @@ from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.model.signature import StateKey
 from godwit.region.routing_tables import text
+from godwit.storage.base import SegmentStore
 from godwit.storage.log import Segment
 from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, with_generations, without
+from godwit.storage.place import Place
 
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
 #: so many segments of about one size are worth one rewriting
@@ -103,7 +104,7 @@ class State:
         assert frame is not None
         self._replace(crowd, [rewrite(frame)])
 
-    def gather(self, crowd: list[Segment], path: Path, prune_by: str | None) -> bool:
+    def gather(self, crowd: list[Segment], path: Place, prune_by: str | None) -> bool:
         """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
         tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
         if tables is None:
@@ -142,8 +143,8 @@ class State:
         return [s.to_json() for s in self.live]
 
     @staticmethod
-    def from_json(records: Iterable[dict[str, Any]]) -> State:
-        return State([Segment.from_json(r) for r in records])
+    def from_json(records: Iterable[dict[str, Any]], store: SegmentStore) -> State:
+        return State([Segment.from_json(r, store) for r in records])
 
 
 def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
@@ -166,7 +167,7 @@ def meeting(spark: SparkSession, states: Sequence[State]) -> Frame | None:
     return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
 
 
-def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Path, prune_by: str | None) -> list[Segment]:
+def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Place, prune_by: str | None) -> list[Segment]:
     """A few rows that other regions sent, as segments of state. With each: since when its queries' rows are ours."""
     tables: dict[str, list[pa.Table]] = {}
     for segment, since in sent:

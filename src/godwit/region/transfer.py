@@ -12,7 +12,6 @@ that a restart brings it again.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,8 @@ from godwit.protocol.handover import Move
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import Target, rebuild
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
+from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links, forward, stream
 
 Parcel = Mapping[str, Any]
@@ -41,15 +42,15 @@ class StateTransfer:
 
     def __init__(
         self,
-        root: Path,
+        store: Store,
         strategy: str = "delta",
         links: Links | None = None,
         path: Path_ = lambda source, target: (source, target),
     ) -> None:
         self.strategy, self.links, self._path = known(strategy), links, path
-        self._folder = root / "landing" / uuid.uuid4().hex
+        self._store, self._folder = store, Place(store, f"landing/{uuid.uuid4().hex}")
         self._jobs: dict[Move, Future[Parts]] = {}
-        shutil.rmtree(self._folder.parent, ignore_errors=True)  # of a process that is no more
+        store.disk.delete_folder("landing")  # of a process that is no more
 
     def step(self, move: Move) -> Step:
         """What the strategy does for a move."""
@@ -75,7 +76,7 @@ class StateTransfer:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Move.from_json(parcel["move"]), self.step(Move.from_json(parcel["move"]))
         if isinstance(step, HandOver) and not step.wait and self.links is None:
-            return Arrived(move, _parts(parcel), parcel["clock"])
+            return Arrived(move, self._parts(parcel), parcel["clock"])
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
@@ -89,7 +90,7 @@ class StateTransfer:
     def delivered(self, move: Move) -> None:
         """A commit names the state as its own: what was landed may go."""
         if self._jobs.pop(move, None) is not None:
-            shutil.rmtree(self._landing(move), ignore_errors=True)
+            self._store.disk.delete_folder(self._landing(move).reference)
 
     def _begun(self, parcel: Parcel, move: Move, step: Step, to: Target) -> Future[Parts]:
         job: Future[Parts] = Future()
@@ -108,11 +109,11 @@ class StateTransfer:
         if move.query not in to.deployment.queries:
             return {}  # withdrawn meanwhile
         landing = self._landing(move)
-        landing.mkdir(parents=True, exist_ok=True)
+        self._store.disk.make_folder(landing.reference)
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, Replay) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
-        parts = _parts(parcel)
+        parts = self._parts(parcel)
         carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
         return {side: [next(carried) for _ in part] for side, part in parts.items()}
 
@@ -120,16 +121,16 @@ class StateTransfer:
         """The segments, their files copied over the links between the two sites, in one go."""
         path = self._path(NodeId(move.from_site), NodeId(move.to_site))
         hops = max(len(path) - 1, 1) if path else 1
-        files = [Path(file) for segment in found for file in segment.files]
-        targets = [self._landing(move) / f"{name}-{k}.parquet" for k in range(len(files))]
+        files = [Path(file) for segment in found for file in segment.paths]
+        landing = self._landing(move)
+        targets = [Path(landing.path) / f"{name}-{k}.parquet" for k in range(len(files))]
         whole = isinstance(step, HandOver) and not step.chunked
         (forward if whole else stream)(files, targets, hops, self.links or Links())
-        landed = iter(str(target) for target in targets)
+        landed = iter(f"{landing.reference}/{target.name}" for target in targets)
         return [replace(segment, files=tuple(next(landed) for _ in segment.files)) for segment in found]
 
-    def _landing(self, move: Move) -> Path:
+    def _landing(self, move: Move) -> Place:
         return self._folder / f"{move.epoch}-{move.query}-{move.operator}-{move.target}".replace("/", "_")
 
-
-def _parts(parcel: Parcel) -> Parts:
-    return {int(side): [Segment.from_json(s) for s in part] for side, part in parcel["parts"].items()}
+    def _parts(self, parcel: Parcel) -> Parts:
+        return {int(side): [Segment.from_json(s, self._store) for s in p] for side, p in parcel["parts"].items()}

@@ -1,79 +1,72 @@
 """Recent tables: what was written or read a moment ago need not be read from its file again.
 
-State of few rows is read in every micro-batch, file by file. A table is found by what the file system says of its file
-(device, inode, size, time of writing): links to a file lead to the same table, and a file that was written again leads
-to none.
+State of few rows is read in every micro-batch, file by file. A table is found by its reference and checksum: a file
+that was written again under the same name leads to none.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 #: larger tables are not kept, and all together take no more than that (bytes)
 MOST_EACH, MOST = 2_000_000, 64_000_000
-
-Identity = tuple[int, int, int, int]
-
-
-def read_file(file: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """A Parquet file, or some of its columns."""
-    # Not `read_table`: it looks for a dataset first, which costs two thirds of a small file's time.
-    return pq.ParquetFile(file).read(columns, use_threads=False)
+#: so many files are remembered as verified
+MOST_VERIFIED = 20_000
 
 
-class Recent:
-    """The newest small tables, by file."""
+class TableCache:
+    """The newest small tables of a store."""
 
     def __init__(self, most: int = MOST, most_each: int = MOST_EACH) -> None:
         self._most, self._most_each = most, most_each
-        self._tables: OrderedDict[Identity, pa.Table] = OrderedDict()
+        #: reference -> (checksum, table)
+        self._tables: OrderedDict[str, tuple[int | None, pa.Table]] = OrderedDict()
+        self._verified: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def keep(self, file: str, table: pa.Table) -> None:
+    def keep(self, reference: str, checksum: int | None, table: pa.Table) -> None:
         """What now lies in a file."""
-        identity = _identity(file)
         with self._lock:
-            if table.nbytes > self._most_each or identity in self._tables:
+            self._drop(reference)
+            if table.nbytes > self._most_each:
                 return
-            self._tables[identity] = table
+            self._tables[reference] = (checksum, table)
             self._bytes += table.nbytes
             while self._bytes > self._most:
-                _, oldest = self._tables.popitem(last=False)
-                self._bytes -= oldest.nbytes
+                self._drop(next(iter(self._tables)))
 
-    def table(self, file: str, read: Callable[[str], pa.Table] = read_file) -> pa.Table:
-        """What lies in a file: as it was kept, or else read and kept."""
-        found = self._find(file)
-        if found is None:
-            found = read(file)
-            self.keep(file, found)
-        return found
-
-    def at_hand(self, file: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The same (at least these columns) for one who looks at it once: what is read is not kept."""
-        found = self._find(file)
-        return read_file(file, columns) if found is None else found
-
-    def _find(self, file: str) -> pa.Table | None:
-        identity = _identity(file)
+    def find(self, reference: str, checksum: int | None) -> pa.Table | None:
         with self._lock:
-            found = self._tables.get(identity)
-            if found is not None:
-                self._tables.move_to_end(identity)
-            return found
+            found = self._tables.get(reference)
+            if found is None or found[0] != checksum:
+                return None
+            self._tables.move_to_end(reference)
+            return found[1]
 
+    def link(self, reference: str, new: str) -> None:
+        """The same file has a second name: its table is found under both."""
+        found = self._tables.get(reference)
+        if found is not None:
+            self.keep(new, *found)
 
-#: those of this process, whichever region wrote or read them
-RECENT = Recent()
+    def drop(self, reference: str) -> None:
+        with self._lock:
+            self._drop(reference)
 
+    def first_time(self, reference: str, checksum: int) -> bool:
+        """Whether a file was not looked at before; from now on it was."""
+        with self._lock:
+            known = (reference, checksum) in self._verified
+            self._verified[reference, checksum] = None
+            if len(self._verified) > MOST_VERIFIED:
+                self._verified.popitem(last=False)
+            return not known
 
-def _identity(file: str) -> Identity:
-    known = os.stat(file)
-    return known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns
+    def _drop(self, reference: str) -> None:
+        old = self._tables.pop(reference, None)
+        if old is not None:
+            self._bytes -= old[1].nbytes

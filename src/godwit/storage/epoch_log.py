@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Delta, Deployment
-from godwit.storage.log import Log, Record
+from godwit.storage import names
+from godwit.storage.log import Record
+from godwit.storage.records import EpochRecord
+from godwit.storage.store import Store
 
 #: so many epochs lie between two whole copies
 SNAPSHOT_EVERY = 500
@@ -17,10 +18,8 @@ SNAPSHOT_EVERY = 500
 class Control:
     """Reads (any region) and writes (the fleet's one control plane) the deployment, epoch by epoch."""
 
-    def __init__(self, root: Path) -> None:
-        self._log = Log(root / "control")
-        self._snapshots = root / "snapshots"
-        self._snapshots.mkdir(parents=True, exist_ok=True)
+    def __init__(self, store: Store) -> None:
+        self._store, self._log = store, store.log(names.CONTROL, create=True)
 
     @property
     def last(self) -> int:
@@ -32,15 +31,16 @@ class Control:
 
     def publish(self, delta: Delta, starts: dict[str, int]) -> int:
         """Append an epoch; `starts`: where the source logs stand ("region/stream" -> number), for new queries."""
-        number = self._log.append({"delta": encode(delta), "starts": starts})
+        number = self._log.append(EpochRecord(encode(delta), starts).to_json())
         if number % SNAPSHOT_EVERY == 0:
             self._snapshot(number)
         return number
 
     def _snapshot(self, number: int) -> None:
-        draft = self._snapshots / f"{number:010d}.tmp"
-        draft.write_text(json.dumps(encode(self.deployment_at(number))))
-        draft.rename(draft.with_suffix(".json"))
+        self._store.put_document(f"{names.SNAPSHOTS}/{names.number(number)}", encode(self.deployment_at(number)))
+
+    def _snapshots(self) -> list[int]:
+        return self._store.numbers(names.SNAPSHOTS)
 
     def forget(self, through: int) -> int:
         """Drop the epochs up to one that every region has passed, with a whole copy in their place; how many."""
@@ -48,24 +48,24 @@ class Control:
         if count > 0:
             self._snapshot(through)
             self._log.truncate(through + 1)
-            for old in self._snapshots.glob("*.json"):
-                if int(old.stem) < through:
-                    old.unlink()
+            for old in self._snapshots():
+                if old < through:
+                    self._store.delete_document(f"{names.SNAPSHOTS}/{names.number(old)}")
         return max(count, 0)
 
     def oldest(self) -> tuple[int, Deployment]:
         """The first epoch that is still known whole: a region that is new begins to read after it."""
-        number = min((int(p.stem) for p in self._snapshots.glob("*.json")), default=0)
+        number = min(self._snapshots(), default=0)
         if self._log.read(1) is not None:
             return 0, Deployment()
         return number, self.deployment_at(number)
 
     def deployment_at(self, number: int) -> Deployment:
         """The deployment after the epoch of that number."""
-        nearest = max((int(p.stem) for p in self._snapshots.glob("*.json") if int(p.stem) <= number), default=0)
+        nearest = max((n for n in self._snapshots() if n <= number), default=0)
         deployment = Deployment()
         if nearest:
-            deployment = decode(json.loads((self._snapshots / f"{nearest:010d}.json").read_text()))
+            deployment = decode(self._store.get_document(f"{names.SNAPSHOTS}/{names.number(nearest)}"))
         for at, after, _ in self.after(nearest, deployment):
             if at > number:
                 break

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
@@ -77,8 +76,7 @@ def by_query(table: pa.Table, values: Mapping[QueryId, int]) -> pa.Array:
 def rows_by_query(segment: Segment) -> dict[str, int]:
     """How many rows of each query it holds. What is still to be made by a SELECT counts as it lies in the files."""
     found: dict[str, int] = {}
-    for file in segment.files:
-        table = pq.read_table(file, columns=[QUERY, GENERATION], partitioning=None)
+    for table in segment.tables([QUERY, GENERATION]):
         rows = revised(table, segment) if simple(segment) else table
         for count in pc.value_counts(rows[QUERY].combine_chunks()).to_pylist():
             found[count["values"]] = found.get(count["values"], 0) + count["counts"]

@@ -28,7 +28,7 @@ class Batch:
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows, a bounded number at a time."""
-        files = [file for segment in self.segments for file in segment.files]
+        files = [file for segment in self.segments for file in segment.paths]
         if files:
             rows = ds.dataset(files, format="parquet").scanner(
                 columns=list(self.columns), filter=ds.field(QUERY) == self.query

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.outputs import must_be_there
 
 
 class JsonLinesSink(Sink):
@@ -21,6 +22,7 @@ class JsonLinesSink(Sink):
         self.name = f"json:{self._path}"
 
     def open(self, state: dict[str, Any]) -> None:
+        must_be_there(self.name, state)
         self._length = int(state.get("bytes", 0))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.touch()

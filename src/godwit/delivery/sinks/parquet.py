@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
 from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.outputs import must_be_there
 
 
 class ParquetSink(Sink):
@@ -17,7 +18,12 @@ class ParquetSink(Sink):
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        self._newest: str | None = None
         self.name = f"parquet:{self._path}"
+
+    def open(self, state: dict[str, Any]) -> None:
+        must_be_there(self.name, state)
+        self._newest = state.get("newest")
 
     def write(self, batch: Batch) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
@@ -31,3 +37,7 @@ class ParquetSink(Sink):
         if writer is not None:
             writer.close()
             draft.rename(target)
+            self._newest = target.name
+
+    def state(self) -> dict[str, Any]:
+        return {"newest": self._newest}

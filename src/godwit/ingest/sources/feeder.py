@@ -7,10 +7,9 @@ sent again (one region's entry was written, another's was not) leaves out exactl
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,7 +21,9 @@ from pyspark.sql import functions as F
 from godwit.engine import segments
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.source_log import Schema, newest_by_device
+from godwit.storage import names
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -43,7 +44,7 @@ class Feeder:
     def __init__(self, fleet: Fleet, stream: StreamId, name: str, ahead: int) -> None:
         self._fleet, self.stream, self.name, self._ahead = fleet, stream, name, ahead
         self.schema: Schema = fleet.schema(stream)
-        self._folder: Path = fleet.root / "ingest" / stream / name
+        self._folder = Place(fleet.store, f"ingest/{stream}/{name}")
         self.rows = 0
 
     def through(self, sequence: int) -> bool:
@@ -52,8 +53,8 @@ class Feeder:
 
     def stage(self, frame: DataFrame, sequence: int) -> Segment | None:
         """Let Spark write the rows, each with the reason if it does not fit; None if there are none."""
-        path = self._folder / f"{sequence:010d}"
-        shutil.rmtree(path, ignore_errors=True)
+        path = self._folder / names.number(sequence)
+        self._fleet.store.disk.delete_folder(path.reference)
         return segments.write(judged(frame, self.schema), path, small=False)
 
     def feed(self, segment: Segment, sequence: int, *, staged: bool, newest: Newest | None = None) -> None:
@@ -69,7 +70,7 @@ class Feeder:
         with self._fleet.lock:
             whole = self._whole(newest, sequence)
             if whole is not None and not dead.num_rows:
-                own = Segment(segment.files, segment.rows, segment.bytes, self.schema.json)
+                own = replace(segment, schema=self.schema.json)
                 args = (whole, own, newest, self._fleet.deployment, self.name, sequence)
                 self._fleet.gateway.feed(self.stream, *args)
                 self.rows += segment.rows
@@ -77,7 +78,7 @@ class Feeder:
                 self._by_region(segment, newest, sequence, staged)
                 if staged:
                     for file in segment.files:
-                        Path(file).unlink()
+                        self._fleet.store.delete(file)
 
     def wait(self, *, may_step: bool) -> None:
         """Do not run ahead of the slowest reader by more than `ahead` entries.
@@ -102,7 +103,7 @@ class Feeder:
         columns = [time] if device is None else [time, device]
         # Names come as numbers: to group by them is twice as fast.
         reader = ds.ParquetFileFormat(dictionary_columns=[] if device is None else [device])
-        table = ds.dataset(list(segment.files), format=reader).to_table(
+        table = ds.dataset(segment.paths, format=reader).to_table(
             columns=columns, filter=ds.field(DEAD).is_null() if staged else None
         )
         if device is None:
@@ -123,7 +124,7 @@ class Feeder:
     ) -> None:
         """Cut the rows by region, leaving out what is dead and what came through before."""
         gateway, deployment = self._fleet.gateway, self._fleet.deployment
-        table = ds.dataset(list(segment.files), format="parquet").to_table()
+        table = ds.dataset(segment.paths, format="parquet").to_table()
         if staged:
             table = table.filter(pc.is_null(table.column(DEAD)))
         table = self.schema.conform(table).table
@@ -134,7 +135,7 @@ class Feeder:
                 reason = "its device is not attached to any site and never was; declare it with fleet.device(...)"
                 gateway.dead.add(self.stream, [{"row": row, "reason": reason} for row in mine.to_pylist()])
                 continue
-            path = self._folder / f"{sequence:010d}" / region
+            path = self._folder / names.number(sequence) / region
             made = segments.write_table(mine, path, self.schema.json)
             if made is not None:
                 args = (region, made, [fresh[d] for d in devices], deployment, self.name, sequence)
@@ -148,7 +149,7 @@ class Feeder:
         return table.filter(pc.is_in(table.column(column).cast(pa.string()), pa.array(devices, pa.string())))
 
     def _dead(self, segment: Segment) -> pa.Table:
-        rows = ds.dataset(list(segment.files), format="parquet")
+        rows = ds.dataset(segment.paths, format="parquet")
         found: pa.Table = rows.to_table(columns=[DEAD], filter=ds.field(DEAD).is_valid())
         return found
 

@@ -26,6 +26,7 @@ from godwit.errors import SourceError
 from godwit.ids import StreamId
 from godwit.ingest.sources.feeder import CORRUPT, Feeder, Newest
 from godwit.storage.log import Segment
+from godwit.storage.place import Place
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -82,15 +83,21 @@ class Replay:
                     looks[index + 1] = ahead.submit(self._look, self.files[index + 1])
                 if (newest := look.result()) is not None:
                     self._feeder.wait(may_step=self._thread is None)
-                    self._feeder.feed(_recorded(file), base + 1, staged=False, newest=newest)
+                    self._feeder.feed(self._recorded(file), base + 1, staged=False, newest=newest)
                 else:
                     self._cast(file, base)
         return self.rows
 
+    def _recorded(self, file: Path) -> Segment:
+        store = self._fleet.store
+        name = store.reference(file.resolve())
+        rows, size = pq.read_metadata(file).num_rows, file.stat().st_size
+        return Segment((name,), rows, size, "", sums=(store.checksum(name),), store=store)
+
     def _look(self, file: Path) -> Newest | None:
         """How far each device has come in a file that can become part of the log as it is; None for any other."""
         if self._speed is None and READERS[file.suffix] == "parquet" and self._fits(file):
-            return self._feeder.newest(_recorded(file))
+            return self._feeder.newest(self._recorded(file))
         return None
 
     def start(self) -> Replay:
@@ -138,18 +145,18 @@ class Replay:
             self._feeder.wait(may_step=self._thread is None)
             self._feeder.feed(staged, base + 1, staged=True)
             return
-        table = pa.concat_tables([pq.read_table(f) for f in staged.files])
+        table = pa.concat_tables(staged.tables(keep=False))
         for number, (at_us, part) in enumerate(_slices(table, self._feeder.schema.stream.time)):
             self._pace(at_us)
             if self._stopping.is_set():
                 break
             self._feeder.wait(may_step=self._thread is None)
-            path = Path(staged.files[0]).parent / f"slice-{number:06d}"
+            path = Place(self._fleet.store, staged.files[0]).with_name(f"slice-{number:06d}")
             segment = segments.write_table(part, path, staged.schema)
             assert segment is not None
             self._feeder.feed(segment, base + 1 + number, staged=True)
         for f in staged.files:
-            Path(f).unlink()
+            self._fleet.store.delete(f)
 
     def _frame(self, file: Path) -> DataFrame:
         schema, kind = self._feeder.schema.spark, READERS[file.suffix]
@@ -187,10 +194,6 @@ def _found(files: str | Path | Sequence[str | Path]) -> list[Path]:
             msg = f"{file} cannot be replayed: its format is not known; use {', '.join(READERS)}"
             raise SourceError(msg)
     return found
-
-
-def _recorded(file: Path) -> Segment:
-    return Segment((str(file.resolve()),), pq.read_metadata(file).num_rows, file.stat().st_size, "")
 
 
 def _slices(table: pa.Table, time_column: str) -> Iterator[tuple[int, pa.Table]]:

@@ -29,7 +29,7 @@ class SparkSource:
     def __init__(self, fleet: Fleet, stream: StreamId, rows: DataFrame, name: str = "spark", ahead: int = 64) -> None:
         self._feeder = Feeder(fleet, stream, name, ahead)
         self._rows, self.name = rows, f"{stream}/{name}"
-        self._checkpoint = fleet.root / "ingest" / stream / f"{name}.checkpoint"
+        self._checkpoint = fleet.store.path(f"ingest/{stream}/{name}.checkpoint")
         self._query: StreamingQuery | None = None
         self._stopped = False
         self.failure: Exception | None = None
@@ -42,7 +42,7 @@ class SparkSource:
 
     def start(self) -> SparkSource:
         writer = self._rows.writeStream.queryName(f"source {self.name}").foreachBatch(self._take)
-        self._query = writer.option("checkpointLocation", str(self._checkpoint)).start()
+        self._query = writer.option("checkpointLocation", self._checkpoint).start()
         return self
 
     def process_available(self) -> None:

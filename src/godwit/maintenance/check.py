@@ -1,0 +1,173 @@
+"""What of a fleet's folder is damaged: every record, document and file is read and compared with its checksum.
+
+A finding says what would mend it (`repair.py`). Files that are nobody's are named, and otherwise left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from godwit.delivery.sinks.outputs import lost
+from godwit.errors import StateError
+from godwit.maintenance.integrity import Finding, Remedy, logs, sequences
+from godwit.storage import names
+from godwit.storage.records import SourceRecord
+from godwit.storage.store import Store
+
+#: what may lie in a fleet's folder
+OURS = {
+    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "inbox", "ingest", "landing"),
+    *(f"{name}.json" for name in (names.TOPOLOGY, names.ALIASES, names.RELAYS, names.DEAD_LETTERS)),
+    *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", "commands"),
+}
+#: in a log's folder, beside its records
+BESIDE = {"data", "truncated", "folded.json"}
+
+
+def findings(store: Store) -> list[Finding]:
+    """Everything that is wrong, in the order of names; nothing is changed."""
+    if not store.disk.exists(names.CONTROL):
+        msg = f"{store.disk.root} is not a fleet's folder: it has no control log; give the folder it was opened with"
+        raise StateError(msg)
+    found: list[Finding] = []
+    for part in (_documents, _sinks, _history, _sources, _commits, _kept, _foreign):
+        found += part(store)
+    found += _epochs(store)
+    if not any(finding.severity == "error" and "/commits/" in finding.where for finding in found):
+        found += _safely(store)
+    return sorted(found, key=lambda f: f.where)
+
+
+def _safely(store: Store) -> Iterator[Finding]:
+    """Whether the logs fit together, as far as they can be read."""
+    try:
+        yield from sequences(store)
+    except StateError:
+        return  # a record that cannot be read is named already
+
+
+def _epochs(store: Store) -> Iterator[Finding]:
+    for number in store.numbers(names.CONTROL):
+        yield from _record(store, names.CONTROL, number, "none")
+    whole = store.has_record(names.CONTROL, 1)
+    for number in store.numbers(names.SNAPSHOTS):
+        yield from _document(store, f"{names.SNAPSHOTS}/{names.number(number)}", "drop" if whole else "none")
+
+
+def _documents(store: Store) -> Iterator[Finding]:
+    for name in (names.TOPOLOGY, names.ALIASES, names.RELAYS):
+        yield from _document(store, name, "none")
+    yield from _document(store, names.DEAD_LETTERS, "drop")
+
+
+def _document(store: Store, name: str, remedy: Remedy) -> Iterator[Finding]:
+    try:
+        store.get_document(name)
+    except StateError as fault:
+        yield Finding("error", f"{name}.json", _brief(fault), remedy)
+
+
+def _record(store: Store, log: str, number: int, remedy: Remedy, shapes: Iterable[str] = ()) -> Iterator[Finding]:
+    try:
+        store.read_record(log, number)
+    except StateError as fault:
+        yield Finding("error", f"{log}/{names.number(number)}.json", _brief(fault), remedy, frozenset(shapes))
+
+
+def _sinks(store: Store) -> Iterator[Finding]:
+    for name in names.sink_positions(store.disk):
+        try:
+            saved = store.get_document(name)
+        except StateError as fault:
+            yield Finding("error", f"{name}.json", f"{_brief(fault)}: where the sink stood is not known", "redeliver")
+            continue
+        gone = None if saved is None else lost(saved["sink"], saved["state"])
+        if gone is not None:
+            yield Finding("error", f"{name}.json", gone, "redeliver")
+
+
+def _history(store: Store) -> Iterator[Finding]:
+    for number, line in enumerate(store.read_lines(names.HISTORY), start=1):
+        try:
+            json.loads(line)
+        except ValueError:
+            yield Finding(
+                "warning", names.HISTORY, f"line {number} is cut off or damaged; readers pass it over", "drop"
+            )
+            return
+
+
+def _sources(store: Store) -> Iterator[Finding]:
+    for region, stream in names.sources(store.disk):
+        log = names.source_log(region, stream)
+        yield from _document(store, f"{log}/folded", "none")
+        for number in store.numbers(log):
+            damaged = list(_record(store, log, number, "none"))
+            yield from damaged
+            record = None if damaged else store.read_record(log, number)
+            segment = None if record is None else SourceRecord.from_json(record).segment
+            if segment is not None:
+                yield from _segment(store, segment.to_json(), "none")
+
+
+def _commits(store: Store) -> Iterator[Finding]:
+    for region, shape in names.shapes(store.disk):
+        log, record = names.commit_log(region, shape), None
+        for number in store.numbers(log):
+            damaged = list(_record(store, log, number, "replay", [shape]))
+            yield from damaged
+            record = None if damaged else store.read_record(log, number)
+            if record is not None:
+                for segment in (*record["results"], *(s for _, s in record["late"])):
+                    yield from _segment(store, segment, "replay", [shape])
+                for parcel in record["channels"]:
+                    yield from _segment(store, parcel["segment"], "replay", [shape])
+        for segment in () if record is None else live_state(record):
+            yield from _segment(store, segment, "replay", [shape])
+
+
+def live_state(commit: Mapping[str, Any]) -> Iterator[Any]:
+    """The segments of state that a region holds after a commit."""
+    for state in commit["memory"]["states"].values():
+        yield from state
+
+
+def _kept(store: Store) -> Iterator[Finding]:
+    for region, shape in names.shapes(store.disk):
+        log = names.kept_log(region, shape)
+        for number in store.numbers(log):
+            damaged = list(_record(store, log, number, "replay", [shape]))
+            yield from damaged
+            record = None if damaged else store.read_record(log, number)
+            for segment in () if record is None else (*record["results"], *record["late"]):
+                yield from _segment(store, segment, "replay", [shape])
+
+
+def _segment(store: Store, segment: Any, remedy: Remedy, shapes: Iterable[str] = ()) -> Iterator[Finding]:
+    for file, known in zip(segment["files"], segment["sums"], strict=True):
+        try:
+            store.verify(file, known)
+        except StateError as fault:
+            yield Finding("error", file, _brief(fault), remedy, frozenset(shapes))
+
+
+def _foreign(store: Store) -> Iterator[Finding]:
+    for name in store.disk.names(""):
+        if name not in OURS and not name.endswith(".tmp"):
+            yield Finding("note", name, "it is not godwit's, and is ignored")
+    for log in logs(store):
+        for name in store.disk.names(log):
+            known = name in BESIDE or names.number_of(name.removesuffix(".json")) is not None
+            if not known and not name.endswith(".tmp"):
+                yield Finding("note", f"{log}/{name}", "it is not godwit's, and is ignored")
+
+
+def _brief(fault: StateError) -> str:
+    """The part of a message that says what is wrong: where it is, and what to do, is said beside it."""
+    text = str(fault).partition(";")[0]
+    for word in (" is ", " has ", " was ", " cannot "):
+        if word in text:
+            return "it" + text[text.index(word) :]
+    return text

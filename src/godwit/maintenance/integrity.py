@@ -1,0 +1,108 @@
+"""Whether a fleet's logs fit together: no gaps, and nobody has read further than a log goes.
+
+Cheap enough to be done whenever a fleet is opened: one listing a log, and the newest commit of every (region, shape).
+What lies in the files is verified when it is read, or by `godwit check` (`check.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from godwit.errors import StateError
+from godwit.storage import names
+from godwit.storage.records import CommitRecord
+from godwit.storage.store import Store
+
+#: what mends it: a sink's results are delivered again; a shape is computed again from its sources; a file is dropped
+Remedy = Literal["redeliver", "replay", "drop", "none"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it was written."""
+
+    severity: Literal["error", "warning", "note"]
+    #: file or log, relative to the store
+    where: str
+    what: str
+    remedy: Remedy = "none"
+    #: the shape that must be computed again, if that is the remedy
+    shapes: frozenset[str] = field(default_factory=frozenset)
+
+
+def inspect(store: Store) -> None:
+    """Raise a StateError if a fleet's logs do not fit together."""
+    for finding in sequences(store):
+        folder = store.disk.root
+        msg = f"{store.where(finding.where)}: {finding.what}; restore it from a copy, or see `godwit check {folder}`"
+        raise StateError(msg)
+
+
+def logs(store: Store) -> Iterator[str]:
+    """The names of all logs that are there."""
+    yield names.CONTROL
+    for region, stream in names.sources(store.disk):
+        yield names.source_log(region, stream)
+    for key in names.shapes(store.disk):
+        yield names.commit_log(*key)
+        yield names.kept_log(*key)
+
+
+def sequences(store: Store) -> Iterator[Finding]:
+    """Gaps, and positions past the end of a log."""
+    for log in logs(store):
+        yield from _gaps(store, log)
+    if _starts(store) and not store.exists(f"{names.TOPOLOGY}.json"):
+        yield Finding("error", f"{names.TOPOLOGY}.json", "it is missing, though sites were declared")
+    ends: dict[str, int] = {}
+    for log, position, by, shapes in _positions(store):
+        if log not in ends:
+            ends[log] = store.log(log).last
+        if position > ends[log]:
+            what = f"its newest records are missing: it ends at {ends[log]}, but {by} has read up to {position}"
+            yield Finding("error", log, what, "none", shapes)
+            ends[log] = position  # said once
+
+
+def _gaps(store: Store, log: str) -> Iterator[Finding]:
+    floor = store.floor(log)
+    numbers = [number for number in store.numbers(log) if number >= floor]
+    expected = floor if floor > 1 else 1
+    for number in numbers:
+        if number != expected:
+            yield Finding("error", log, f"records {expected} to {number - 1} are missing", "none")
+            return
+        expected = number + 1
+
+
+def _positions(store: Store) -> Iterator[tuple[str, int, str, frozenset[str]]]:
+    """(log, how far somebody has read it for good, who, the shape that has)"""
+    control, starts = store.log(names.CONTROL), _starts(store)
+    for place, position in starts.items():
+        region, _, stream = place.partition("/")
+        yield names.source_log(region, stream), position, f"epoch {control.last}", frozenset()
+    for region, shape in names.shapes(store.disk):
+        commits = store.log(names.commit_log(region, shape))
+        record = commits.read(commits.last) if commits.last else None
+        for log, position in () if record is None else _read_by(CommitRecord.from_json(record), region, shape):
+            yield log, position, f"region '{region}' (shape {shape})", frozenset((shape,))
+
+
+def _starts(store: Store) -> dict[str, int]:
+    """Where the sources' logs stood at the newest epoch: "region/stream" -> number."""
+    control = store.log(names.CONTROL)
+    newest = control.read(control.last) if control.last else None
+    return {} if newest is None else newest["starts"]
+
+
+def _read_by(commit: CommitRecord, region: str, shape: str) -> Iterator[tuple[str, int]]:
+    for name, position in commit.positions.items():
+        kind, _, rest = name.partition(":")
+        if kind == "control":
+            yield names.CONTROL, position
+        elif kind == "peer":
+            yield names.commit_log(rest, shape), position
+        else:
+            yield names.source_log(region, rest.partition(":")[2]), position

@@ -1,0 +1,93 @@
+"""Where things are in a store: every name is made, and read back, here and nowhere else.
+
+control/0000000001.json                          epochs
+snapshots/0000000500.json                        whole deployments
+regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
+regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
+regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
+sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from godwit.ids import RegionId, StreamId
+from godwit.storage.base import Disk
+
+CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
+TOPOLOGY, ALIASES, RELAYS, DEAD_LETTERS = "topology", "twins", "ways", "dead_letters"
+HISTORY = "history.jsonl"
+
+#: (region, shape)
+Key = tuple[RegionId, str]
+
+
+def number(value: int) -> str:
+    """A number as names have it: their order is that of the numbers."""
+    return f"{value:010d}"
+
+
+def number_of(name: str) -> int | None:
+    """The number that a name is; None: it is none of ours."""
+    return int(name) if len(name) == 10 and name.isascii() and name.isdigit() else None
+
+
+def source_log(region: str, stream: str) -> str:
+    return f"regions/{region}/sources/{stream}"
+
+
+def commit_log(region: str, shape: str) -> str:
+    return f"regions/{region}/shapes/{shape}/commits"
+
+
+def kept_log(region: str, shape: str) -> str:
+    return f"regions/{region}/shapes/{shape}/kept"
+
+
+def commit_data(region: str, shape: str) -> str:
+    return f"regions/{region}/shapes/{shape}/data"
+
+
+def checkpoint(region: str, shape: str) -> str:
+    return f"regions/{region}/shapes/{shape}/metronome"
+
+
+def sink_position(query: str, digest: str) -> str:
+    return f"{SINKS}/{query}/{digest}"
+
+
+def sink_positions(disk: Disk) -> Iterator[str]:
+    """The documents that say how far sinks have come."""
+    for query in sorted(disk.names(SINKS)):
+        for file in sorted(disk.names(f"{SINKS}/{query}")):
+            if re.fullmatch(r"[0-9a-f]{12}\.json", file):
+                yield sink_position(query, file.removesuffix(".json"))
+
+
+def regions(disk: Disk) -> list[RegionId]:
+    return sorted(RegionId(name) for name in disk.names(REGIONS))
+
+
+def regions_of(disk: Disk, shape: str) -> list[RegionId]:
+    """The regions that run, or ever ran, a shape."""
+    return [region for region in regions(disk) if disk.exists(commit_log(region, shape))]
+
+
+def shapes(disk: Disk) -> Iterator[Key]:
+    """Every (region, shape) that ever ran."""
+    for region in regions(disk):
+        for shape in sorted(disk.names(f"regions/{region}/shapes")):
+            if disk.exists(commit_log(region, shape)):
+                yield region, shape
+
+
+def sources(disk: Disk) -> Iterator[tuple[RegionId, StreamId]]:
+    """Every source log: its region and stream."""
+    for region in regions(disk):
+        folder = f"regions/{region}/sources"
+        for stream in sorted(disk.names(folder)):
+            # (a file that somebody left there is no log)
+            if any(number_of(name.removesuffix(".json")) is not None for name in disk.names(f"{folder}/{stream}")):
+                yield region, StreamId(stream)

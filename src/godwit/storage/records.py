@@ -1,0 +1,120 @@
+"""What lies on disk, typed: an envelope (format, checksum) around every record and document, and the records.
+
+    {"format":1,"crc":2890763311,"record":{...}}
+
+The checksum is that of the bytes of the record. A reader refuses what a newer godwit has written instead of guessing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from godwit.errors import StateError
+from godwit.protocol.watermarks import Mark
+from godwit.storage.base import SegmentStore
+from godwit.storage.segment import Segment
+
+#: of everything this godwit writes; it reads all formats up to this one
+FORMAT = 1
+_HEAD, _BODY = b'{"format":', b',"record":'
+
+
+def pack(value: Any) -> bytes:
+    """A record or document as it lies on disk."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return b'%b%d,"crc":%d%b%b}' % (_HEAD, FORMAT, zlib.crc32(body), _BODY, body)
+
+
+def unpack(data: bytes, where: str) -> Any:
+    """The inverse; StateError where the bytes are not what was written. `where`: how messages call them."""
+    start = data.find(_BODY, 0, 64)
+    if not data.startswith(_HEAD) or start < 0:
+        _refuse(data, where)
+    head, body = data[len(_HEAD) : start], data[start + len(_BODY) : -1]
+    written, _, checksum = head.partition(b',"crc":')
+    if not (written.isdigit() and checksum.isdigit()):
+        _refuse(data, where)
+    if int(written) > FORMAT:
+        msg = (
+            f"{where} was written by a newer godwit (format {int(written)}, this one reads up to {FORMAT}): "
+            "upgrade godwit, or open it with that version"
+        )
+        raise StateError(msg)
+    if zlib.crc32(body) != int(checksum):
+        _refuse(data, where)
+    return json.loads(body)
+
+
+def _refuse(data: bytes, where: str) -> None:
+    what = "is empty" if not data else "is damaged: its checksum does not match, or it was cut off"
+    if data.startswith((b"{", b"[")) and not data.startswith(_HEAD) and data.rstrip().endswith((b"}", b"]")):
+        what = "has no format: it is not godwit's, or of a version before formats were written"
+    msg = f"{where} {what}; restore it from a copy, or run `godwit check FOLDER --repair`"
+    raise StateError(msg)
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """One entry of a source log: rows of some devices, and how far each has come."""
+
+    segment: Segment | None
+    marks: Mapping[str, Mark]
+    #: device -> how many of the rows are its
+    rows: Mapping[str, int]
+    newest_us: int | None
+    #: sender -> the last sequence number that came through with it
+    sequence: Mapping[str, int]
+    #: when it entered the fleet (wall clock, seconds)
+    entered: float = field(default_factory=time.time)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "segment": None if self.segment is None else self.segment.to_json(),
+            "marks": {device: mark.to_json() for device, mark in self.marks.items()},
+            "rows": dict(self.rows),
+            "newest_us": self.newest_us,
+            "sequence": dict(self.sequence),
+            "entered": self.entered,
+        }
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any], store: SegmentStore | None = None) -> SourceRecord:
+        segment = record["segment"]
+        return SourceRecord(
+            None if segment is None else Segment.from_json(segment, store),
+            {device: Mark.from_json(mark) for device, mark in record["marks"].items()},
+            record["rows"],
+            record["newest_us"],
+            record["sequence"],
+            record["entered"],
+        )
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: what it changes, and where the source logs stood ("region/stream" -> number)."""
+
+    delta: Any
+    starts: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"delta": self.delta, "starts": dict(self.starts)}
+
+
+@dataclass(frozen=True)
+class CommitRecord:
+    """What every reader of commits needs to know of one; the rest, `content`, belongs to the region's kernel."""
+
+    epoch: int
+    #: log -> the last record taken in
+    positions: Mapping[str, int]
+    content: Mapping[str, Any]
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> CommitRecord:
+        return CommitRecord(record["epoch"], record["positions"], record)

@@ -1,0 +1,292 @@
+"""A fleet's store: logs, segments and documents on one disk, durable as asked. One a fleet; readers may make their own.
+
+durability="process"   what was acknowledged survives the end of the process (kill -9)
+durability="power"     it also survives a lost power supply: contents and names are synced before anyone is told,
+                       in rounds that all writers who wait share (`sync.py`)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from godwit.errors import MissingFileError, StateError
+from godwit.storage import names
+from godwit.storage.base import Disk, Durability
+from godwit.storage.cache import TableCache
+from godwit.storage.local import LocalDisk
+from godwit.storage.log import Log
+from godwit.storage.memory import MemoryDisk
+from godwit.storage.records import pack, unpack
+from godwit.storage.sync import GroupSync
+
+#: of larger files, the size and the end (the Parquet footer) are summed up, not the whole
+WHOLE, END = 1_000_000, 64_000
+#: how often a log that another process writes to is looked at (seconds)
+LOOK_EVERY = 0.01
+REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can rebuild"
+
+
+class Store:
+    """See `base.LogStore`, `base.SegmentStore` and `base.DocumentStore`."""
+
+    def __init__(self, disk: Disk, durability: Durability = "process") -> None:
+        if durability not in ("process", "power"):
+            msg = f"durability {durability!r} is unknown; use 'process' or 'power'"
+            raise StateError(msg)
+        self.disk, self.durability = disk, durability
+        self.cache = TableCache()
+        self.group = GroupSync(disk.sync) if durability == "power" else None
+        self._news = threading.Condition()
+        #: files of lines that were added to
+        self._lines: set[str] = set()
+
+    @staticmethod
+    def local(folder: str | Path, durability: Durability = "process") -> Store:
+        return Store(LocalDisk(folder), durability)
+
+    @staticmethod
+    def memory() -> Store:
+        return Store(MemoryDisk())
+
+    def where(self, name: str) -> str:
+        """How messages call a file of the store."""
+        return name if name[:1] == "/" else f"{self.disk.root}/{name}"
+
+    # --- logs
+
+    def log(self, name: str, *, create: bool = False) -> Log:
+        """A log by its name; `create`: it is known to exist from now on, even while it is empty."""
+        if create:
+            self.disk.make_folder(name)
+        return Log(self, name)
+
+    def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
+        name = f"{log}/{number:010d}.json"
+        draft = f"{log}/{number:010d}.tmp"
+        try:
+            self.disk.write(draft, pack(record))
+            self._enter(draft, name, self.disk.link)  # fails if the number is taken
+        except FileExistsError as taken:
+            msg = f"{self.where(name)} exists already: two writers share this log; run one process a region"
+            raise StateError(msg) from taken
+        finally:
+            self.disk.delete(draft)
+        with self._news:
+            self._news.notify_all()
+
+    def read_record(self, log: str, number: int) -> dict[str, Any] | None:
+        name = f"{log}/{number:010d}.json"
+        data = self._read(name)
+        if data is None:
+            return None
+        record: dict[str, Any] = unpack(data, self.where(name))
+        return record
+
+    def has_record(self, log: str, number: int) -> bool:
+        return self.disk.exists(f"{log}/{number:010d}.json")
+
+    def numbers(self, log: str) -> list[int]:
+        there = (name[:-5] for name in self.disk.names(log) if name.endswith(".json"))
+        return sorted(n for n in map(names.number_of, there) if n is not None)
+
+    def floor(self, log: str) -> int:
+        name = f"{log}/truncated"
+        if not self.disk.exists(name):
+            return 1
+        text = self._read(name) or b""
+        if not text.isdigit():
+            msg = f"{self.where(name)} is damaged: it is not a number; write the log's first number into it"
+            raise StateError(msg)
+        return int(text)
+
+    def set_floor(self, log: str, number: int) -> None:
+        self._replace(f"{log}/truncated", str(number).encode())
+
+    def delete_record(self, log: str, number: int) -> None:
+        self.disk.delete(f"{log}/{number:010d}.json")
+
+    def wait(self, log: str, after: int, timeout: float) -> bool:
+        until = time.monotonic() + timeout
+        with self._news:
+            while not self.has_record(log, after + 1):
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                self._news.wait(min(left, LOOK_EVERY))
+        return True
+
+    # --- documents
+
+    def put_document(self, name: str, value: Any) -> None:
+        self._replace(f"{name}.json", pack(value))
+
+    def get_document(self, name: str) -> Any | None:
+        data = self._read(f"{name}.json")
+        return None if data is None else unpack(data, self.where(f"{name}.json"))
+
+    def delete_document(self, name: str) -> None:
+        self.disk.delete(f"{name}.json")
+
+    # --- segments
+
+    def put_table(self, reference: str, table: pa.Table) -> tuple[int, int]:
+        """Keep a table as a Parquet file; its size and checksum."""
+        # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer, compression="snappy", use_dictionary=True)
+        data = memoryview(buffer.getvalue())
+        summed = checksum(data)
+        self.disk.write(reference, data)  # type: ignore[arg-type]
+        self._note(reference)
+        self.cache.keep(reference, summed, table)
+        return len(data), summed
+
+    def take_in(self, folder: str) -> list[str]:
+        """References of the files that Spark has written into a folder (`path`)."""
+        found = [file for file in self.disk.take_in(folder) if file.endswith(".parquet")]
+        for file in found:
+            self._note(file)
+        return found
+
+    def table(
+        self, reference: str, known: int | None = None, columns: Sequence[str] | None = None, *, keep: bool = True
+    ) -> pa.Table:
+        """What lies in a Parquet file (at least these columns); small ones are kept in memory if `keep`."""
+        found = self.cache.find(reference, known)
+        if found is not None:
+            return found
+        table = self._table(reference, known, columns)
+        if columns is None and keep:
+            self.cache.keep(reference, known, table)
+        return table
+
+    def _table(self, reference: str, known: int | None, columns: Sequence[str] | None) -> pa.Table:
+        try:
+            if self.disk.size(reference) > WHOLE:
+                if known is not None:
+                    self.verify(reference, known)
+                source: Any = self.disk.path(reference)
+            else:
+                data = self.disk.read(reference)
+                if known is not None and checksum(data) != known:
+                    self._damaged(reference)
+                source = pa.BufferReader(data)
+            # Not `read_table`: it looks for a dataset first, which costs two thirds of a small file's time.
+            return pq.ParquetFile(source).read(columns, use_threads=False)
+        except FileNotFoundError as gone:
+            msg = f"{self.where(reference)} is missing; {REMEDY}"
+            raise MissingFileError(msg) from gone
+        except (OSError, pa.ArrowException) as fault:
+            msg = f"{self.where(reference)} cannot be read ({fault}); {REMEDY}"
+            raise StateError(msg) from fault
+
+    def checksum(self, reference: str) -> int:
+        """Of a file as it is now."""
+        size = self.disk.size(reference)
+        if size <= WHOLE:
+            return checksum(self.disk.read(reference))
+        with open(self.disk.path(reference), "rb") as file:
+            file.seek(size - END)
+            return zlib.crc32(file.read(), size & 0xFFFFFFFF)
+
+    def verify(self, reference: str, known: int) -> None:
+        """Raise if a file is not what was written; looked up once."""
+        if not self.cache.first_time(reference, known):
+            return
+        try:
+            if self.checksum(reference) != known:
+                self._damaged(reference)
+        except FileNotFoundError as gone:
+            msg = f"{self.where(reference)} is missing; {REMEDY}"
+            raise MissingFileError(msg) from gone
+
+    def _damaged(self, reference: str) -> None:
+        msg = f"{self.where(reference)} is damaged: its checksum does not match; {REMEDY}"
+        raise StateError(msg)
+
+    def link(self, reference: str, new: str) -> None:
+        def act() -> None:
+            self.disk.delete(new)  # of an attempt that did not come to its end
+            self.disk.link(reference, new)
+
+        act() if self.group is None else self.group.note_entry(act, new)
+        self.cache.link(reference, new)
+
+    def path(self, reference: str) -> str:
+        return self.disk.path(reference)
+
+    def reference(self, path: str | Path) -> str:
+        root, text = f"{self.disk.root}/", str(path)
+        return text.removeprefix(root)
+
+    def delete(self, reference: str) -> None:
+        """A recorded file that lies outside of the store is never touched."""
+        if reference[:1] != "/":
+            self.cache.drop(reference)
+            self.disk.delete(reference)
+
+    def exists(self, reference: str) -> bool:
+        return self.disk.exists(reference)
+
+    def size(self, reference: str) -> int:
+        return self.disk.size(reference)
+
+    # --- lines of text
+
+    def append_lines(self, name: str, lines: Sequence[str]) -> None:
+        """Add to a file that people read, too: not atomic, so readers pass over a last line that was cut off."""
+        if name not in self._lines and not (self._read(name) or b"\n").endswith(b"\n"):
+            lines = ["", *lines]  # after one that was cut off
+        self._lines.add(name)
+        self.disk.append(name, "".join(f"{line}\n" for line in lines).encode())
+
+    def read_lines(self, name: str) -> list[str]:
+        return (self._read(name) or b"").decode(errors="replace").splitlines()
+
+    def replace_lines(self, name: str, lines: Sequence[str]) -> None:
+        self._replace(name, "".join(f"{line}\n" for line in lines).encode())
+
+    # --- atomic steps
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self.disk.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as fault:
+            msg = f"{self.where(name)} cannot be read ({fault}); mend the disk, or restore the folder from a copy"
+            raise StateError(msg) from fault
+
+    def _replace(self, name: str, data: bytes) -> None:
+        draft = f"{name}.tmp"
+        self.disk.write(draft, data)
+        self._enter(draft, name, self.disk.rename)
+
+    def _enter(self, draft: str, name: str, act: Callable[[str, str], None]) -> None:
+        """Give a draft its name; if asked for, the content is durable before, and the name after it."""
+        if self.group is None:
+            act(draft, name)
+            return
+        self.group.note(draft)
+        self.group.wait()
+        self.group.note_entry(lambda: act(draft, name), name)
+        self.group.wait()
+
+    def _note(self, reference: str) -> None:
+        if self.group is not None:
+            self.group.note(reference)
+
+
+def checksum(data: bytes | memoryview) -> int:
+    """Of a file's content; of a large one, of its size and its end."""
+    if len(data) <= WHOLE:
+        return zlib.crc32(data)
+    return zlib.crc32(data[len(data) - END :], len(data) & 0xFFFFFFFF)

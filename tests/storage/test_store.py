@@ -1,0 +1,168 @@
+"""One suite for every backend: what a store promises, whatever it lies on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from godwit.errors import MissingFileError, StateError
+from godwit.storage.faulty import FaultyDisk, VolatileDisk
+from godwit.storage.local import LocalDisk
+from godwit.storage.memory import MemoryDisk
+from godwit.storage.segment import Segment
+from godwit.storage.store import Store
+
+TABLE = pa.table({"a": [1, 2, 3]})
+
+
+@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    disks = {
+        "local": lambda: LocalDisk(tmp_path),
+        "memory": MemoryDisk,
+        "faulty": lambda: FaultyDisk(MemoryDisk()),
+        "volatile": VolatileDisk,
+    }
+    name, _, durability = request.param.partition(", ")
+    return Store(disks[name](), durability or "process")  # type: ignore[arg-type]
+
+
+def test_a_log_keeps_its_records_in_order(store: Store) -> None:
+    log = store.log("regions/w/sources/s")
+    assert [log.append({"n": n}) for n in (1, 2, 3)] == [1, 2, 3]
+    again = store.log("regions/w/sources/s")
+    assert (again.first, again.last, again.end()) == (1, 3, 3)
+    assert list(again.after(1)) == [(2, {"n": 2}), (3, {"n": 3})]
+    assert again.read(4) is None
+    assert again.exists(3)
+    assert not again.exists(4)
+
+
+def test_a_number_is_taken_once(store: Store) -> None:
+    first, second = store.log("l"), store.log("l")
+    first.append({"n": 1})
+    with pytest.raises(StateError, match="two writers"):
+        second.append({"n": 2})
+    with pytest.raises(StateError, match="two writers"):
+        first.append({"n": 2}, expect=1)
+    assert store.log("l").read(1) == {"n": 1}
+
+
+def test_a_reader_follows_a_log_that_is_cut_behind_it(store: Store) -> None:
+    log, reader = store.log("l"), store.log("l")
+    for n in range(1, 9):
+        log.append({"n": n})
+    assert [r["n"] for r in log.truncate(6)] == [1, 2, 3, 4, 5]
+    assert [n for n, _ in reader.after(2)] == [6, 7, 8]
+    assert reader.exists(3)  # a later one is there
+    assert (store.log("l").first, store.log("l").last) == (6, 8)
+    assert not store.has_record("l", 5)
+
+
+def test_waiting_ends_with_the_record(store: Store) -> None:
+    log = store.log("l")
+    assert not log.wait(0, timeout=0.01)
+    writer = threading.Timer(0.05, lambda: store.log("l").append({"n": 1}))
+    writer.start()
+    assert log.wait(0, timeout=10.0)
+    writer.join()
+    assert log.read(1) == {"n": 1}
+
+
+def test_documents_are_replaced(store: Store) -> None:
+    assert store.get_document("sinks/q/a") is None
+    store.put_document("sinks/q/b", {"at": 1})
+    store.put_document("sinks/q/b", {"at": 2})
+    assert store.get_document("sinks/q/b") == {"at": 2}
+    assert store.disk.names("sinks/q") == ["b.json"]
+    store.delete_document("sinks/q/b")
+    assert store.get_document("sinks/q/b") is None
+
+
+def test_a_segment_is_read_linked_and_deleted(store: Store) -> None:
+    size, known = store.put_table("d/1.parquet", TABLE)
+    segment = Segment(("d/1.parquet",), 3, size, "", sums=(known,), store=store)
+    assert store.size("d/1.parquet") == size
+    assert Segment.from_json(segment.to_json(), store) == segment
+    store.link("d/1.parquet", "e/2.parquet")
+    store.delete("d/1.parquet")
+    assert not store.exists("d/1.parquet")
+    assert store.table("e/2.parquet", known) == TABLE
+    fresh = Store(store.disk)
+    assert fresh.table("e/2.parquet", known) == TABLE
+    assert Path(fresh.path("e/2.parquet")).stat().st_size == size
+    with pytest.raises(MissingFileError, match=r"1\.parquet is missing"):
+        fresh.table("d/1.parquet", known)
+
+
+def test_what_spark_wrote_is_taken_in(store: Store) -> None:
+    folder = Path(store.path("d/3"))
+    folder.mkdir(parents=True)
+    (folder / "part-1.parquet").write_bytes(b"x")
+    (folder / "_SUCCESS").touch()
+    assert store.take_in("d/3") == ["d/3/part-1.parquet"]
+    assert store.size("d/3/part-1.parquet") == 1
+
+
+def test_a_damaged_segment_is_named(store: Store) -> None:
+    size, known = store.put_table("d/1.parquet", TABLE)
+    data = store.disk.read("d/1.parquet")
+    for bad in (data[: size // 2], data[:40] + b"\xff" + data[41:], b""):
+        store.disk.write("d/1.parquet", bad)
+        fresh = Store(store.disk)
+        with pytest.raises(StateError, match=r"d/1\.parquet is damaged.*godwit check"):
+            fresh.table("d/1.parquet", known)
+        with pytest.raises(StateError, match=r"d/1\.parquet is damaged"):
+            fresh.verify("d/1.parquet", known)
+
+
+def test_damaged_records_are_named(store: Store) -> None:
+    log = store.log("l")
+    log.append({"n": 1, "text": "é"})
+    good = store.disk.read("l/0000000001.json")
+    for bad in (good[:-4], good.replace(b'"n":1', b'"n":2'), b"", b"\x00" * 30, b'{"n": 1}', b"{}"):
+        store.disk.write("l/0000000001.json", bad)
+        with pytest.raises(StateError, match=r"l/0000000001\.json (is|has)"):
+            log.read(1)
+
+
+def test_a_newer_format_is_refused(store: Store) -> None:
+    store.put_document("topology", [1])
+    data = store.disk.read("topology.json")
+    store.disk.write("topology.json", data.replace(b'"format":1', b'"format":7'))
+    with pytest.raises(StateError, match=r"newer godwit \(format 7, this one reads up to 1\): upgrade"):
+        store.get_document("topology")
+
+
+def test_foreign_files_are_ignored(store: Store) -> None:
+    store.log("l").append({"n": 1})
+    for name in ("l/notes.json", "l/.DS_Store", "l/0000000002.json.bak", "l/12.json"):
+        store.disk.write(name, b"mine")
+    assert store.numbers("l") == [1]
+    assert store.log("l").last == 1
+
+
+def test_lines_are_added_and_replaced(store: Store) -> None:
+    store.append_lines("history.jsonl", ["a", "b"])
+    store.append_lines("history.jsonl", ["c"])
+    assert store.read_lines("history.jsonl") == ["a", "b", "c"]
+    store.replace_lines("history.jsonl", ["c"])
+    assert store.read_lines("history.jsonl") == ["c"]
+    assert store.read_lines("nothing") == []
+
+
+def test_lines_go_on_after_one_that_was_cut_off(store: Store) -> None:
+    store.append_lines("history.jsonl", ["a", "b"])
+    store.disk.write("history.jsonl", b"a\nb")
+    again = Store(store.disk)
+    again.append_lines("history.jsonl", ["c"])
+    again.append_lines("history.jsonl", ["d"])
+    assert again.read_lines("history.jsonl") == ["a", "b", "c", "d"]
+
+
+def test_an_unknown_durability_is_refused() -> None:
+    with pytest.raises(StateError, match="use 'process' or 'power'"):
+        Store(MemoryDisk(), "most")  # type: ignore[arg-type]
