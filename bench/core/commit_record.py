@@ -30,18 +30,21 @@ DAY = 86_400
 def commit_record(spark: SparkSession, folder: Path, devices: int = 2000, hops: int = 100) -> dict[str, Any]:
     """Sizes (bytes) and writing times (ms) of the commit records of `hops` hops, one per simulated second."""
     fleet = _world(Fleet(folder, spark), devices)
-    sizes: list[int] = []
+    largest: list[int] = []
+    together: list[int] = []
     with _timed_appends() as seconds:
         for hop in range(hops):
             _hop(fleet, hop)
-            sizes.append(max(_sizes(folder), default=0))
+            newest = _newest(folder)
+            largest.append(max(newest))
+            together.append(sum(newest))
     fleet.stop()
-    slope = _slope(sizes[hops // 4 :])
+    slope = _slope(together[hops // 4 :])
     return {
         "devices": devices,
         "hops": hops,
-        "largest_bytes": max(sizes),
-        "median_bytes": int(statistics.median(_sizes(folder))),
+        "largest_bytes": max(largest),
+        "median_bytes": int(statistics.median(largest)),
         "growth_bytes_per_hop": round(slope, 1),
         "growth_bytes_per_day": round(slope * DAY),
         "write_median_ms": round(statistics.median(seconds) * 1000, 3),
@@ -74,9 +77,13 @@ def _hop(fleet: Fleet, hop: int) -> None:
     fleet.process_available()
 
 
-def _sizes(folder: Path) -> list[int]:
-    """Of the commit records that are kept, the newest of every runner's log among them."""
-    return [file.stat().st_size for file in folder.rglob("commits/*") if file.is_file()]
+def _newest(folder: Path) -> list[int]:
+    """Bytes of the newest commit record of every runner."""
+    logs = {file.parent for file in folder.rglob("commits/*")}
+    return [
+        max((f for f in log.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns).stat().st_size
+        for log in logs
+    ]
 
 
 @contextmanager

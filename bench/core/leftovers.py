@@ -46,7 +46,7 @@ def leftovers(spark: SparkSession, folder: Path, cycles: int = 500, every: int =
         guest.close()
         fleet.change([DeviceRemoved(DeviceId(guest.id))])
         if (cycle + 1) % every == 0:
-            fleet.process_available()
+            _settle(fleet, folder)
             samples.append({"cycle": cycle + 1, **_sample(folder)})
     fleet.stop()
     kept = samples[len(samples) // 4 :]
@@ -58,6 +58,17 @@ def leftovers(spark: SparkSession, folder: Path, cycles: int = 500, every: int =
         "flat": all(slopes[name] <= limit for name, limit in FLAT.items()),
         "samples": samples,
     }
+
+
+def _settle(fleet: Fleet, folder: Path, rounds: int = 40) -> None:
+    """Process everything, and give housekeeping the time it needs: it works in slices, and removes some files late."""
+    before = -1
+    for _ in range(rounds):
+        fleet.process_available()
+        now = sum(1 for _ in folder.rglob("*"))
+        if now == before:
+            return
+        before = now
 
 
 def _sample(folder: Path) -> dict[str, int]:

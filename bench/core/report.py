@@ -74,9 +74,13 @@ def page() -> str:
     lines = ["# The core, before and after the second edition", ""]
     for title, found in (("before", old), ("after", new)):
         if found:
-            lines.append(f"- {title}: {describe(found['machine'])}; `{found.get('command', 'python -m bench.core --save')}`")
+            lines.append(
+                f"- {title}: {describe(found['machine'])}; `{found.get('command', 'python -m bench.core --save')}`"
+            )
     lines += ["", *table(("what", "target", "before", "after"), _rows(old, new))]
-    lines += ["`device_move` before: [before_device_move.py](core/before_device_move.py), seed 7. The raw figures are in"]
+    lines += [
+        "`device_move` before: [before_device_move.py](core/before_device_move.py), seed 7. The raw figures are in"
+    ]
     lines += ["[before.json](core/before.json) and after.json beside it.", ""]
     return "\n".join(lines)
 

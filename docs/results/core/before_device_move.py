@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 
 from bench.control_plane.world import STREAM, build
-from godwit.model.changes import DeviceMoved
 from godwit.runtime.fleet import Fleet
 from godwit.runtime.session import spark_session
+
+from godwit.model.changes import DeviceMoved
 
 
 def device_move(sites, queries=1000, moves=50, seed=7):
