@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from godwit.admission.scope import load_snapshot
-from godwit.admission.state import Ledger, Snapshot
+from godwit.admission.state import AllocationLedger, Snapshot
 
 if TYPE_CHECKING:
     from godwit.admission.reduced import Reduced
 
 
-def extract(model: Reduced, values: NDArray[np.float64]) -> Ledger:
+def extract(model: Reduced, values: NDArray[np.float64]) -> AllocationLedger:
     """The state that the variables say."""
     scope, fixed = model.scope, model.scope.fixed()
     placed = {pair for pair, column in model.runs.items() if values[column] > 0.5}
@@ -44,7 +44,7 @@ def forest(origins: set[int], receivers: set[int], counts: dict[int, int]) -> li
     return pairs
 
 
-def starting_point(model: Reduced, plan: Ledger) -> dict[int, float] | None:
+def starting_point(model: Reduced, plan: AllocationLedger) -> dict[int, float] | None:
     """The plan's whole-number variables; None if the model has left out a part of the plan."""
     free = set(model.scope.query.operators)
     values = {

@@ -50,7 +50,7 @@ def aggregate(
     name: str, source: Stream, devices: Devices = None, over: str = "2", window: Window = TEN_SECONDS
 ) -> Query:
     """SELECT count(*) AS n FROM source WHERE v > :over GROUP BY window"""
-    operators = [_scan(source, "a", devices), _filter(0), *_count(1, window), Sink((3,), ("n",))]
+    operators: list[Operator] = [_scan(source, "a", devices), _filter(0), *_count(1, window), Sink((3,), ("n",))]
     return query(name, operators, over, {0: devices})
 
 
@@ -63,7 +63,7 @@ def join(
     band_us: tuple[int, int] = (-60 * SECOND, 60 * SECOND),
 ) -> Query:
     """SELECT v FROM a JOIN b ON a.v = b.v AND b.ts - a.ts within the band WHERE a.v > :over"""
-    operators = [
+    operators: list[Operator] = [
         _scan(sources[0], "a", left),
         _filter(0),
         _scan(sources[1], "b", right),
@@ -75,7 +75,7 @@ def join(
 
 def union(name: str, sources: tuple[Stream, Stream], over: str = "2", window: Window = TEN_SECONDS) -> Query:
     """SELECT count(*) AS n FROM (a UNION ALL b) GROUP BY window"""
-    scans = [_scan(source, "a", None) for source in sources]
+    scans: list[Operator] = [_scan(source, "a", None) for source in sources]
     return query(name, [*scans, Union((0, 1)), *_count(2, window), Sink((4,), ("n",))], over, {})
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 
 #: a policy picks the position on the path, given the time of each candidate there
 Policy = Callable[[list[float]], int]
@@ -101,9 +101,9 @@ class _Placer:
         return int(choices[np.argmin(away)])
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     plans = []
     for policy in POLICIES:
         plans.append(_Placer(problem, policy).place())
