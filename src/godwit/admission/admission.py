@@ -1,7 +1,7 @@
 """Admission for a fleet: submit, withdraw, observe, hosts that come and go. Pure: values in, values out, no engine.
 
     admission = Admission(hosts, streams=base_streams)
-    answer = admission.submit(QuerySpec("q1", Join((Base("cars"), Base("trains")))))
+    answer = admission.submit(RateQuery("q1", JoinSpec((Base("cars"), Base("trains")))))
     match answer:
         case Admitted(plan=plan): ...    # operators with hosts, transfers with relays, what is reused, what moves
         case Refused(reason=reason): ... # what is short, where, and the smallest addition that helps

@@ -9,7 +9,7 @@ operator. All estimates are linear in the input rates, as in the paper, and none
     CPU of an operator                          cost * sum of its inputs' rates
     state of an operator                        window * sum of its inputs' rates
 
-What was observed replaces what was estimated (`CostModel.observe`), for the stream itself and for all that is computed
+What was observed replaces what was estimated (`RateModel.observe`), for the stream itself and for all that is computed
 from it.
 """
 
