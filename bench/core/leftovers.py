@@ -23,13 +23,15 @@ from godwit.model.topology import Link, Site, Topology
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SQL = "SELECT count(*) AS n, window.end AS until FROM readings WHERE v > {} GROUP BY window(ts, '10 seconds')"
+#: cycles between two rounds of micro-batches
+WORK_EVERY = 5
 #: what is sampled, with the growth per cycle that is still called flat
 FLAT = {"rss_kb": 4.0, "files": 0.05, "folder_bytes": 100.0, "record_bytes": 1.0}
 
 
 def leftovers(spark: SparkSession, folder: Path, cycles: int = 500, every: int = 20) -> dict[str, Any]:
     """Samples every `every` cycles, and the slope per cycle of each measure over the last three quarters."""
-    fleet = Fleet(folder, spark, retention=Retention(source_seconds=0.0, result_seconds=0.0, every=10))
+    fleet = Fleet(folder, spark, retention=Retention(source_seconds=0.0, result_seconds=0.0, every=1))
     sites = [Site("edge", "edge"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]  # type: ignore[arg-type]
     fleet.topology.add(Topology.of(sites, [Link("edge", "cloud", ms=5)]))  # type: ignore[arg-type]
     fleet.stream("readings", "device string, v int, ts timestamp", device="device")
@@ -45,6 +47,8 @@ def leftovers(spark: SparkSession, folder: Path, cycles: int = 500, every: int =
         fleet.query(f"q{cycle}").stop()
         guest.close()
         fleet.change([DeviceRemoved(DeviceId(guest.id))])
+        if (cycle + 1) % WORK_EVERY == 0:
+            fleet.process_available()
         if (cycle + 1) % every == 0:
             _settle(fleet, folder)
             samples.append({"cycle": cycle + 1, **_sample(folder)})

@@ -174,7 +174,7 @@ class Admission:
         return self._rebuild()
 
     def host_left(self, host: str) -> Replanned:
-        """A host is gone, with its operators and as a home; its queries are planned anew where they can be."""
+        """A host is gone, with its operators and as a home; its queries are planned again where they can be."""
         self._planner.network.number(host)
         del self._hosts[host]
         if self._links is not None:
@@ -198,7 +198,7 @@ class Admission:
     ) -> Replanned:
         """Everything may be other than it was; what runs stays where it is, as far as it can.
 
-        `specs` says anew what the admitted queries are (others are dropped).
+        `specs` says what the admitted queries are (others are dropped).
         """
         self._hosts = {host.id: host for host in hosts}
         self._links = None if links is None else list(links)
@@ -208,7 +208,7 @@ class Admission:
         return self._rebuild()
 
     def weigh(self, node: Node) -> tuple[float, float]:
-        """The CPU that a plan would add to what runs, and the rate of the streams that it would make anew."""
+        """The CPU that a plan would add to what runs, and the rate of the streams that it would newly make."""
         catalog = self._planner.catalog
 
         def visit(node: Node) -> tuple[float, float, float]:
@@ -298,7 +298,7 @@ class Admission:
         return Replanned(tuple(back), migrations(running, self._placements()), (), tuple(self._stranded.values()))
 
     def _rebuild(self) -> Replanned:
-        """Number everything anew, carry the plan over by name, then re-plan what is broken, drifted or short."""
+        """Number everything again, carry the plan over by name, then re-plan what is broken, drifted or short."""
         old, running = self.ledger, self._placements()
         self._planner = self._fresh()
         network, catalog = self._planner.network, self._planner.catalog
@@ -360,7 +360,7 @@ class Admission:
         return any(abs(a - b) > self._drift * max(b, 1e-9) for a, b in zip(now, then, strict=True))
 
     def _replan_lost(self) -> list[Refused]:
-        """Plan queries anew whose plan lost a host or a source; those that do not fit are stranded."""
+        """Plan queries again whose plan lost a host or a source; those that do not fit are stranded."""
         self._stranded = {}
         for name, query in self._queries.items():
             outcome = self._planner.admit(query)

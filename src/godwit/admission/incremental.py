@@ -126,7 +126,7 @@ class IncrementalPlanner:
         self._failed.clear()
 
     def replan(self, query: AdmissionQuery) -> bool:
-        """Plan an admitted query anew; kept if it overdraws less than before, or as little with less CPU."""
+        """Plan an admitted query again; kept if it overdraws less than before, or as little with less CPU."""
         before = (overdraft(self.ledger), -float(self.ledger.cpu_free.sum()))
         mark = self.ledger.mark()
         self.ledger.withdraw(query.result)

@@ -91,7 +91,7 @@ class JoinOrders:
         return chosen, bound
 
     def _enter(self, query: AdmissionQuery) -> None:
-        """Columns z (once an operator) and f (this query's), rows f <= z, conservation, and the demand."""
+        """Columns z (once per operator) and f (this query's), rows f <= z, conservation, and the demand."""
         for operator in query.operators:
             if operator not in self._runs:
                 self._runs[operator] = self._column(self._catalog.operators[operator].cpu)

@@ -16,7 +16,7 @@ PENALTY = 1e3
 
 @dataclass(frozen=True)
 class QueryArrays:
-    """S(q) and O(q) of one query as arrays, computed once a query."""
+    """S(q) and O(q) of one query as arrays, computed once per query."""
 
     streams: tuple[int, ...]
     operators: tuple[int, ...]

@@ -95,7 +95,7 @@ def scope(
 
 
 def load_snapshot(network: HostNetwork, catalog: Catalog, state: Snapshot) -> AllocationLedger:
-    """A ledger with the state, built causally: from the homes on, each stream once a host. Loops are left out,
+    """A ledger with the state, built causally: from the homes on, each stream once per host. Loops are left out,
     and so is whatever has lost its source."""
     ledger = AllocationLedger(network, catalog)
     operators, flows = sorted(state.placed), sorted(state.flows)

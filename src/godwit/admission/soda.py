@@ -6,7 +6,7 @@ macroW   places the new operators by a mixed integer programme that balances loa
 miniW    places what macroW left open, one operator after the other, and improves by local moves and swaps.
 
 A template is the user's plan: inputs joined in the order given. Equal streams are glued: made once, used by all.
-Streams travel from where they start to where they are used, once a host; nothing is relayed. Queries with fixed
+Streams travel from where they start to where they are used, once per host; nothing is relayed. Queries with fixed
 demands leave nothing for SODA's stages that tune allocations. A query that macroQ admitted and miniW cannot place is
 not admitted.
 """

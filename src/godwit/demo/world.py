@@ -39,7 +39,7 @@ class Setting:
     seconds: int = 40
     #: so long at the beginning nobody hops: what latency is without changes
     calm_s: int = 10
-    #: the ring's hour in six minutes: a hand-over takes place several times a second
+    #: the ring's hour in six minutes: a hand-over takes place several times per second
     speedup: float = 10.0
     seed: int = 7
 

@@ -50,7 +50,7 @@ class Policy:
     cooldown_s: float = 30.0
     #: seconds in which a plan that was just left is not returned to
     memory_s: float = 120.0
-    #: seconds a search may take
+    #: seconds that one search may take
     budget_s: float = 0.2
     #: results a second whose latency counts (a gain of 1 ms on 1,000 results a second is worth 1 s every second)
     results_per_s: float = 10.0

@@ -33,11 +33,11 @@ class _Checker:
     clock: Deadline
 
     def __post_init__(self) -> None:
-        problem, wish = self.problem, self.problem.constraints
+        problem, limits = self.problem, self.problem.constraints
         self.ar, self.relaxation = problem.arrays, Relaxation(problem.arrays)
-        taken = dict(wish.cpu_taken)
+        taken = dict(limits.cpu_taken)
         self.free = np.array([s.cpu - taken.get(s.name, 0.0) for s in problem.network.sites])
-        self.limit = wish.latency_limit_ms
+        self.limit = limits.latency_limit_ms
 
     def solve(self) -> PlanVector | None:
         """A plan that keeps everything, or None if there is none."""

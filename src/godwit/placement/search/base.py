@@ -153,7 +153,7 @@ def find(name: str) -> Search:
 
 @cache
 def prepare(name: str) -> float:
-    """Load or compile what a search needs by running it on a toy, once a process; returns the seconds that took.
+    """Load or compile what a search needs by running it on a toy, once per process; returns the seconds that took.
 
     Compiling happens once a machine (numba keeps the machine code on disk). It is done here, before the clock of a
     search starts, so that time limits hold on the first call too.

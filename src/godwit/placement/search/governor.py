@@ -52,9 +52,9 @@ class _Placer:
         self.problem, self.policy = problem, policy
         self.before = problem.network.paths.before
         self.plan: dict[int, int] = {}
-        wish = problem.constraints
+        limits = problem.constraints
         self.quickest = [_quickest_at(problem, o) for o in range(len(problem.root))]
-        self.room = {i: s.cpu if wish.cpu else math.inf for i, s in enumerate(problem.network.sites)}
+        self.room = {i: s.cpu if limits.cpu else math.inf for i, s in enumerate(problem.network.sites)}
 
     def path(self, start: int, end: int) -> list[int]:
         """Sites from start to end along the network."""

@@ -1,6 +1,6 @@
 """Many workflows at once on the same sites: CPU is shared, the sum of the costs counts.
 
-Best response: each workflow in turn is placed anew with the CPU that the others leave, until a whole round changes
+Best response: each workflow in turn is placed again with the CPU that the others leave, until a whole round changes
 nothing. Each workflow alone on the empty network bounds what it can ever reach, so the sum of these bounds proves a
 gap.
 """

@@ -46,7 +46,7 @@ class SamplePiece:
         return BestFound(float(costs[first]), tuple(plans[first].tolist()), len(plans))
 
     def draw(self, problem: Problem) -> NDArray[np.int64]:
-        """The plans of this piece, one a row."""
+        """The plans of this piece, one per row."""
         points = self._points(len(problem.root))
         columns = [c[(points[:, o] * len(c)).astype(np.int64)] for o, c in enumerate(problem.choices)]
         plans = np.stack(columns, axis=1)
