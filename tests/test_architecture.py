@@ -20,12 +20,6 @@ TREES = modules()
 CYCLES: tuple[frozenset[str], ...] = (
     frozenset(
         {
-            "godwit.admission.reduced",
-            "godwit.admission.reduced_plan",
-        }
-    ),
-    frozenset(
-        {
             "godwit.api.admission_controller",
             "godwit.api.fleet",
             "godwit.api.handles",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from bench.core import report
 
 from bench import quick
-from bench.core import report
 
 
 def test_an_unknown_area_is_an_error_that_lists_the_areas(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from godwit.admission.reduced_variables import Reduced
 from godwit.admission.scope import load_snapshot
 from godwit.admission.state import AllocationLedger, Snapshot
-
-if TYPE_CHECKING:
-    from godwit.admission.reduced import Reduced
 
 
 def extract(model: Reduced, values: NDArray[np.float64]) -> AllocationLedger:
