@@ -77,6 +77,8 @@ def page() -> str:
             lines.append(
                 f"- {title}: {describe(found['machine'])}; `{found.get('command', 'python -m bench.core --save')}`"
             )
+            if "note" in found:
+                lines.append(f"  {found['note']}")
     lines += ["", *table(("what", "target", "before", "after"), _rows(old, new))]
     lines += [
         "`device_move` before: [before_device_move.py](core/before_device_move.py), seed 7. The raw figures are in"
