@@ -30,8 +30,8 @@ format: setup  ## let ruff rewrite the files
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench-quick: setup  ## the headline figures in under six minutes, one JSON object a line
-	@$(PY) -m bench.quick
+bench-quick: setup  ## the headline figures, one JSON object per line; AREA=core runs one area only
+	@$(PY) -m bench.quick $(AREA)
 
 bench: setup  ## every experiment in full; refreshes docs/results
 	$(PY) -m bench.full
@@ -45,7 +45,7 @@ bench-sqpr: setup  ## the admission planner experiments
 bench-isqd: setup  ## the published redeployment experiments, all strategies; control plane time at scale
 	$(PY) -m bench.isqd
 
-lock: setup  ## write requirements.lock anew from pyproject.toml
+lock: setup  ## write requirements.lock again from pyproject.toml
 	.venv/bin/uv pip compile -q --extra java --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
 
 clean:  ## remove the virtual environment and everything generated

@@ -1,4 +1,4 @@
-"""Every experiment in full, one process an area; refreshes docs/results. Takes about an hour on two cores."""
+"""Every experiment in full, one process per area; refreshes docs/results. Takes about an hour on two cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-AREAS = ("engine", "isqd", "mobility", "placement", "sqpr")
+AREAS = ("core", "engine", "isqd", "mobility", "placement", "sqpr")
 
 
 def main() -> int:

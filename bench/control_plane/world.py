@@ -10,33 +10,16 @@ from dataclasses import dataclass
 from random import Random
 
 from godwit.control.control_plane import ControlPlane
-from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
-from godwit.model.plan import (
-    Aggregate,
-    AggregateCall,
-    Column,
-    Filter,
-    Join,
-    Operator,
-    Parameter,
-    Partial,
-    Plan,
-    Query,
-    Scan,
-    Shape,
-    Sink,
-    Stream,
-    Window,
-)
-from godwit.model.topology import Device, Link, Site, Topology
+from godwit.ids import DeviceId, SiteId, StreamId
+from godwit.model.plan import Query, Window
+from godwit.model.topology import Device, Topology
+from godwit.testing import queries
+from godwit.testing.topologies import levels
 
 FAN_OUT, DEVICES_A_QUERY, SEED = 30, 4, 7
 READINGS = StreamId("readings")
-STREAM = Stream(
-    READINGS, (Column("device", "string"), Column("ts", "timestamp"), Column("v", "int")), "ts", device="device"
-)
+STREAM = queries.stream(READINGS)
 MINUTE = Window("a__ts", 60_000_000, 60_000_000)
-COUNT = (AggregateCall("n", "count", None),)
 
 
 @dataclass
@@ -47,11 +30,11 @@ class World:
     rng: Random
 
 
-def build(sites: int, queries: int, strategy: str = "incremental") -> World:
+def build(sites: int, count: int, strategy: str = "incremental") -> World:
     """A control plane with that many sites and running queries."""
     rng = Random(SEED)
-    ground, edges = _tree(sites)
-    devices = [DeviceId(f"d{k}") for k in range(queries * DEVICES_A_QUERY)]
+    ground, edges = levels(sites, FAN_OUT)
+    devices = [DeviceId(f"d{k}") for k in range(count * DEVICES_A_QUERY)]
     attached = [Device(device, rng.choice(edges)) for device in devices]
     topology = Topology.of(list(ground.sites.values()), list(ground.links.values()), attached)
     control = ControlPlane(
@@ -61,51 +44,15 @@ def build(sites: int, queries: int, strategy: str = "incremental") -> World:
         feeds={READINGS: devices},
         automatic=True,
     )
-    for k in range(queries):
+    for k in range(count):
         mine = devices[k * DEVICES_A_QUERY : (k + 1) * DEVICES_A_QUERY]
         control.submit(_aggregate(f"q{k}", mine) if k % 2 else _join(f"q{k}", mine))
     return World(control, edges, devices, rng)
 
 
-def _tree(sites: int) -> tuple[Topology, list[SiteId]]:
-    """cloud - hubs - base stations - edge sites, each level about thirty times the one above."""
-    names, links = [Site(SiteId("cloud"), RegionId("cloud"), kind="cloud")], []
-    level = [SiteId("cloud")]
-    while True:
-        below = []
-        for k in range(min(len(level) * FAN_OUT, sites - len(names))):
-            name = SiteId(f"s{len(names)}")
-            parent = level[k % len(level)]
-            names.append(Site(name, RegionId(f"region-{len(names) % 3}")))
-            links.append(Link(parent, name, ms=1.0))
-            below.append(name)
-        if len(names) >= sites:
-            return Topology.of(names, links), below or level
-        level = below
-
-
 def _aggregate(name: str, devices: list[DeviceId]) -> Query:
-    operators: list[Operator] = [
-        Scan(READINGS, "a", ("ts", "v"), "device"),
-        Filter((0,), "a__v > __p0"),
-        Partial((1,), MINUTE, (), COUNT),
-        Aggregate((2,), MINUTE, (), COUNT),
-        Sink((3,), ("n",)),
-    ]
-    return _query(name, operators, {0: devices})
+    return queries.aggregate(name, STREAM, devices, "3", MINUTE)
 
 
 def _join(name: str, devices: list[DeviceId]) -> Query:
-    operators: list[Operator] = [
-        Scan(READINGS, "a", ("ts", "v"), "device"),
-        Filter((0,), "a__v > __p0"),
-        Scan(READINGS, "b", ("ts", "v"), "device"),
-        Join((1, 2), (("a__v", "b__v"),), "a__ts", "b__ts", 0, 60_000_000),
-        Sink((3,), ("a__v",)),
-    ]
-    return _query(name, operators, {0: devices[:2], 2: devices[2:]})
-
-
-def _query(name: str, operators: list[Operator], wanted: dict[int, list[DeviceId]]) -> Query:
-    subscriptions = {i: tuple(f"'{d}'" for d in devices) for i, devices in wanted.items()}
-    return Query(QueryId(name), "", Shape(Plan(tuple(operators)), (Parameter("__p0", "int"),)), ("3",), subscriptions)
+    return queries.join(name, (STREAM, STREAM), devices[:2], devices[2:], "3", (0, 60_000_000))

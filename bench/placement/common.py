@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Answer, Options, prepare, search
+from godwit.placement.search.base import Options, SearchResult, prepare, search
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 FOLDER = RESULTS / "placement"
@@ -29,7 +29,7 @@ SIZES = (7, 15, 31, 127, 1023, 2047)
 class Timed:
     """An answer and how long it took, best and median of some repeats."""
 
-    answer: Answer
+    answer: SearchResult
     best_ms: float
     median_ms: float
 

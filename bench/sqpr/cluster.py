@@ -5,9 +5,9 @@ from __future__ import annotations
 from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
 from godwit.admission.check import violations
-from godwit.admission.incremental import EverydayPlanner
+from godwit.admission.incremental import IncrementalPlanner
 from godwit.admission.soda import Soda
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 #: 15 joins of 2 or 3 streams fill a host: a first join costs 20, a second one 10
 HOST_CPU = 15 * 50 / 3
@@ -20,7 +20,7 @@ def run() -> None:
     for seed in range(5):
         setting = Setting(seed, hosts=15, streams=300, queries=250, arities=(2, 3), nic=10_000.0, cpu=HOST_CPU)
         network, catalog, queries = build(setting)
-        soda, mine = Soda(network, catalog), EverydayPlanner(network, catalog)
+        soda, mine = Soda(network, catalog), IncrementalPlanner(network, catalog)
         row: dict[str, object] = {"seed": seed, "soda": [], "godwit": [], "soda_load": {}, "godwit_load": {}}
         counts = {"soda": 0, "godwit": 0}
         for start in range(0, len(queries), EPOCH):
@@ -37,7 +37,7 @@ def run() -> None:
         results.save("cluster", {"rows": rows})
 
 
-def spread(ledger: Ledger) -> dict[str, list[float]]:
+def spread(ledger: AllocationLedger) -> dict[str, list[float]]:
     """CPU use and traffic of each host, sorted: the distributions of Figures 7(b) and 7(c)."""
     network = ledger.network
     traffic = (network.nic_in - ledger.in_free) + (network.nic_out - ledger.out_free)

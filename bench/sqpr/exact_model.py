@@ -12,8 +12,8 @@ from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
 from godwit.admission.check import violations
 from godwit.admission.exact import optimum
-from godwit.admission.incremental import EverydayPlanner, Options
-from godwit.admission.model import Weights
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
+from godwit.admission.model import ObjectiveWeights
 from godwit.admission.scope import scope
 
 #: submitted queries, for 50 hosts, at which the exact model is tried: from empty to saturated
@@ -71,8 +71,8 @@ def problems_of(case: Case, seed: int) -> list[dict[str, Any]]:
     size = case.hosts / 50
     setting = Setting(seed, case.hosts, int(500 * size), int(700 * size), arities=case.arities)
     network, catalog, queries = build(setting)
-    planner = EverydayPlanner(network, catalog, None, Options(reorder=case.hosts <= 100, referee=0.0))
-    rows, submitted, weights = [], 0, Weights.paper(network)
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(reorder=case.hosts <= 100, referee=0.0))
+    rows, submitted, weights = [], 0, ObjectiveWeights.paper(network)
     for load in LOADS:
         while submitted < int(load * size):
             planner.admit(queries[submitted])

@@ -10,9 +10,9 @@ import numpy as np
 from bench.sqpr import results
 from bench.sqpr.workload import Setting, build
 from godwit.admission import literal, reduced
-from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
 from godwit.admission.incumbent import cost
-from godwit.admission.model import Weights
+from godwit.admission.model import ObjectiveWeights
 from godwit.admission.scope import scope
 
 LIMIT = 30.0
@@ -34,10 +34,10 @@ def run() -> None:
 def compare(hosts: int, before: int, seed: int) -> list[dict[str, Any]]:
     """Solve the next query of each arity with both models."""
     network, catalog, queries = build(Setting(seed, hosts, 10 * hosts, before + 60))
-    planner = EverydayPlanner(network, catalog, None, Options(referee=0.0))
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(referee=0.0))
     for query in queries[:before]:
         planner.admit(query)
-    weights, rows = Weights.paper(network), []
+    weights, rows = ObjectiveWeights.paper(network), []
     for streams in (3, 7, 15):
         if hosts >= 10 and streams == 7:
             continue

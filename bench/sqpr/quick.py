@@ -12,9 +12,9 @@ from bench.sqpr import results, runs
 from bench.sqpr.workload import REGIMES, Setting, build
 from godwit.admission import literal, reduced
 from godwit.admission.bounds import FirstComeOrders
-from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
 from godwit.admission.incumbent import cost
-from godwit.admission.model import Weights
+from godwit.admission.model import ObjectiveWeights
 from godwit.admission.scope import scope
 
 #: a third of the paper's system, so that both regimes fit into the time
@@ -48,11 +48,11 @@ def _admissions(regime: str, setting: Setting) -> Iterator[dict[str, Any]]:
 def _models() -> dict[str, Any]:
     """One 2-way query on six hosts: the literal model finishes there, and must agree."""
     network, catalog, queries = build(Setting(0, 6, 60, 90))
-    planner = EverydayPlanner(network, catalog, None, Options(referee=0.0))
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(referee=0.0))
     for query in queries[:30]:
         planner.admit(query)
     query = next(q for q in queries[30:] if len(q.streams) == 3 and q.result not in planner.queries)
-    state, weights = planner.ledger.snapshot(), Weights.paper(network)
+    state, weights = planner.ledger.snapshot(), ObjectiveWeights.paper(network)
     problem = scope(network, catalog, state, planner.queries, query, weights)
     start = time.process_time()
     fast = reduced.solve(problem, 10.0)

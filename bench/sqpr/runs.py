@@ -13,9 +13,9 @@ from bench.sqpr.workload import Setting, build
 from godwit.admission import heuristic
 from godwit.admission.bounds import AggregateHost, FirstComeOrders
 from godwit.admission.check import violations
-from godwit.admission.incremental import EverydayPlanner, Options
-from godwit.admission.model import Weights
-from godwit.admission.state import Ledger
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
+from godwit.admission.model import ObjectiveWeights
+from godwit.admission.state import AllocationLedger
 
 #: an independent check of the whole state after every so many queries (and always at the end)
 CHECK_EVERY = 25
@@ -58,10 +58,10 @@ class Run:
         }
 
 
-def ours(setting: Setting, options: Options | None = None) -> Run:
+def ours(setting: Setting, options: PlannerOptions | None = None) -> Run:
     """The everyday planner, query by query."""
     network, catalog, queries = build(setting)
-    planner = EverydayPlanner(network, catalog, None, options or Options())
+    planner = IncrementalPlanner(network, catalog, None, options or PlannerOptions())
     run, steps = Run("godwit", setting.seed), Counter[str]()
     for number, query in enumerate(queries):
         outcome = _timed(run, lambda q=query: planner.admit(q))
@@ -79,7 +79,7 @@ def paper_heuristic(setting: Setting, relays: bool = True) -> Run:
     """The paper's heuristic with the paper's weights, in the kind reading or without relays."""
     network, catalog, queries = build(setting)
     name = "heuristic" if relays else "heuristic_without_relays"
-    ledger, weights, run = Ledger(network, catalog), Weights.paper(network), Run(name, setting.seed)
+    ledger, weights, run = AllocationLedger(network, catalog), ObjectiveWeights.paper(network), Run(name, setting.seed)
     for query in queries:
         fine = _timed(run, lambda q=query: heuristic.plan(ledger, q, weights, relays=relays))
         run.curve.append((run.curve[-1] if run.curve else 0) + fine)
@@ -104,12 +104,12 @@ def _timed(run: Run, act: Any) -> Any:
     return answer
 
 
-def _check(ledger: Ledger) -> None:
+def _check(ledger: AllocationLedger) -> None:
     wrong = violations(ledger.network, ledger.catalog, ledger.snapshot(), set(ledger.served))
     assert not wrong, wrong[:5]
 
 
-def _finish(run: Run, ledger: Ledger) -> Run:
+def _finish(run: Run, ledger: AllocationLedger) -> Run:
     _check(ledger)
     run.cpu_used = 1 - float(ledger.cpu_free.sum() / ledger.network.cpu.sum())
     run.nic_in_used = 1 - float(ledger.in_free.sum() / ledger.network.nic_in.sum())

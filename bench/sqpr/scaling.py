@@ -11,7 +11,7 @@ from bench.sqpr import results, runs
 from bench.sqpr.workload import Setting, build
 from godwit.admission.bounds import AggregateHost, FirstComeOrders
 from godwit.admission.check import violations
-from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
 
 SEEDS = range(2)
 
@@ -31,7 +31,7 @@ def hosts() -> None:
     rows = []
     for count in (10, 25, 50, 100, 200, 500):
         large = count > 100
-        options = Options(reorder=not large, referee=0.0)
+        options = PlannerOptions(reorder=not large, referee=0.0)
         for seed in SEEDS if not large else range(1):
             setting = Setting(seed, hosts=count, streams=10 * count, queries=13 * count)
             rows.append(_row({"hosts": count}, setting, options))
@@ -56,8 +56,8 @@ def batches() -> None:
             results.save("batches", {"rows": rows})
 
 
-def _row(what: dict[str, Any], setting: Setting, options: Options | None = None) -> dict[str, Any]:
-    mine, theirs = runs.ours(setting, options or Options(referee=0.0)), runs.paper_heuristic(setting)
+def _row(what: dict[str, Any], setting: Setting, options: PlannerOptions | None = None) -> dict[str, Any]:
+    mine, theirs = runs.ours(setting, options or PlannerOptions(referee=0.0)), runs.paper_heuristic(setting)
     greedy = runs.bound(setting, AggregateHost).curve[-1]
     bounded = setting.hosts <= 100 and max(setting.arities) < 5
     orders = runs.bound(setting, FirstComeOrders).curve[-1] if bounded else None
@@ -71,7 +71,7 @@ def _row(what: dict[str, Any], setting: Setting, options: Options | None = None)
 
 def _in_batches(setting: Setting, size: int) -> int:
     network, catalog, queries = build(setting)
-    planner = EverydayPlanner(network, catalog, None, Options(referee=0.0))
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(referee=0.0))
     admitted = 0
     for start in range(0, len(queries), size):
         admitted += sum(outcome.admitted for outcome in planner.admit_batch(queries[start : start + size]))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from godwit.admission.model import BaseStream, Catalog, Host, Network, Query
-from godwit.admission.rates import Base, CostModel, Join, QuerySpec, declare, expand
+from godwit.admission.model import AdmissionQuery, BaseStream, Catalog, Host, HostNetwork
+from godwit.admission.rates import Base, JoinSpec, RateModel, RateQuery, declare, expand
 
 #: CPU a host such that the system saturates near query 450
 CPU = 205.0
@@ -30,7 +30,7 @@ class Setting:
     rate: float = 10.0
 
 
-def specs(setting: Setting) -> tuple[list[Host], list[BaseStream], list[QuerySpec]]:
+def specs(setting: Setting) -> tuple[list[Host], list[BaseStream], list[RateQuery]]:
     """Hosts, base streams and queries, all from the seed."""
     rng = np.random.default_rng(setting.seed)
     hosts = [Host(f"h{h}", setting.cpu, setting.nic, setting.nic) for h in range(setting.hosts)]
@@ -43,23 +43,23 @@ def specs(setting: Setting) -> tuple[list[Host], list[BaseStream], list[QuerySpe
     queries = []
     for q, ways in enumerate(arity):
         chosen = rng.choice(setting.streams, size=ways, replace=False, p=weights)
-        queries.append(QuerySpec(f"q{q}", Join(tuple(Base(f"s{s}") for s in sorted(chosen)))))
+        queries.append(RateQuery(f"q{q}", JoinSpec(tuple(Base(f"s{s}") for s in sorted(chosen)))))
     return hosts, streams, queries
 
 
-def selectivity(seed: int) -> CostModel:
+def selectivity(seed: int) -> RateModel:
     """A share of 0.1 to 0.5 % for every join subset, drawn from its signature so that the order never matters."""
 
     def share(signature: str) -> float:
         return 0.001 + 0.004 * zlib.crc32(f"{seed}/{signature}".encode()) / 0xFFFFFFFF
 
-    return CostModel(shares=share)
+    return RateModel(shares=share)
 
 
-def build(setting: Setting) -> tuple[Network, Catalog, list[Query]]:
+def build(setting: Setting) -> tuple[HostNetwork, Catalog, list[AdmissionQuery]]:
     """The same workload by numbers, ready for planners."""
     hosts, streams, queries = specs(setting)
-    network, catalog, costs = Network.of(hosts), Catalog(), selectivity(setting.seed)
+    network, catalog, costs = HostNetwork.of(hosts), Catalog(), selectivity(setting.seed)
     for stream in streams:
         declare(catalog, network, stream, costs)
     return network, catalog, [expand(catalog, query, costs) for query in queries]

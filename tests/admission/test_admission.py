@@ -12,9 +12,9 @@ from godwit.admission import (
     Base,
     BaseStream,
     Host,
-    Join,
-    Link,
-    QuerySpec,
+    HostLink,
+    JoinSpec,
+    RateQuery,
     Refused,
     Replanned,
     Unary,
@@ -51,8 +51,8 @@ def test_shared_join_runs_once() -> None:
 def test_unary_operators_are_shared_by_signature() -> None:
     one = admission()
     fast = Unary(Base("a"), "filter[speed > 30](a)", 0.1)
-    assert isinstance(one.submit(QuerySpec("fast", fast)), Admitted)
-    answer = one.submit(QuerySpec("count", Unary(fast, "count(filter[speed > 30](a))", 0.1, kind="aggregate")))
+    assert isinstance(one.submit(RateQuery("fast", fast)), Admitted)
+    answer = one.submit(RateQuery("count", Unary(fast, "count(filter[speed > 30](a))", 0.1, kind="aggregate")))
     assert isinstance(answer, Admitted)
     assert answer.reused == ("filter[speed > 30](a)",)
     assert [p.kind for p in answer.plan.operators] == ["filter", "aggregate"]
@@ -104,7 +104,7 @@ def test_a_refusal_names_the_smallest_addition(hosts: tuple[Host, ...], resource
 
 def test_a_short_link_is_named() -> None:
     hosts = (Host("x", 20.0, 60.0, 60.0), Host("y", 20.0, 60.0, 60.0))
-    links = [Link("x", "y", 4.0), Link("y", "x", 4.0)]
+    links = [HostLink("x", "y", 4.0), HostLink("y", "x", 4.0)]
     answer = Admission(hosts, links, streams=STREAMS[:2]).submit(join("ab", "a", "b"))
     assert isinstance(answer, Refused)
     (addition,) = answer.additions
@@ -209,7 +209,7 @@ def test_pack_leaves_hosts_idle_and_balance_spreads() -> None:
         (lambda one: one.host_left("nobody"), "not in the network"),
         (lambda one: one.host_joined(HOSTS[0]), "there already"),
         (lambda one: one.moved("nobody", []), "no base stream"),
-        (lambda one: one.submit(QuerySpec("p", Join((Base("a"), Base("nobody"))))), "no base stream"),
+        (lambda one: one.submit(RateQuery("p", JoinSpec((Base("a"), Base("nobody"))))), "no base stream"),
     ],
 )
 def test_wrong_calls_say_what_to_do(act, words: str) -> None:
@@ -225,7 +225,7 @@ def test_refresh_keeps_what_runs_where_it_is_and_follows_the_ground() -> None:
     hosts = [Host(name, 100.0, 100.0, 100.0) for name in ("h0", "h1", "h2")]
     bases = [BaseStream("a", 10.0, ("h0",)), BaseStream("b", 10.0, ("h1",)), BaseStream("c", 10.0, ("h2",))]
     one = Admission(hosts, streams=bases)
-    specs = [QuerySpec("ab", Join((Base("a"), Base("b")))), QuerySpec("bc", Join((Base("b"), Base("c"))))]
+    specs = [RateQuery("ab", JoinSpec((Base("a"), Base("b")))), RateQuery("bc", JoinSpec((Base("b"), Base("c"))))]
     assert all(isinstance(one.submit(spec), Admitted) for spec in specs)
     before = one._placements()
     same = one.refresh(hosts, None, bases, specs)
@@ -242,11 +242,11 @@ def test_weigh_counts_what_is_not_there_yet() -> None:
     bases = [BaseStream(name, rate, ("h",)) for name, rate in (("a", 1.0), ("b", 2.0), ("c", 30.0))]
     one = Admission([Host("h", 1000.0, 1000.0, 1000.0)], streams=bases)
 
-    def joined(*inputs: Node) -> Join:
-        return Join(inputs, selectivity=0.5, cpu=1.0)
+    def joined(*inputs: Node) -> JoinSpec:
+        return JoinSpec(inputs, selectivity=0.5, cpu=1.0)
 
     small, large = (joined(joined(Base("a"), Base(x)), Base(y)) for x, y in (("b", "c"), ("c", "b")))
     assert one.weigh(small) == (2.0, 1.5 + 15.75)
     assert one.weigh(large) == (2.0, 15.5 + 8.75)
-    one.submit(QuerySpec("ab", joined(Base("a"), Base("b"))))
+    one.submit(RateQuery("ab", joined(Base("a"), Base("b"))))
     assert one.weigh(small) == (1.0, 15.75)

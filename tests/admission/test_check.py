@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from godwit.admission.check import violations
-from godwit.admission.model import Host, Link
+from godwit.admission.model import Host, HostLink
 from godwit.admission.state import Snapshot
 from tests.admission.worlds import join, world
 
 HOSTS = [Host("a", 20.0, 10.0, 10.1), Host("b", 20.0, 10.0, 10.1)]
 
 
-def problem(links: list[Link] | None = None):
+def problem(links: list[HostLink] | None = None):
     network, catalog, (query,) = world(HOSTS, {"x": "a", "y": "b"}, [join("q", "x", "y")], links)
     return network, catalog, query
 
@@ -57,7 +57,7 @@ def test_each_resource_is_caught(field: str, rule: str) -> None:
 
 
 def test_missing_link_is_caught() -> None:
-    network, catalog, query = problem([Link("b", "a", 50.0)])
+    network, catalog, query = problem([HostLink("b", "a", 50.0)])
     x, _, q = query.streams
     used = state({(1, q)}, {(0, 1, x)}, {(1, query.operators[0])})
     assert any("III.6a" in fault for fault in violations(network, catalog, used, {q}))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from godwit.admission import heuristic
 from godwit.admission.bounds import AggregateHost, FirstComeOrders, best_subset
-from godwit.admission.incremental import EverydayPlanner, Options
-from godwit.admission.model import Host, Weights
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
+from godwit.admission.model import Host, ObjectiveWeights
 from godwit.admission.orders import JoinOrders
 from godwit.admission.soda import Soda, template
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 from tests.admission.worlds import idle, join, judge, random_world, world
 
-QUICK = Options(referee=0.0)
+QUICK = PlannerOptions(referee=0.0)
 lives = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -34,7 +34,7 @@ lives = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 def test_a_life_of_queries(seed: int, hosts: int, cpu: float, nic: float, links: bool, leave: list[int]) -> None:
     """Queries come and go: no admitted query is dropped, every state is feasible and causal, and all ends at zero."""
     network, catalog, arrivals = random_world(seed, hosts, 6, 16, cpu, nic, (2, 3), links and hosts > 2)
-    planner = EverydayPlanner(network, catalog, None, QUICK)
+    planner = IncrementalPlanner(network, catalog, None, QUICK)
     admitted: dict[int, object] = {}
     for number, query in enumerate(arrivals):
         before = network.cpu.sum() - planner.ledger.cpu_free.sum()
@@ -61,7 +61,7 @@ def test_a_life_of_queries(seed: int, hosts: int, cpu: float, nic: float, links:
 def test_rollback_restores_everything(seed: int, nic: float) -> None:
     """A refused query leaves the ledger exactly as it was, whatever was tried for it."""
     network, catalog, arrivals = random_world(seed, 3, 6, 14, 30.0, nic)
-    planner = EverydayPlanner(network, catalog, None, Options(reorder=False, referee=0.0))
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(reorder=False, referee=0.0))
     for query in arrivals:
         state, free = planner.ledger.snapshot(), planner.ledger.cpu_free.copy()
         if not planner.admit(query).admitted:
@@ -72,7 +72,7 @@ def test_rollback_restores_everything(seed: int, nic: float) -> None:
 def test_equal_queries_share_everything() -> None:
     specs = [join("p", "a", "b"), join("q", "b", "a")]
     network, catalog, (one, two) = world([Host("h", 20.0, 1.0, 1.0)], {"a": "h", "b": "h"}, specs)
-    planner = EverydayPlanner(network, catalog)
+    planner = IncrementalPlanner(network, catalog)
     assert planner.admit(one).step == "plan"
     assert planner.admit(two).step == "known"
     assert planner.ledger.cpu_free[0] == pytest.approx(0.0)
@@ -84,7 +84,7 @@ def test_repair_moves_a_running_operator() -> None:
     homes = {name: "xy"[name in "cdf"] for name in "abcdefg"}
     specs = [join("ab", "a", "b"), join("cd", "c", "d"), join("abe", "a", "b", "e"), join("cdf", "c", "d", "f")]
     network, catalog, queries = world(hosts, homes, [*specs, join("eg", "e", "g")])
-    planner = EverydayPlanner(network, catalog, None, QUICK)
+    planner = IncrementalPlanner(network, catalog, None, QUICK)
     assert [planner.admit(query).step for query in queries[:4]] == ["plan"] * 4
     assert max(planner.ledger.cpu_free) < 20
     outcome = planner.admit(queries[4])
@@ -98,7 +98,7 @@ def test_new_join_orders_make_room() -> None:
     homes = dict.fromkeys("abcd", "h")
     specs = [join("ac", "a", "c"), join("abc", "a", "b", "c"), join("abd", "a", "b", "d")]
     network, catalog, (ac, abc, abd) = world(hosts, homes, specs)
-    planner = EverydayPlanner(network, catalog, None, QUICK)
+    planner = IncrementalPlanner(network, catalog, None, QUICK)
     assert planner.admit(ac).admitted
     assert planner.admit(abc).admitted
     planner.withdraw(ac)
@@ -114,7 +114,7 @@ def test_batch_takes_the_cheapest_first() -> None:
     hosts = [Host("h", 30.5, 1.0, 1.0)]
     specs = [join("cd", "c", "d"), join("ab", "a", "b"), join("abc", "a", "b", "c")]
     network, catalog, queries = world(hosts, dict.fromkeys("abcd", "h"), specs)
-    planner = EverydayPlanner(network, catalog, None, QUICK)
+    planner = IncrementalPlanner(network, catalog, None, QUICK)
     assert planner.admit(queries[1]).admitted
     assert [outcome.admitted for outcome in planner.admit_batch([queries[0], queries[2]])] == [False, True]
 
@@ -122,12 +122,12 @@ def test_batch_takes_the_cheapest_first() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_planners_and_bounds_in_their_order(seed: int) -> None:
     network, catalog, arrivals = random_world(seed, 5, 12, 60, 60.0, 80.0, (2, 3))
-    planner = EverydayPlanner(network, catalog, None, QUICK)
+    planner = IncrementalPlanner(network, catalog, None, QUICK)
     ours = sum(planner.admit(query).admitted for query in arrivals)
-    book = Ledger(network, catalog)
+    book = AllocationLedger(network, catalog)
     theirs = 0
     for query in arrivals:
-        theirs += heuristic.plan(book, query, Weights.paper(network))
+        theirs += heuristic.plan(book, query, ObjectiveWeights.paper(network))
         judge(book)
     soda = Soda(network, catalog, seconds=1.0)
     epochs = sum(sum(soda.epoch(arrivals[start : start + 20])) for start in range(0, 60, 20))
@@ -171,7 +171,7 @@ def test_the_planner_of_the_guide_works() -> None:
     names: dict[str, object] = {}
     exec(compile(code, str(guide), "exec"), names)
     network, catalog, arrivals = random_world(3, 3, 6, 10, 90.0, 60.0)
-    book = Ledger(network, catalog)
+    book = AllocationLedger(network, catalog)
     admitted = [names["plan"](book, query) for query in arrivals]  # type: ignore[operator]
     assert any(admitted)
     judge(book, {query.result for query, fine in zip(arrivals, admitted, strict=True) if fine})

@@ -8,15 +8,15 @@ import pytest
 
 from godwit.admission import exact, literal
 from godwit.admission.check import violations
-from godwit.admission.incremental import EverydayPlanner, Options
+from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
 from godwit.admission.incumbent import cost
-from godwit.admission.model import Catalog, Host, Network, Query, Weights
-from godwit.admission.scope import Scope, load_snapshot, scope
+from godwit.admission.model import AdmissionQuery, Catalog, Host, HostNetwork, ObjectiveWeights
+from godwit.admission.scope import PlanningScope, load_snapshot, scope
 from godwit.admission.state import Snapshot
 from tests.admission.worlds import join, judge, random_world, world
 
 
-def brute_force(problem: Scope) -> float | None:
+def brute_force(problem: PlanningScope) -> float | None:
     """Two hosts, one query: every set of placements, each host receiving what it lacks from the other one."""
     network, catalog, query = problem.network, problem.catalog, problem.query
     pairs = [(h, o) for h in range(2) for o in query.operators]
@@ -31,7 +31,7 @@ def brute_force(problem: Scope) -> float | None:
     return best
 
 
-def _complete(network: Network, catalog: Catalog, query: Query, placed: set[tuple[int, int]], host: int):
+def _complete(network: HostNetwork, catalog: Catalog, query: AdmissionQuery, placed: set[tuple[int, int]], host: int):
     """The only transfers that make the placements work, if any do and everything fits."""
     starts = {(h, s) for s in query.streams for h in catalog.streams[s].homes}
     starts |= {(h, catalog.operators[o].output) for h, o in placed}
@@ -44,7 +44,7 @@ def _complete(network: Network, catalog: Catalog, query: Query, placed: set[tupl
     return None if violations(network, catalog, state, {query.result}) else state
 
 
-def _price(problem: Scope, state: Snapshot) -> float:
+def _price(problem: PlanningScope, state: Snapshot) -> float:
     return cost(problem, load_snapshot(problem.network, problem.catalog, state))
 
 
@@ -57,7 +57,7 @@ def test_tiny_problems_against_brute_force(ways: int, cpu: float, nic: float, ba
     hosts = [Host("x", cpu, nic, nic), Host("y", 1.3 * cpu, nic, 1.1 * nic)]
     homes = {name: "xyx"[number] for number, name in enumerate(names)}
     network, catalog, (query,) = world(hosts, homes, [join("q", *names)])
-    weights = Weights(1e4, 1 / network.nic_out.sum(), 1 / network.cpu.sum(), balance)
+    weights = ObjectiveWeights(1e4, 1 / network.nic_out.sum(), 1 / network.cpu.sum(), balance)
     problem = scope(network, catalog, Snapshot(frozenset(), frozenset(), frozenset()), (), query, weights)
     answer, expected = exact.optimum(problem, 20.0), brute_force(problem)
     assert answer.proved
@@ -72,8 +72,8 @@ def _compare(seed: int, links: bool, hosts: int, queries: int, arities: tuple[in
     network, catalog, arrivals = random_world(
         seed, hosts, queries=queries, nic=40.0, cpu=45.0, arities=arities, links=links
     )
-    paper = Weights.paper(network)
-    weights = Weights(paper.admit, paper.network, paper.cpu, balance, migrate=0.001)
+    paper = ObjectiveWeights.paper(network)
+    weights = ObjectiveWeights(paper.admit, paper.network, paper.cpu, balance, migrate=0.001)
     state, admitted, compared = Snapshot(frozenset(), frozenset(), frozenset()), set[int](), 0
     for query in arrivals:
         if query.result in admitted:
@@ -115,11 +115,11 @@ def test_fast_models_equal_the_literal_one_at_length(seed: int, links: bool) -> 
 @pytest.mark.parametrize("seed", range(2))
 def test_any_plan_agrees_with_the_optimum(seed: int) -> None:
     network, catalog, arrivals = random_world(seed, 4, streams=8, queries=8, cpu=40.0, nic=30.0, arities=(2, 3, 4))
-    planner = EverydayPlanner(network, catalog, None, Options(referee=0.0))
+    planner = IncrementalPlanner(network, catalog, None, PlannerOptions(referee=0.0))
     for query in arrivals:
         if query.result not in planner.queries:
             state = planner.ledger.snapshot()
-            problem = scope(network, catalog, state, planner.queries, query, Weights.pack(network))
+            problem = scope(network, catalog, state, planner.queries, query, ObjectiveWeights.pack(network))
             some, best = exact.any_plan(problem, 10.0), exact.optimum(problem, 10.0)
             assert (some.ledger is None) == (best.ledger is None)
             if some.ledger is not None:
@@ -133,7 +133,7 @@ def test_relays_carry_what_the_origin_cannot_send() -> None:
     hosts = [Host("home", 0.0, 100.0, 10.0), Host("one", 20.0, 100.0, 100.0), Host("two", 20.0, 100.0, 100.0)]
     homes = {"x": "home", "y": "one", "z": "two"}
     network, catalog, queries = world(hosts, homes, [join("p", "x", "y"), join("q", "x", "z")])
-    planner = EverydayPlanner(network, catalog)
+    planner = IncrementalPlanner(network, catalog)
     assert all(planner.admit(query).admitted for query in queries)
     judge(planner.ledger, planner.queries)
     assert sum(sender == 0 for sender in planner.ledger.received[queries[0].streams[0]].values()) == 1
@@ -153,8 +153,8 @@ def test_degenerate_cases(case: str) -> None:
     hosts, homes, fits = DEGENERATE[case]
     network, catalog, (query,) = world(hosts, homes, [join("q", "a", "b")])
     empty = Snapshot(frozenset(), frozenset(), frozenset())
-    problem = scope(network, catalog, empty, (), query, Weights.paper(network))
+    problem = scope(network, catalog, empty, (), query, ObjectiveWeights.paper(network))
     answers = [exact.optimum(problem, 5.0), literal.solve(problem, 5.0), exact.any_plan(problem, 5.0)]
     assert [answer.ledger is not None for answer in answers] == [fits] * 3
     assert all(answer.proved for answer in answers)
-    assert EverydayPlanner(network, catalog).admit(query).admitted is fits
+    assert IncrementalPlanner(network, catalog).admit(query).admitted is fits

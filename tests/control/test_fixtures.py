@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import yaml
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import Publish
 from godwit.control.markers import FlushAndClose, Start, process
+from godwit.errors import GodwitError
 from godwit.ids import DeviceId, DqpId, SiteId
+from godwit.model.change_text import parse_changes
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Device, Link, Site, Topology
 from tests.control.worlds import STREAMS, aggregate, join, select
@@ -41,7 +44,7 @@ def plane(case: dict[str, Any]) -> ControlPlane:
     return made
 
 
-@pytest.mark.parametrize("case", cases("placements"))
+@pytest.mark.parametrize("case", cases("placements/good"))
 def test_rules_place_as_drawn(case: dict[str, Any]) -> None:
     made = plane(case)
     assert dict(made.deployment.placement) == case["placement"]
@@ -49,18 +52,41 @@ def test_rules_place_as_drawn(case: dict[str, Any]) -> None:
     assert made.planner.violations() == []
 
 
-@pytest.mark.parametrize("case", cases("diffs"))
+@pytest.mark.parametrize("case", cases("placements/bad"))
+def test_what_cannot_be_placed_says_why(case: dict[str, Any]) -> None:
+    """`error`: refused with these words; `parked`: submitted, not running, for this reason, and nothing is invalid."""
+    if "error" in case:
+        with pytest.raises(GodwitError, match=re.escape(case["error"])):
+            plane(case)
+        return
+    parked = plane(case).deployment.parked
+    assert set(parked) == set(case["parked"])
+    for query, reason in case["parked"].items():
+        assert reason in parked[query]
+
+
+@pytest.mark.parametrize("case", cases("diffs/bad"))
+def test_changes_that_do_not_fit_are_refused_and_change_nothing(case: dict[str, Any]) -> None:
+    made = plane(case)
+    before = made.deployment
+    with pytest.raises(GodwitError, match=re.escape(case["error"])):
+        made.change(parse_changes(case["changes"]))
+    assert made.deployment == before
+
+
+@pytest.mark.parametrize("case", cases("diffs/good"))
 def test_changes_become_contexts_as_written(case: dict[str, Any]) -> None:
     made = plane(case)
-    change = [DeviceMoved(DeviceId(device), SiteId(site)) for device, site in case["moves"].items()]
-    assert made.explain_change(change).splitlines() == case["explained"].splitlines()
-    assert any(isinstance(one, Publish) for one in made.change(change))
+    changes = parse_changes(case["changes"])
+    assert made.explain_change(changes).splitlines() == case["explained"].splitlines()
+    affected = "affects" in case["explained"]
+    assert any(isinstance(one, Publish) for one in made.change(changes)) == affected
     assert made.planner.violations() == []
 
 
 def test_what_the_sub_plans_of_the_papers_example_do_when_the_marker_comes() -> None:
     """Figure 6: N5 updates to hand its state over and then drains, N8 and N3 update, N7 passes the marker on."""
-    made = plane(yaml.safe_load((FIXTURES / "diffs" / "train_moves.yaml").read_text()))
+    made = plane(yaml.safe_load((FIXTURES / "diffs" / "good" / "train_moves.yaml").read_text()))
     told = made.change([DeviceMoved(DeviceId("d2"), SiteId("n6"))])
     marker = next(one.marker for one in told if isinstance(one, Publish))
     assert process(marker, DqpId("n5#1"), 1)[:-1] == (FlushAndClose(DqpId("n5#1"), 1),)

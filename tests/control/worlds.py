@@ -7,7 +7,7 @@ and shrinks to something readable.
 from __future__ import annotations
 
 from godwit.control.control_plane import ControlPlane
-from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, RegionId, SiteId, StreamId
 from godwit.model.changes import (
     CapacityChanged,
     Change,
@@ -20,92 +20,48 @@ from godwit.model.changes import (
     SiteFailed,
     SiteRemoved,
 )
-from godwit.model.plan import (
-    Aggregate,
-    AggregateCall,
-    Column,
-    Filter,
-    Join,
-    Operator,
-    Parameter,
-    Partial,
-    Plan,
-    Query,
-    Scan,
-    Shape,
-    Sink,
-    Stream,
-    Union,
-    Window,
-)
+from godwit.model.plan import Query
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.testing import queries
+from godwit.testing.topologies import build
 
-STREAMS = {
-    StreamId(name): Stream(
-        StreamId(name), (Column("train", "string"), Column("ts", "timestamp"), Column("v", "int")), "ts", "train"
-    )
-    for name in ("left", "right")
-}
-TEN = Window("a__ts", 10_000_000, 10_000_000)
-COUNT = (AggregateCall("n", "count", None),)
+LEFT, RIGHT = (queries.stream(name, device="train") for name in ("left", "right"))
+STREAMS = {one.id: one for one in (LEFT, RIGHT)}
 DEVICES = tuple(DeviceId(f"d{k}") for k in range(1, 6))
 FEEDS = {StreamId("left"): DEVICES[:4], StreamId("right"): DEVICES[2:]}
 
 
 def tree(cpu: float = 100.0) -> Topology:
     """cloud - (f1 - (e1, e2), f2 - (e3, e4)), five devices; the cloud and each f with its e's is a region."""
-    sites = [Site(SiteId("cloud"), RegionId("cloud"), cpu=10 * cpu)]
-    for k in (1, 2):
-        region = RegionId(f"r{k}")
-        sites.append(Site(SiteId(f"f{k}"), region, cpu))
-        sites += [Site(SiteId(f"e{j}"), region, cpu / 2) for j in (2 * k - 1, 2 * k)]
+    capacity = {
+        "cloud": 10 * cpu,
+        **dict.fromkeys(("f1", "f2"), cpu),
+        **dict.fromkeys(("e1", "e2", "e3", "e4"), cpu / 2),
+    }
     pairs = ("f1 cloud", "f2 cloud", "e1 f1", "e2 f1", "e3 f2", "e4 f2")
-    links = [Link(SiteId(pair.split()[0]), SiteId(pair.split()[1]), ms=1.0) for pair in pairs]
-    devices = [Device(d, SiteId(f"e{1 + k % 4}")) for k, d in enumerate(DEVICES)]
-    return Topology.of(sites, links, devices)
+    return build(
+        ["cloud", "f1", "e1", "e2", "f2", "e3", "e4"],
+        [(pair.split()[0], pair.split()[1]) for pair in pairs],
+        region_of=lambda name: "cloud" if name == "cloud" else "r1" if name in ("f1", "e1", "e2") else "r2",
+        cpu=capacity,
+        devices={str(d): f"e{1 + k % 4}" for k, d in enumerate(DEVICES)},
+    )
 
 
 def select(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:
-    """SELECT ... WHERE v > :over"""
-    operators = [_scan(stream, "a", devices), Filter((0,), "a__v > __p0"), Sink((1,), ("v",))]
-    return _query(name, operators, over, {0: devices})
+    return queries.select(name, STREAMS[StreamId(stream)], devices, over)
 
 
 def aggregate(name: str, devices: list[str] | None = None, stream: str = "left", over: str = "2") -> Query:
-    """SELECT count(*) ... WHERE v > :over GROUP BY window(ts, '10 seconds')"""
-    operators = [
-        _scan(stream, "a", devices),
-        Filter((0,), "a__v > __p0"),
-        Partial((1,), TEN, (), COUNT),
-        Aggregate((2,), TEN, (), COUNT),
-        Sink((3,), ("n",)),
-    ]
-    return _query(name, operators, over, {0: devices})
+    return queries.aggregate(name, STREAMS[StreamId(stream)], devices, over)
 
 
 def join(name: str, left: list[str] | None = None, right: list[str] | None = None, over: str = "2") -> Query:
-    """left JOIN right on v within a minute, left.v > :over"""
-    operators = [
-        _scan("left", "a", left),
-        Filter((0,), "a__v > __p0"),
-        _scan("right", "b", right),
-        Join((1, 2), (("a__v", "b__v"),), "a__ts", "b__ts", -60_000_000, 60_000_000),
-        Sink((3,), ("v",)),
-    ]
-    return _query(name, operators, over, {0: left, 2: right})
+    return queries.join(name, (LEFT, RIGHT), left, right, over)
 
 
 def both(name: str, over: str = "2") -> Query:
-    """count over left UNION ALL right"""
-    operators = [
-        _scan("left", "a", None),
-        _scan("right", "a", None),
-        Union((0, 1)),
-        Partial((2,), TEN, (), COUNT),
-        Aggregate((3,), TEN, (), COUNT),
-        Sink((4,), ("n",)),
-    ]
-    return _query(name, operators, over, {})
+    return queries.union(name, (LEFT, RIGHT), over)
 
 
 KINDS = (select, aggregate, join, both)
@@ -156,13 +112,3 @@ def change_of(topology: Topology, kind: int, a: int, b: int) -> Change | None:
 
 def control(topology: Topology | None = None, **options: object) -> ControlPlane:
     return ControlPlane(topology or tree(), streams=STREAMS, feeds=FEEDS, **options)  # type: ignore[arg-type]
-
-
-def _scan(stream: str, alias: str, devices: list[str] | None) -> Scan:
-    return Scan(StreamId(stream), alias, ("ts", "v"), None if devices is None else "train")
-
-
-def _query(name: str, operators: list[Operator], over: str, wanted: dict[int, list[str] | None]) -> Query:
-    subscriptions = {i: tuple(f"'{d}'" for d in devices) for i, devices in wanted.items() if devices is not None}
-    shape = Shape(Plan(tuple(operators)), (Parameter("__p0", "int"),))
-    return Query(QueryId(name), "", shape, (over,), subscriptions)

@@ -12,7 +12,7 @@ from godwit.api.fleet import Fleet
 from godwit.mobility.driver import Cue, Driver, Feed, FleetTarget, TickingClock, cues
 from godwit.mobility.payloads import PASSENGERS, Passengers, SensorReadings
 from godwit.mobility.trace import Trace, TraceEvent, check, ordered
-from godwit.mobility.twin import Call
+from godwit.mobility.twin import StationStop
 from godwit.model.topology import Device, Link, Site, Topology
 
 DISORDER_MS = 300
@@ -164,7 +164,7 @@ def test_the_oracle_agrees_after_hops_and_gaps(open_fleet: Callable[..., Fleet])
         "meet",
     )
     calls = [
-        Call(t, line, "Ostkreuz", ms)
+        StationStop(t, line, "Ostkreuz", ms)
         for ms in (100, 1300, 2500)
         for t, line in zip(TRAINS, ("S41", "S42"), strict=True)
     ]

@@ -18,11 +18,11 @@ from godwit.mobility.field import Field, make_field
 from godwit.mobility.ring import STATIONS, Ring, make_ring
 from godwit.mobility.summary import summarise
 from godwit.mobility.trace import Trace, replay
-from godwit.mobility.twin import Played, World, play, read_calls, write_calls
+from godwit.mobility.twin import MovingWorld, Played, play, read_calls, write_calls
 from godwit.model.changes import DeviceMoved, apply
 from godwit.model.topology import Topology
 
-MAKERS: dict[str, Callable[[int], World]] = {
+MAKERS: dict[str, Callable[[int], MovingWorld]] = {
     "ring": lambda seed: make_ring(Ring(trains=8, duration_s=900, seed=seed)),
     "two rings": lambda seed: make_ring(Ring(trains=9, lines=3, rings=2, duration_s=600, seed=seed)),
     "city": lambda seed: make_city(City(cars=12, crossings=20, duration_s=600, seed=seed)),

@@ -5,18 +5,17 @@ A script is a list of actions, so that a failing run can be read: Push, Move (an
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import Verdict
 from godwit.model.topology import Link, Site, Topology
+from godwit.testing import DETACH, KILL, MOVE, SEND, Player, readings
+from godwit.testing.rows import START as START
 
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SITES = ("west", "east", "cloud")
 SCHEMA = "train string, line string, coach int, boarded int, alighted int, load double, ts timestamp"
 DISORDER = 3.0
@@ -100,29 +99,31 @@ class Withdraw:
 Action = Push | Attach | Detach | Move | Step | Crash | Submit | Withdraw
 
 
-class Died(BaseException):
-    """Not an Exception: nothing may catch it on the way."""
-
-
-@dataclass
 class World:
-    open_fleet: Callable[..., Fleet]
-    queries: dict[str, str]
-    trains: int = 4
-    seed: int = 0
-    die_at: str | None = None
-    handles: dict[int, Any] = field(default_factory=dict)
+    """The player of these scripts: trains by number, and what only a test may do (Step, Move)."""
 
-    def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
-        self.fleet = self.open_fleet(at=self._moment)
-        self.fleet.topology.add(three_regions())
-        self.fleet.stream("passengers", SCHEMA, device="train", disorder=f"{DISORDER:g} seconds")
+    def __init__(
+        self, open_fleet: Callable[..., Fleet], queries: dict[str, str], trains: int = 4, seed: int = 0
+    ) -> None:
+        self.queries, self.trains, self.rng = queries, trains, random.Random(seed)
+        self._player = Player(open_fleet, self._prepare)
+
+    def _prepare(self, fleet: Fleet) -> None:
+        fleet.topology.add(three_regions())
+        fleet.stream("passengers", SCHEMA, device="train", disorder=f"{DISORDER:g} seconds")
         for number in range(self.trains):
-            site = SITES[number % 2]
-            self.handles[number] = self.fleet.device(f"t{number}", site=site, streams=["passengers"])
+            fleet.device(f"t{number}", site=SITES[number % 2], streams=["passengers"])
         for name, sql in self.queries.items():
-            self.fleet.submit(sql, name)
+            fleet.submit(sql, name)
+
+    @property
+    def fleet(self) -> Fleet:
+        return self._player.fleet
+
+    @property
+    def handles(self) -> dict[int, Any]:
+        """Train -> its handle, those of the fleet as it is open now."""
+        return {number: self._player.device(f"t{number}") for number in range(self.trains)}
 
     def play(self, script: Sequence[Action]) -> None:
         for action in script:
@@ -140,11 +141,11 @@ class World:
     def _do(self, action: Action) -> None:
         match action:
             case Push(train, second, rows):
-                self.handles[train].push(self._rows(train, second, rows))
+                self._player.do(SEND(f"t{train}", self._rows(train, second, rows)))
             case Attach(train, site):
-                self.handles[train].attach(site)
+                self._player.do(MOVE(f"t{train}", site))
             case Detach(train):
-                self.handles[train].detach()
+                self._player.do(DETACH(f"t{train}"))
             case Move(query, site, only):
                 self._move(query, site, only)
             case Step(runners):
@@ -152,7 +153,7 @@ class World:
                 for number in runners:
                     crew[number % len(crew)].step()
             case Crash(moment):
-                self._crash(moment)
+                self._player.do(KILL(moment))
             case Submit(query, sql):
                 self.fleet.submit(sql, query)
             case Withdraw(query):
@@ -167,35 +168,17 @@ class World:
             wanted = [wanted[only % len(wanted)]]
         self.fleet.move({f"{query}/{i}": site for i in wanted})
 
-    def _crash(self, moment: str) -> None:
-        self.die_at = moment
-        with contextlib.suppress(Died):
-            self.fleet.process_available()
-        self.die_at = None
-        buffers = {number: handle._buffer for number, handle in self.handles.items()}
-        self.fleet = self.open_fleet(at=self._moment)
-        for number in self.handles:
-            self.handles[number] = self.fleet.device(f"t{number}", streams=["passengers"])
-            self.handles[number]._buffer = buffers[number]
-
-    def _moment(self, moment: str) -> None:
-        if moment == self.die_at:
-            self.die_at = None
-            raise Died
-
     def _rows(self, train: int, second: float, rows: int) -> list[dict[str, Any]]:
-        return [
-            {
-                "train": f"t{train}",
-                "line": f"S4{1 + train % 2}",
-                "coach": self.rng.randrange(3),
-                "boarded": self.rng.randrange(10),
-                "alighted": self.rng.randrange(10),
-                "load": self.rng.random() * 100,
-                "ts": START + dt.timedelta(seconds=second + self.rng.random() * DISORDER),
-            }
-            for _ in range(rows)
-        ]
+        columns = {
+            "line": lambda _: f"S4{1 + train % 2}",
+            "coach": lambda rng: rng.randrange(3),
+            "boarded": lambda rng: rng.randrange(10),
+            "alighted": lambda rng: rng.randrange(10),
+            "load": lambda rng: rng.random() * 100,
+        }
+        return readings(
+            f"t{train}", rows, rng=self.rng, since=second, within=DISORDER, device_column="train", columns=columns
+        )
 
 
 def three_regions() -> Topology:

@@ -6,8 +6,8 @@ optima, `literal.py` the paper's model as printed, `check.py` the independent ju
 
 from godwit.admission.admission import Admission
 from godwit.admission.answers import Admitted, Migration, Placement, Plan, Refused, Replanned, Transfer
-from godwit.admission.model import BaseStream, Host, Link
-from godwit.admission.rates import Base, CostModel, Join, Predicate, QuerySpec, Unary
+from godwit.admission.model import BaseStream, Host, HostLink
+from godwit.admission.rates import Base, JoinSpec, Predicate, RateModel, RateQuery, Unary
 from godwit.admission.refusal import Addition
 
 __all__ = [
@@ -16,15 +16,15 @@ __all__ = [
     "Admitted",
     "Base",
     "BaseStream",
-    "CostModel",
     "Host",
-    "Join",
-    "Link",
+    "HostLink",
+    "JoinSpec",
     "Migration",
     "Placement",
     "Plan",
     "Predicate",
-    "QuerySpec",
+    "RateModel",
+    "RateQuery",
     "Refused",
     "Replanned",
     "Transfer",

@@ -1,7 +1,7 @@
 """Admission for a fleet: submit, withdraw, observe, hosts that come and go. Pure: values in, values out, no engine.
 
     admission = Admission(hosts, streams=base_streams)
-    answer = admission.submit(QuerySpec("q1", Join((Base("cars"), Base("trains")))))
+    answer = admission.submit(RateQuery("q1", JoinSpec((Base("cars"), Base("trains")))))
     match answer:
         case Admitted(plan=plan): ...    # operators with hosts, transfers with relays, what is reused, what moves
         case Refused(reason=reason): ... # what is short, where, and the smallest addition that helps
@@ -17,16 +17,16 @@ from dataclasses import replace
 
 from godwit.admission.answers import Admitted, Placement, Plan, Refused, Replanned, migrations, placement, plan_by_name
 from godwit.admission.explain import PlanNode, tree, users_of
-from godwit.admission.incremental import EverydayPlanner, Options, Outcome
-from godwit.admission.model import BaseStream, Catalog, Host, Link, Network, Query, Weights
-from godwit.admission.rates import Base, CostModel, Node, QuerySpec, Unary, declare, expand, signature_of
+from godwit.admission.incremental import AdmissionOutcome, IncrementalPlanner, PlannerOptions
+from godwit.admission.model import AdmissionQuery, BaseStream, Catalog, Host, HostLink, HostNetwork, ObjectiveWeights
+from godwit.admission.rates import Base, Node, RateModel, RateQuery, Unary, declare, expand, signature_of
 from godwit.admission.refusal import explain, overload
 from godwit.admission.scope import load_snapshot
-from godwit.admission.state import Ledger, Snapshot
+from godwit.admission.state import AllocationLedger, Snapshot
 from godwit.errors import AdmissionError
 
 #: weights by name: as in the paper, save resources and leave hosts idle, or spread the load
-WEIGHTS = {"paper": Weights.paper, "pack": Weights.pack, "balance": Weights.spread}
+WEIGHTS = {"paper": ObjectiveWeights.paper, "pack": ObjectiveWeights.pack, "balance": ObjectiveWeights.spread}
 
 
 def weights_named(name: str) -> str:
@@ -43,24 +43,24 @@ class Admission:
     def __init__(
         self,
         hosts: Iterable[Host],
-        links: Iterable[Link] | None = None,
+        links: Iterable[HostLink] | None = None,
         *,
         streams: Iterable[BaseStream] = (),
         weights: str = "paper",
-        costs: CostModel | None = None,
-        options: Options | None = None,
+        costs: RateModel | None = None,
+        options: PlannerOptions | None = None,
         drift: float = 0.2,
     ) -> None:
         self._hosts = {host.id: host for host in hosts}
         self._links = None if links is None else list(links)
         self._streams: dict[str, BaseStream] = {}
         self._weights = weights_named(weights)
-        self._options = options or Options()
+        self._options = options or PlannerOptions()
         self._drift = drift
-        self.costs = costs or CostModel()
+        self.costs = costs or RateModel()
         #: admitted queries, in the order they came
-        self._specs: dict[str, QuerySpec] = {}
-        self._queries: dict[str, Query] = {}
+        self._specs: dict[str, RateQuery] = {}
+        self._queries: dict[str, AdmissionQuery] = {}
         #: what each query was planned with: CPU of its plan, and rate of its result
         self._planned: dict[str, tuple[float, float]] = {}
         self._stranded: dict[str, Refused] = {}
@@ -70,7 +70,7 @@ class Admission:
 
     # -- what is there -------------------------------------------------------------------------------------------
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> AllocationLedger:
         """The state, for checkers and reports."""
         return self._planner.ledger
 
@@ -119,11 +119,11 @@ class Admission:
         declare(self._planner.catalog, self._planner.network, stream, self.costs)
 
     # -- queries come and go -------------------------------------------------------------------------------------
-    def submit(self, spec: QuerySpec, *, what_if: bool = False) -> Admitted | Refused:
+    def submit(self, spec: RateQuery, *, what_if: bool = False) -> Admitted | Refused:
         """Admit a query or say why not; with `what_if`, change nothing."""
         return self.try_out(spec)[0] if what_if else self.submit_batch([spec])[0]
 
-    def try_out(self, spec: QuerySpec) -> tuple[Admitted | Refused, PlanNode | None]:
+    def try_out(self, spec: RateQuery) -> tuple[Admitted | Refused, PlanNode | None]:
         """What `submit` would answer, and the plan as a tree; nothing changes."""
         before = (self.ledger.snapshot(), dict(self._planner.queries))
         answer = self.submit_batch([spec])[0]
@@ -131,7 +131,7 @@ class Admission:
         self._undo(before, spec.id)
         return answer, shown
 
-    def submit_batch(self, specs: Sequence[QuerySpec]) -> list[Admitted | Refused]:
+    def submit_batch(self, specs: Sequence[RateQuery]) -> list[Admitted | Refused]:
         """Admit several queries together: those first that add least to what runs. Answers in the order given."""
         twice = [
             spec.id for n, spec in enumerate(specs) if spec.id in self._specs or spec.id in [s.id for s in specs[:n]]
@@ -163,7 +163,7 @@ class Admission:
         self.costs.observe(rates)
         return self._rebuild()
 
-    def host_joined(self, host: Host, links: Iterable[Link] = ()) -> Replanned:
+    def host_joined(self, host: Host, links: Iterable[HostLink] = ()) -> Replanned:
         """A new host; stranded queries are tried on it."""
         if host.id in self._hosts:
             msg = f"host '{host.id}' is there already: let it leave first, or give the new one another id"
@@ -174,7 +174,7 @@ class Admission:
         return self._rebuild()
 
     def host_left(self, host: str) -> Replanned:
-        """A host is gone, with its operators and as a home; its queries are planned anew where they can be."""
+        """A host is gone, with its operators and as a home; its queries are planned again where they can be."""
         self._planner.network.number(host)
         del self._hosts[host]
         if self._links is not None:
@@ -192,13 +192,13 @@ class Admission:
     def refresh(
         self,
         hosts: Iterable[Host],
-        links: Iterable[Link] | None,
+        links: Iterable[HostLink] | None,
         streams: Iterable[BaseStream],
-        specs: Iterable[QuerySpec],
+        specs: Iterable[RateQuery],
     ) -> Replanned:
         """Everything may be other than it was; what runs stays where it is, as far as it can.
 
-        `specs` says anew what the admitted queries are (others are dropped).
+        `specs` says what the admitted queries are (others are dropped).
         """
         self._hosts = {host.id: host for host in hosts}
         self._links = None if links is None else list(links)
@@ -208,7 +208,7 @@ class Admission:
         return self._rebuild()
 
     def weigh(self, node: Node) -> tuple[float, float]:
-        """The CPU that a plan would add to what runs, and the rate of the streams that it would make anew."""
+        """The CPU that a plan would add to what runs, and the rate of the streams that it would newly make."""
         catalog = self._planner.catalog
 
         def visit(node: Node) -> tuple[float, float, float]:
@@ -228,9 +228,9 @@ class Admission:
         return cpu, made
 
     # -- inside --------------------------------------------------------------------------------------------------
-    def _fresh(self) -> EverydayPlanner:
-        network = Network.of(self._hosts.values(), self._links)
-        return EverydayPlanner(network, Catalog(), WEIGHTS[self._weights](network), self._options)
+    def _fresh(self) -> IncrementalPlanner:
+        network = HostNetwork.of(self._hosts.values(), self._links)
+        return IncrementalPlanner(network, Catalog(), WEIGHTS[self._weights](network), self._options)
 
     def _known(self, query: str) -> None:
         if query not in self._specs:
@@ -243,15 +243,15 @@ class Admission:
         return {placement(book.catalog, book.network, o, h) for o, hosts in book.placed.items() for h in hosts}
 
     def _cheapest_first(
-        self, specs: Sequence[QuerySpec], queries: Sequence[Query]
-    ) -> Iterable[tuple[QuerySpec, Query]]:
+        self, specs: Sequence[RateQuery], queries: Sequence[AdmissionQuery]
+    ) -> Iterable[tuple[RateQuery, AdmissionQuery]]:
         waiting = list(zip(specs, queries, strict=True))
         while waiting:
             first = min(range(len(waiting)), key=lambda n: self._planner.addition(waiting[n][1]))
             yield waiting.pop(first)
 
     def _answer(
-        self, spec: QuerySpec, query: Query, outcome: Outcome, made: set[int], running: set[Placement]
+        self, spec: RateQuery, query: AdmissionQuery, outcome: AdmissionOutcome, made: set[int], running: set[Placement]
     ) -> Admitted | Refused:
         if not outcome.admitted:
             short = explain(self.ledger, query, self._planner.prices())
@@ -261,12 +261,12 @@ class Admission:
         reused = tuple(p.output for p in plan.operators if catalog.number(p.output) in made)
         return Admitted(spec.id, plan, reused, migrations(running, self._placements()), outcome.step)
 
-    def _remember(self, spec: QuerySpec, query: Query) -> None:
+    def _remember(self, spec: RateQuery, query: AdmissionQuery) -> None:
         self._specs[spec.id] = spec
         self._queries[spec.id] = query
         self._planned[spec.id] = self._estimate(query)
 
-    def _estimate(self, query: Query) -> tuple[float, float]:
+    def _estimate(self, query: AdmissionQuery) -> tuple[float, float]:
         plan = plan_by_name(self.ledger, query.result)
         return sum(p.cpu for p in plan.operators), self.ledger.catalog.streams[query.result].rate
 
@@ -279,7 +279,7 @@ class Admission:
         if not shared and gone.result in self.ledger.served:
             self._planner.withdraw(gone)
 
-    def _undo(self, before: tuple[Snapshot, dict[int, Query]], query: str) -> None:
+    def _undo(self, before: tuple[Snapshot, dict[int, AdmissionQuery]], query: str) -> None:
         """Back to the state before a query was tried."""
         self._specs.pop(query, None)
         self._queries.pop(query, None)
@@ -298,7 +298,7 @@ class Admission:
         return Replanned(tuple(back), migrations(running, self._placements()), (), tuple(self._stranded.values()))
 
     def _rebuild(self) -> Replanned:
-        """Number everything anew, carry the plan over by name, then re-plan what is broken, drifted or short."""
+        """Number everything again, carry the plan over by name, then re-plan what is broken, drifted or short."""
         old, running = self.ledger, self._placements()
         self._planner = self._fresh()
         network, catalog = self._planner.network, self._planner.catalog
@@ -315,7 +315,7 @@ class Admission:
             tuple(replanned), migrations(running, self._placements()), tuple(short), tuple(stranded)
         )  # fmt: skip
 
-    def _carry(self, old: Ledger) -> Ledger:
+    def _carry(self, old: AllocationLedger) -> AllocationLedger:
         """The old plan in the new numbers, without what lost its host or its source."""
         network, catalog = self._planner.network, self._planner.catalog
         host = {
@@ -355,12 +355,12 @@ class Admission:
             self._planned[name] = self._estimate(query)
         return replanned, [] if self.ledger.fits() else short
 
-    def _drifted(self, name: str, query: Query) -> bool:
+    def _drifted(self, name: str, query: AdmissionQuery) -> bool:
         now, then = self._estimate(query), self._planned.get(name, (0.0, 0.0))
         return any(abs(a - b) > self._drift * max(b, 1e-9) for a, b in zip(now, then, strict=True))
 
     def _replan_lost(self) -> list[Refused]:
-        """Plan queries anew whose plan lost a host or a source; those that do not fit are stranded."""
+        """Plan queries again whose plan lost a host or a source; those that do not fit are stranded."""
         self._stranded = {}
         for name, query in self._queries.items():
             outcome = self._planner.admit(query)

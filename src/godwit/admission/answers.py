@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.admission.model import Catalog, Network
+from godwit.admission.model import Catalog, HostNetwork
 from godwit.admission.refusal import Addition
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Replanned:
     stranded: tuple[Refused, ...] = ()
 
 
-def plan_by_name(ledger: Ledger, stream: int) -> Plan:
+def plan_by_name(ledger: AllocationLedger, stream: int) -> Plan:
     """The plan of a served stream."""
     catalog, hosts = ledger.catalog, ledger.network.hosts
     operators: dict[tuple[int, int], Placement] = {}
@@ -114,7 +114,7 @@ def plan_by_name(ledger: Ledger, stream: int) -> Plan:
     return Plan(name, hosts[ledger.served[stream]].id, tuple(operators.values()), tuple(transfers.values()))
 
 
-def placement(catalog: Catalog, network: Network, operator: int, host: int) -> Placement:
+def placement(catalog: Catalog, network: HostNetwork, operator: int, host: int) -> Placement:
     """One operator on one host, by name."""
     what = catalog.operators[operator]
     inputs = tuple(sorted(catalog.streams[s].signature for s in what.inputs))

@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from godwit.admission.highs import Programme
-from godwit.admission.model import SLACK, Catalog, Network, Query
+from godwit.admission.model import SLACK, AdmissionQuery, Catalog, HostNetwork
 from godwit.admission.orders import JoinOrders
 
 
 class AggregateHost:
     """First come, cheapest addition to what runs."""
 
-    def __init__(self, network: Network, catalog: Catalog) -> None:
+    def __init__(self, network: HostNetwork, catalog: Catalog) -> None:
         self._catalog = catalog
         self._free = float(network.cpu.sum())
         self._made: set[int] = set()
 
-    def admit(self, query: Query) -> bool:
+    def admit(self, query: AdmissionQuery) -> bool:
         """Admit the query if its cheapest plan beside what is made already fits."""
         cost: dict[int, float] = {}
         choice: dict[int, int] = {}
@@ -56,14 +56,14 @@ class AggregateHost:
 class FirstComeOrders:
     """First come, with optimal join orders over all admitted queries."""
 
-    def __init__(self, network: Network, catalog: Catalog) -> None:
+    def __init__(self, network: HostNetwork, catalog: Catalog) -> None:
         self._limit = float(network.cpu.sum())
         self._orders = JoinOrders(catalog)
         self._admitted: set[int] = set()
         #: proved least CPU of everything admitted
         self.cpu = 0.0
 
-    def admit(self, query: Query) -> bool:
+    def admit(self, query: AdmissionQuery) -> bool:
         """Admit the query if all admitted queries and it fit under some join orders (by the proved bound)."""
         if query.result in self._admitted:
             return True
@@ -85,7 +85,7 @@ class Best:
     limit: float
 
 
-def best_subset(network: Network, catalog: Catalog, queries: Sequence[Query], seconds: float) -> Best:
+def best_subset(network: HostNetwork, catalog: Catalog, queries: Sequence[AdmissionQuery], seconds: float) -> Best:
     """The most queries whose optimal join orders fit into all CPU together; equal queries count each."""
     wanted = Counter(query.result for query in queries)
     distinct = {query.result: query for query in queries}
@@ -104,7 +104,7 @@ def best_subset(network: Network, catalog: Catalog, queries: Sequence[Query], se
     return Best(found, -answer.bound)
 
 
-def _demand(programme: Programme, catalog: Catalog, query: Query, runs: dict[int, int], admitted: int) -> None:
+def _demand(programme: Programme, catalog: Catalog, query: AdmissionQuery, runs: dict[int, int], admitted: int) -> None:
     """The query's own flow: as much of its stream as it is admitted, inner streams made as much as used."""
     flow = {o: programme.column(integer=False) for o in query.operators}
     for operator, column in flow.items():

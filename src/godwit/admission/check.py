@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from godwit.admission.model import SLACK, Catalog, Network
+from godwit.admission.model import SLACK, Catalog, HostNetwork
 from godwit.admission.state import Snapshot
 
 
-def violations(network: Network, catalog: Catalog, state: Snapshot, admitted: Iterable[int]) -> list[str]:
+def violations(network: HostNetwork, catalog: Catalog, state: Snapshot, admitted: Iterable[int]) -> list[str]:
     """Everything that is wrong with a state; `admitted` are the requested streams that must be served."""
     return [
         *_demand(catalog, state, set(admitted)),
@@ -51,7 +51,7 @@ def _availability(catalog: Catalog, state: Snapshot) -> list[str]:
                     if (h, s) not in available]  # fmt: skip
 
 
-def _resources(network: Network, catalog: Catalog, state: Snapshot) -> list[str]:
+def _resources(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[str]:
     """III.6b, III.6c, III.6d: what comes in, what goes out, what is computed."""
     cpu: dict[int, float] = defaultdict(float)
     into: dict[int, float] = defaultdict(float)
@@ -78,7 +78,7 @@ def _resources(network: Network, catalog: Catalog, state: Snapshot) -> list[str]
     return wrong
 
 
-def _links(network: Network, catalog: Catalog, state: Snapshot) -> list[str]:
+def _links(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[str]:
     """III.6a, with the pairs that have no link at all."""
     load: dict[tuple[int, int], float] = defaultdict(float)
     for source, target, stream in state.flows:

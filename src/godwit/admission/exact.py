@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from godwit.admission import linked, reduced
 from godwit.admission.literal import Answer
-from godwit.admission.scope import Scope
+from godwit.admission.scope import PlanningScope
 
 
-def optimum(scope: Scope, seconds: float) -> Answer:
+def optimum(scope: PlanningScope, seconds: float) -> Answer:
     """The optimal plan of III.8 with IV.9."""
     return reduced.solve(scope, seconds) if scope.links is None else linked.solve(scope, seconds)
 
 
-def any_plan(scope: Scope, seconds: float) -> Answer:
+def any_plan(scope: PlanningScope, seconds: float) -> Answer:
     """Some plan, or the proof that there is none."""
     return reduced.first_plan(scope, seconds) if scope.links is None else linked.solve(scope, seconds, any_plan=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class PlanNode:
         return rows
 
 
-def tree(ledger: Ledger, stream: int, users: dict[tuple[int, int], tuple[str, ...]]) -> PlanNode:
+def tree(ledger: AllocationLedger, stream: int, users: dict[tuple[int, int], tuple[str, ...]]) -> PlanNode:
     """The plan of a served stream; `users` says who else uses a stream at a host."""
     return _node(ledger, stream, ledger.served[stream], users)
 
 
-def users_of(ledger: Ledger, queries: dict[str, int]) -> dict[tuple[int, int], tuple[str, ...]]:
+def users_of(ledger: AllocationLedger, queries: dict[str, int]) -> dict[tuple[int, int], tuple[str, ...]]:
     """(stream, host) -> names of the queries whose plans pass there."""
     found: dict[tuple[int, int], list[str]] = {}
     for name, result in queries.items():
@@ -59,7 +59,7 @@ def users_of(ledger: Ledger, queries: dict[str, int]) -> dict[tuple[int, int], t
     return {place: tuple(names) for place, names in found.items()}
 
 
-def _sources(ledger: Ledger, stream: int, host: int) -> list[tuple[int, int]]:
+def _sources(ledger: AllocationLedger, stream: int, host: int) -> list[tuple[int, int]]:
     if host in ledger.catalog.streams[stream].homes:
         return []
     if host in ledger.made[stream]:
@@ -67,11 +67,11 @@ def _sources(ledger: Ledger, stream: int, host: int) -> list[tuple[int, int]]:
     return [(stream, ledger.received[stream][host])]
 
 
-def _maker(ledger: Ledger, stream: int, host: int) -> int:
+def _maker(ledger: AllocationLedger, stream: int, host: int) -> int:
     return next(o for o in ledger.catalog.makers[stream] if host in ledger.placed[o])
 
 
-def _node(ledger: Ledger, stream: int, host: int, users: dict[tuple[int, int], tuple[str, ...]]) -> PlanNode:
+def _node(ledger: AllocationLedger, stream: int, host: int, users: dict[tuple[int, int], tuple[str, ...]]) -> PlanNode:
     what, hosts = ledger.catalog.streams[stream], ledger.network.hosts
     below = tuple(_node(ledger, s, h, users) for s, h in _sources(ledger, stream, host))
     shared = users.get((stream, host), ())

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from godwit.admission.explain import PlanNode
-from godwit.admission.model import BaseStream, Host, Link
-from godwit.admission.rates import Base, Join, Node, Predicate, QuerySpec, Unary, signature_of
+from godwit.admission.model import BaseStream, Host, HostLink
+from godwit.admission.rates import Base, JoinSpec, Node, Predicate, RateQuery, Unary, signature_of
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import unit_cost
@@ -48,7 +48,7 @@ class GroundSpec:
     """Hosts, links and base streams as they are now. Equal values: nothing that admission knows has changed."""
 
     hosts: tuple[Host, ...]
-    links: tuple[Link, ...] | None
+    links: tuple[HostLink, ...] | None
     bases: tuple[BaseStream, ...]
 
     @staticmethod
@@ -58,7 +58,7 @@ class GroundSpec:
             for s in sorted(topology.sites.values(), key=lambda s: s.id)
         )
         ends = [(a, b, link.mbps) for link in topology.links.values() for a, b in ((link.a, link.b), (link.b, link.a))]
-        links = tuple(Link(a, b, _finite(mbps)) for a, b, mbps in sorted(ends))
+        links = tuple(HostLink(a, b, _finite(mbps)) for a, b, mbps in sorted(ends))
         return GroundSpec(hosts, links if len(hosts) > 1 else None, tuple(_bases(topology, deployment, measured)))
 
 
@@ -124,8 +124,8 @@ class Specs:
         #: derived stream -> the shared part that makes it
         self._parts = {q.target: q for q in queries if q.internal and q.target}
 
-    def of(self, query: Query) -> QuerySpec:
-        return QuerySpec(query.id, self._root(query))
+    def of(self, query: Query) -> RateQuery:
+        return RateQuery(query.id, self._root(query))
 
     def observed(self, producer: Mapping[QueryId, DeviceId]) -> dict[str, float]:
         """What the shared parts were seen to send, by signature; `producer`: the device that a part is."""
@@ -145,7 +145,7 @@ class Specs:
             return self._holistic(query, index)
         whole: Node | None = None
         for _, node in sorted(self._local(query, index).items()):
-            whole = node if whole is None else Join((whole, node), selectivity=1.0, window=0.0, cpu=0.0)
+            whole = node if whole is None else JoinSpec((whole, node), selectivity=1.0, window=0.0, cpu=0.0)
         assert whole is not None
         return whole
 
@@ -203,7 +203,7 @@ def _operator(operator: Operator, inputs: list[Node], name: str, instances: int)
     # Sides of their own names: a stream may be joined with itself.
     sides = tuple(Unary(node, f"{name}:{i}", 1.0, 0.0, "side", cpu=0.0) for i, node in enumerate(inputs))
     between = tuple(Predicate(0, i, name, share) for i in range(1, len(sides)))
-    return Join(sides, between, share, cpu=cpu / max(1, len(sides) - 1))
+    return JoinSpec(sides, between, share, cpu=cpu / max(1, len(sides) - 1))
 
 
 #: the predicate at the end of a join's signature is the operator's name

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from godwit.admission.model import SLACK, Catalog, Query, Weights
-from godwit.admission.state import Ledger
+from godwit.admission.model import SLACK, AdmissionQuery, Catalog, ObjectiveWeights
+from godwit.admission.state import AllocationLedger
 
 #: a join tree: the operator that makes each stream of it
 Tree = dict[int, int]
@@ -29,7 +29,7 @@ class Candidate:
     score: float
 
 
-def plan(ledger: Ledger, query: Query, weights: Weights, *, relays: bool = True) -> bool:
+def plan(ledger: AllocationLedger, query: AdmissionQuery, weights: ObjectiveWeights, *, relays: bool = True) -> bool:
     """Admit the query where the heuristic finds a place; nothing is written otherwise."""
     if query.result in ledger.served:
         return True
@@ -51,7 +51,7 @@ def plan(ledger: Ledger, query: Query, weights: Weights, *, relays: bool = True)
     return True
 
 
-def trees(catalog: Catalog, query: Query) -> list[Tree]:
+def trees(catalog: Catalog, query: AdmissionQuery) -> list[Tree]:
     """All abstract plans of a query."""
     allowed = frozenset(query.operators)
 
@@ -71,7 +71,7 @@ def trees(catalog: Catalog, query: Query) -> list[Tree]:
     return [dict(tree) for tree in of(query.result)]
 
 
-def _senders(ledger: Ledger, stream: int, relays: bool) -> list[int]:
+def _senders(ledger: AllocationLedger, stream: int, relays: bool) -> list[int]:
     """Holders that can send one more copy, those with most room first."""
     rate = ledger.catalog.streams[stream].rate - SLACK
     able = [host for host in ledger.holders(stream) if ledger.out_free[host] >= rate]
@@ -81,7 +81,13 @@ def _senders(ledger: Ledger, stream: int, relays: bool) -> list[int]:
 
 
 def _implement(
-    ledger: Ledger, query: Query, tree: Tree, host: int, senders: dict[int, list[int]], weights: Weights, busiest: float
+    ledger: AllocationLedger,
+    query: AdmissionQuery,
+    tree: Tree,
+    host: int,
+    senders: dict[int, list[int]],
+    weights: ObjectiveWeights,
+    busiest: float,
 ) -> Candidate | None:
     """What the host must receive and run for this tree, top down; None where it does not fit."""
     catalog = ledger.catalog
@@ -114,7 +120,7 @@ def _implement(
     return Candidate(host, tuple(receive), tuple(reversed(run)), score)
 
 
-def _pick(ledger: Ledger, stream: int, host: int, senders: list[int], spent: dict[int, float]) -> int:
+def _pick(ledger: AllocationLedger, stream: int, host: int, senders: list[int], spent: dict[int, float]) -> int:
     """The first sender with room for one more copy beside what this candidate already takes from it."""
     rate = ledger.catalog.streams[stream].rate - SLACK
     for sender in senders:

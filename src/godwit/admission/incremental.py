@@ -18,17 +18,17 @@ import numpy as np
 
 from godwit.admission.dp import Floats
 from godwit.admission.exact import any_plan
-from godwit.admission.model import Catalog, Network, Query, Weights
+from godwit.admission.model import AdmissionQuery, Catalog, HostNetwork, ObjectiveWeights
 from godwit.admission.orders import JoinOrders
-from godwit.admission.proposal import PENALTY, Shape, propose
+from godwit.admission.proposal import PENALTY, QueryArrays, propose
 from godwit.admission.reorder import add, affected, clusters, reorder
 from godwit.admission.repair import overdraft, repair
 from godwit.admission.scope import scope
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 
 @dataclass(frozen=True)
-class Options:
+class PlannerOptions:
     """How much effort each step may take."""
 
     reorder: bool = True
@@ -43,7 +43,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AdmissionOutcome:
     """What happened to a query."""
 
     admitted: bool
@@ -56,41 +56,41 @@ class Outcome:
 
 
 @dataclass
-class EverydayPlanner:
+class IncrementalPlanner:
     """Admits queries one by one into a ledger."""
 
-    network: Network
+    network: HostNetwork
     catalog: Catalog
-    weights: Weights | None = None
-    options: Options = field(default_factory=Options)
+    weights: ObjectiveWeights | None = None
+    options: PlannerOptions = field(default_factory=PlannerOptions)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.network, self.catalog)
+        self.ledger = AllocationLedger(self.network, self.catalog)
         #: admitted queries by the stream they asked for
-        self.queries: dict[int, Query] = {}
+        self.queries: dict[int, AdmissionQuery] = {}
         self._orders = JoinOrders(self.catalog)
         self._proved = False
         #: groups and orders that could not be carried out; worth another try only when resources were freed
         self._failed: set[tuple[frozenset[int], frozenset[int]]] = set()
 
-    def admit(self, query: Query) -> Outcome:
+    def admit(self, query: AdmissionQuery) -> AdmissionOutcome:
         """Admit a query if any step finds a plan."""
         if query.result in self.ledger.served:
-            return Outcome(True, "known")
+            return AdmissionOutcome(True, "known")
         if not len(self.network):
-            return Outcome(False, "refused", proved=True)
+            return AdmissionOutcome(False, "refused", proved=True)
         before = self._running()
-        shape, price = Shape.of(self.catalog, query), self.prices()
+        shape, price = QueryArrays.of(self.catalog, query), self.prices()
         self._proved = False
         for step in (self._plan, self._repair, self._reorder, self._referee):
             if step(query, shape, price):
                 self._keep(query)
-                return Outcome(True, step.__name__[1:], len(before - self._running()))
-        return Outcome(False, "refused", len(before - self._running()), self._proved)
+                return AdmissionOutcome(True, step.__name__[1:], len(before - self._running()))
+        return AdmissionOutcome(False, "refused", len(before - self._running()), self._proved)
 
-    def admit_batch(self, queries: Sequence[Query]) -> list[Outcome]:
+    def admit_batch(self, queries: Sequence[AdmissionQuery]) -> list[AdmissionOutcome]:
         """Admit several queries, those first that need least CPU beside what runs; answers in the order given."""
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, AdmissionOutcome] = {}
         waiting = list(range(len(queries)))
         while waiting:
             first = min(waiting, key=lambda number: (self.addition(queries[number]), number))
@@ -98,7 +98,7 @@ class EverydayPlanner:
             outcomes[first] = self.admit(queries[first])
         return [outcomes[number] for number in range(len(queries))]
 
-    def addition(self, query: Query) -> float:
+    def addition(self, query: AdmissionQuery) -> float:
         """The least CPU the query adds to what runs, hosts left aside."""
         cost: dict[int, float] = {}
         allowed = set(query.operators)
@@ -110,7 +110,7 @@ class EverydayPlanner:
             cost[stream] = min((o.cpu + sum(cost[s] for s in o.inputs) for o in makers), default=float("inf"))
         return cost[query.result]
 
-    def withdraw(self, query: Query) -> None:
+    def withdraw(self, query: AdmissionQuery) -> None:
         """Forget an admitted query; what only it needed is dropped."""
         del self.queries[query.result]
         self._orders.demand(query, False)
@@ -118,19 +118,19 @@ class EverydayPlanner:
         self.ledger.forget()
         self._failed.clear()
 
-    def restore(self, ledger: Ledger, queries: Mapping[int, Query]) -> None:
+    def restore(self, ledger: AllocationLedger, queries: Mapping[int, AdmissionQuery]) -> None:
         """Go on from another state."""
         for query in [*self.queries.values(), *queries.values()]:
             self._orders.demand(query, query.result in queries)
         self.ledger, self.queries = ledger, dict(queries)
         self._failed.clear()
 
-    def replan(self, query: Query) -> bool:
-        """Plan an admitted query anew; kept if it overdraws less than before, or as little with less CPU."""
+    def replan(self, query: AdmissionQuery) -> bool:
+        """Plan an admitted query again; kept if it overdraws less than before, or as little with less CPU."""
         before = (overdraft(self.ledger), -float(self.ledger.cpu_free.sum()))
         mark = self.ledger.mark()
         self.ledger.withdraw(query.result)
-        shape = Shape.of(self.catalog, query)
+        shape = QueryArrays.of(self.catalog, query)
         fine = propose(self.ledger, query, shape, self.prices(), PENALTY) < float("inf")
         if fine and not self.ledger.fits():
             repair(self.ledger)
@@ -157,20 +157,20 @@ class EverydayPlanner:
     def _running(self) -> set[tuple[int, int]]:
         return {(o, h) for h, operators in enumerate(self.ledger.running) for o in operators}
 
-    def _keep(self, query: Query) -> None:
+    def _keep(self, query: AdmissionQuery) -> None:
         self.queries[query.result] = query
         if self.options.reorder:
             self._orders.demand(query)
         self.ledger.forget()
 
-    def _plan(self, query: Query, shape: Shape, price: Floats) -> bool:
+    def _plan(self, query: AdmissionQuery, shape: QueryArrays, price: Floats) -> bool:
         mark = self.ledger.mark()
         if propose(self.ledger, query, shape, price) < float("inf") and self.ledger.fits():
             return True
         self.ledger.rollback(mark)
         return False
 
-    def _repair(self, query: Query, shape: Shape, price: Floats) -> bool:
+    def _repair(self, query: AdmissionQuery, shape: QueryArrays, price: Floats) -> bool:
         mark = self.ledger.mark()
         for penalty in (float("inf"), PENALTY):
             if propose(self.ledger, query, shape, price, penalty) < float("inf") and repair(self.ledger):
@@ -178,7 +178,7 @@ class EverydayPlanner:
             self.ledger.rollback(mark)
         return False
 
-    def _reorder(self, query: Query, shape: Shape, price: Floats) -> bool:
+    def _reorder(self, query: AdmissionQuery, shape: QueryArrays, price: Floats) -> bool:
         """New join orders with the query; or else, group by group, whatever saves enough CPU, and then the query."""
         if not self.options.reorder:
             return False
@@ -192,11 +192,11 @@ class EverydayPlanner:
             return True
         return self._improve(chosen) and add(self.ledger, query, shape, self.prices())
 
-    def _referee(self, query: Query, shape: Shape, price: Floats) -> bool:
+    def _referee(self, query: AdmissionQuery, shape: QueryArrays, price: Floats) -> bool:
         """Ask the exact model over S(q) and O(q) whether there is any plan at all."""
         if not self.options.referee:
             return False
-        weights = self.weights or Weights.paper(self.network)
+        weights = self.weights or ObjectiveWeights.paper(self.network)
         problem = scope(self.network, self.catalog, self.ledger.snapshot(), self.queries, query, weights)
         answer = any_plan(problem, self.options.referee)
         self._proved = answer.proved
@@ -226,7 +226,7 @@ class EverydayPlanner:
             self._failed.clear()
         return improved
 
-    def _best_orders(self, query: Query) -> frozenset[int] | None:
+    def _best_orders(self, query: AdmissionQuery) -> frozenset[int] | None:
         """The operators of the best join orders with the query; None where they exceed all CPU together."""
         live = {o for operators in self.ledger.running for o in operators}
         self._orders.demand(query)

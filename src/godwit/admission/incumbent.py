@@ -6,18 +6,18 @@ import numpy as np
 
 from godwit.admission.model import SLACK
 from godwit.admission.objective import objectives
-from godwit.admission.proposal import Shape, propose
-from godwit.admission.scope import Scope, load_snapshot
-from godwit.admission.state import Ledger
+from godwit.admission.proposal import QueryArrays, propose
+from godwit.admission.scope import PlanningScope, load_snapshot
+from godwit.admission.state import AllocationLedger
 
 _HALVINGS = 12
 #: how often a plan is made again under one cap, and how much dearer CPU becomes where it was short
 _ROUNDS, _DEARER = 8, 0.5
 
 
-def incumbent(scope: Scope) -> Ledger | None:
+def incumbent(scope: PlanningScope) -> AllocationLedger | None:
     """The best of two tries: the query beside what runs, and everything in S(q) planned afresh."""
-    best: Ledger | None = None
+    best: AllocationLedger | None = None
     start = load_snapshot(scope.network, scope.catalog, scope.state)
     for afresh in (False, True):
         found = _lowest_cap(scope, start, afresh)
@@ -26,7 +26,7 @@ def incumbent(scope: Scope) -> Ledger | None:
     return best
 
 
-def cost(scope: Scope, ledger: Ledger) -> float:
+def cost(scope: PlanningScope, ledger: AllocationLedger) -> float:
     """What the exact model minimises: everything but O1, migrations included."""
     measured = objectives(scope.network, scope.catalog, ledger.snapshot())
     weights = scope.weights
@@ -36,7 +36,7 @@ def cost(scope: Scope, ledger: Ledger) -> float:
     return spent + weights.migrate * moved
 
 
-def _lowest_cap(scope: Scope, start: Ledger, afresh: bool) -> Ledger | None:
+def _lowest_cap(scope: PlanningScope, start: AllocationLedger, afresh: bool) -> AllocationLedger | None:
     """Lower the cap on all hosts' CPU as long as a plan is found under it; the plan under the lowest cap."""
     high = _under(scope, start, float(scope.network.cpu.max(initial=0.0)), afresh)
     if high is None:
@@ -59,7 +59,9 @@ def _lowest_cap(scope: Scope, start: Ledger, afresh: bool) -> Ledger | None:
     return found
 
 
-def _under(scope: Scope, ledger: Ledger, cap: float, afresh: bool, keep: bool = False) -> float | None:
+def _under(
+    scope: PlanningScope, ledger: AllocationLedger, cap: float, afresh: bool, keep: bool = False
+) -> float | None:
     """Plan with no host above the cap and return the highest load; the ledger is left as it was unless told.
 
     Operators that each fit a host may not fit it together. Then CPU there becomes dearer, and the plan is made again.
@@ -90,6 +92,6 @@ def _under(scope: Scope, ledger: Ledger, cap: float, afresh: bool, keep: bool = 
     return peak
 
 
-def _add(scope: Scope, ledger: Ledger, stream: int, price: np.ndarray) -> bool:
-    shape = Shape.of(scope.catalog, scope.query)
+def _add(scope: PlanningScope, ledger: AllocationLedger, stream: int, price: np.ndarray) -> bool:
+    shape = QueryArrays.of(scope.catalog, scope.query)
     return propose(ledger, scope.query, shape, price, result=stream) < float("inf")

@@ -16,12 +16,12 @@ from godwit.admission.incumbent import cost, incumbent
 from godwit.admission.literal import Answer, Literal
 from godwit.admission.model import SLACK
 from godwit.admission.reduced import lowest_peak
-from godwit.admission.scope import Scope
+from godwit.admission.scope import PlanningScope
 
 Flow = tuple[int, int, int]
 
 
-def solve(scope: Scope, seconds: float, *, any_plan: bool = False) -> Answer:
+def solve(scope: PlanningScope, seconds: float, *, any_plan: bool = False) -> Answer:
     """Solve to proved optimality, or to any plan; the query is admitted whenever that is feasible."""
     first = None if any_plan else incumbent(scope)
     slowest = min(scope.catalog.streams[s].rate for s in scope.query.streams)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from godwit.admission.highs import Programme, Solution
-from godwit.admission.scope import Scope, load_snapshot
-from godwit.admission.state import Ledger, Snapshot
+from godwit.admission.scope import PlanningScope, load_snapshot
+from godwit.admission.state import AllocationLedger, Snapshot
 
 Pair = tuple[int, int]
 
@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 class Answer:
     """A model's answer: the new state as a ledger, or None where the query does not fit (or time ran out)."""
 
-    ledger: Ledger | None
+    ledger: AllocationLedger | None
     #: final: optimal, or certainly infeasible
     proved: bool
     solution: Solution
@@ -34,7 +34,7 @@ class Answer:
 class Literal:
     """Variables III.1, by (host, stream), (host, host, stream) or (host, operator)."""
 
-    scope: Scope
+    scope: PlanningScope
     #: pairs of hosts that have an x; the paper has all of them
     pairs: list[Pair] = field(default_factory=list)
     programme: Programme = field(default_factory=Programme)
@@ -59,7 +59,7 @@ class Literal:
         return range(len(self.scope.network))
 
 
-def solve(scope: Scope, seconds: float) -> Answer:
+def solve(scope: PlanningScope, seconds: float) -> Answer:
     """Solve III.8 with IV.9 for a query."""
     hosts = range(len(scope.network))
     model = Literal(scope, [(h, m) for h in hosts for m in hosts if h != m])
@@ -102,7 +102,7 @@ def add_potentials(model: Literal) -> None:
         model.p[pair] = model.programme.column(upper=len(model.hosts) + 1.0, integer=False)
 
 
-def move_price(scope: Scope, host: int, operator: int) -> float:
+def move_price(scope: PlanningScope, host: int, operator: int) -> float:
     """Running an operator where it does not run now costs a migration, if it runs elsewhere now."""
     runs = {h for h, o in scope.running if o == operator}
     return scope.weights.migrate if runs and host not in runs else 0.0
@@ -155,7 +155,7 @@ def add_link_capacity(model: Literal) -> None:
         model.programme.at_most(terms, link_room(model.scope, h, m))
 
 
-def link_room(scope: Scope, source: int, target: int) -> float:
+def link_room(scope: PlanningScope, source: int, target: int) -> float:
     """What the fixed part leaves of a link."""
     return scope.network.bandwidth(source, target) if scope.links is None else scope.links.get((source, target), 0.0)
 
@@ -202,7 +202,7 @@ def _rate(model: Literal, stream: int) -> float:
     return model.scope.catalog.streams[stream].rate
 
 
-def extract(model: Literal, values: NDArray[np.float64] | None) -> Ledger | None:
+def extract(model: Literal, values: NDArray[np.float64] | None) -> AllocationLedger | None:
     """The state that the variables say, if it admits the query."""
     if values is None or not any(values[model.d[h, model.scope.query.result]] > 0.5 for h in model.hosts):
         return None

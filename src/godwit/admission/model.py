@@ -35,7 +35,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Link:
+class HostLink:
     """A directed connection; kappa_hm is its bandwidth."""
 
     source: str
@@ -53,7 +53,7 @@ class BaseStream:
 
 
 @dataclass(frozen=True)
-class Stream:
+class CatalogStream:
     """A base stream (it has homes) or a composite one (operators make it)."""
 
     signature: str
@@ -76,7 +76,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Query:
+class AdmissionQuery:
     """A requested stream with everything that may appear in a plan for it: S(q) and O(q)."""
 
     id: str
@@ -88,7 +88,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ObjectiveWeights:
     """lambda_1 to lambda_4, and the price of moving a running operator.
 
     `paper` is the setting of the paper's section IV-A, `pack` lets hosts run idle, `balance` spreads the load.
@@ -101,29 +101,29 @@ class Weights:
     migrate: float = 0.0
 
     @staticmethod
-    def paper(network: Network) -> Weights:
+    def paper(network: HostNetwork) -> ObjectiveWeights:
         """Network scaled by the NICs, CPU by the hosts' CPU (the paper prints kappa there), lambda_4 = 1.
 
         lambda_1 is more than everything else can ever amount to, so no admitted query is traded for savings.
         """
         most = 10 * (2 + float(network.cpu.max(initial=0.0)))
-        return Weights(most, 1 / max(network.nic_out.sum(), SLACK), 1 / max(network.cpu.sum(), SLACK), 1.0)
+        return ObjectiveWeights(most, 1 / max(network.nic_out.sum(), SLACK), 1 / max(network.cpu.sum(), SLACK), 1.0)
 
     @staticmethod
-    def pack(network: Network) -> Weights:
+    def pack(network: HostNetwork) -> ObjectiveWeights:
         """Spend as little as possible and leave hosts idle."""
-        paper = Weights.paper(network)
-        return Weights(paper.admit, paper.network, paper.cpu, 0.0)
+        paper = ObjectiveWeights.paper(network)
+        return ObjectiveWeights(paper.admit, paper.network, paper.cpu, 0.0)
 
     @staticmethod
-    def spread(network: Network) -> Weights:
+    def spread(network: HostNetwork) -> ObjectiveWeights:
         """Only an even load counts, beside the network."""
-        paper = Weights.paper(network)
-        return Weights(paper.admit, paper.network, 0.0, 1.0)
+        paper = ObjectiveWeights.paper(network)
+        return ObjectiveWeights(paper.admit, paper.network, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Network:
+class HostNetwork:
     """Hosts by number, with their capacities as arrays. `links` None: every pair is joined and never the bottleneck."""
 
     hosts: tuple[Host, ...]
@@ -143,17 +143,17 @@ class Network:
             object.__setattr__(self, name, np.array([getattr(host, name) for host in self.hosts], dtype=float))
 
     @staticmethod
-    def of(hosts: Iterable[Host], links: Iterable[Link] | None = None) -> Network:
+    def of(hosts: Iterable[Host], links: Iterable[HostLink] | None = None) -> HostNetwork:
         """Number the hosts. If no link can ever bind (kappa_hm >= min(beta)), they count as no links at all."""
         known = tuple(hosts)
-        plain = Network(known)
+        plain = HostNetwork(known)
         if links is None:
             return plain
         table: dict[tuple[int, int], float] = {}
         for link in links:
             pair = (plain.number(link.source), plain.number(link.target))
             table[pair] = table.get(pair, 0.0) + link.bandwidth
-        return plain if _never_binds(plain, table) else Network(known, table)
+        return plain if _never_binds(plain, table) else HostNetwork(known, table)
 
     def __len__(self) -> int:
         return len(self.hosts)
@@ -173,7 +173,7 @@ class Network:
         return self.links.get((source, target), 0.0)
 
 
-def _never_binds(network: Network, links: Mapping[tuple[int, int], float]) -> bool:
+def _never_binds(network: HostNetwork, links: Mapping[tuple[int, int], float]) -> bool:
     pairs = ((h, m) for h in range(len(network)) for m in range(len(network)) if h != m)
     return all(links.get(pair, 0.0) >= min(network.nic_out[pair[0]], network.nic_in[pair[1]]) for pair in pairs)
 
@@ -182,7 +182,7 @@ class Catalog:
     """All streams and operators anybody has asked about so far, by number. Equal signature, equal stream."""
 
     def __init__(self) -> None:
-        self.streams: list[Stream] = []
+        self.streams: list[CatalogStream] = []
         self.operators: list[Operator] = []
         #: operators that make a stream
         self.makers: list[list[int]] = []
@@ -205,7 +205,7 @@ class Catalog:
         if signature in self._stream_numbers:
             return self._stream_numbers[signature]
         self._stream_numbers[signature] = len(self.streams)
-        self.streams.append(Stream(signature, rate, frozenset(homes)))
+        self.streams.append(CatalogStream(signature, rate, frozenset(homes)))
         self.makers.append([])
         return len(self.streams) - 1
 
@@ -224,7 +224,7 @@ class Catalog:
         """Correct a stream by what was observed."""
         old = self.streams[stream]
         new_homes = old.homes if homes is None else frozenset(homes)
-        self.streams[stream] = Stream(old.signature, old.rate if rate is None else rate, new_homes)
+        self.streams[stream] = CatalogStream(old.signature, old.rate if rate is None else rate, new_homes)
 
     def reprice(self, operator: int, cpu: float, state: float) -> None:
         """Correct the cost of an operator."""

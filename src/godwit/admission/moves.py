@@ -6,10 +6,10 @@ from collections import deque
 from itertools import pairwise
 
 from godwit.admission.model import SLACK
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 
-def bring(ledger: Ledger, stream: int, host: int) -> bool:
+def bring(ledger: AllocationLedger, stream: int, host: int) -> bool:
     """Make the host hold the stream, from the holder with most room, through relays where links are few."""
     if ledger.holds(stream, host):
         return True
@@ -21,12 +21,12 @@ def bring(ledger: Ledger, stream: int, host: int) -> bool:
     return True
 
 
-def _direct(ledger: Ledger, stream: int, host: int) -> list[int]:
+def _direct(ledger: AllocationLedger, stream: int, host: int) -> list[int]:
     holders = ledger.holders(stream)
     return [max(holders, key=lambda g: (ledger.out_free[g], -g)), host] if holders else []
 
 
-def _relayed(ledger: Ledger, stream: int, host: int) -> list[int]:
+def _relayed(ledger: AllocationLedger, stream: int, host: int) -> list[int]:
     """A shortest path from a holder over links with room; breadth first, backwards from the host."""
     assert ledger.link_free is not None
     rate = ledger.catalog.streams[stream].rate
@@ -51,7 +51,7 @@ def _relayed(ledger: Ledger, stream: int, host: int) -> list[int]:
     return []
 
 
-def move_operator(ledger: Ledger, operator: int, source: int, target: int) -> bool:
+def move_operator(ledger: AllocationLedger, operator: int, source: int, target: int) -> bool:
     """Run an operator on another host; its consumers follow, and what it alone needed at the old host is dropped."""
     what = ledger.catalog.operators[operator]
     if target in ledger.placed[operator]:
@@ -76,7 +76,7 @@ def move_operator(ledger: Ledger, operator: int, source: int, target: int) -> bo
     return True
 
 
-def _hand_over(ledger: Ledger, stream: int, source: int, target: int) -> bool:
+def _hand_over(ledger: AllocationLedger, stream: int, source: int, target: int) -> bool:
     """The target makes the stream now: serve and send it from there; the source gets it back if it still needs it."""
     if not ledger.origin(stream, source) and source not in ledger.received[stream]:
         if ledger.served.get(stream) == source:
@@ -92,7 +92,7 @@ def _hand_over(ledger: Ledger, stream: int, source: int, target: int) -> bool:
     return True
 
 
-def bring_back(ledger: Ledger, stream: int, host: int) -> bool:
+def bring_back(ledger: AllocationLedger, stream: int, host: int) -> bool:
     """Give a host that lost its own production a copy from elsewhere, never from one it feeds itself."""
     rate = ledger.catalog.streams[stream].rate
     others = [g for g in ledger.holders(stream) if g != host and not ledger.feeds(stream, host, g)]

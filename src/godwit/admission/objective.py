@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from godwit.admission.model import Catalog, Network, Weights
+from godwit.admission.model import Catalog, HostNetwork, ObjectiveWeights
 from godwit.admission.state import Snapshot
 
 
@@ -19,13 +19,13 @@ class Objectives:
     cpu: float
     busiest: float
 
-    def score(self, weights: Weights) -> float:
+    def score(self, weights: ObjectiveWeights) -> float:
         """III.3, to be maximised."""
         spent = weights.network * self.network + weights.cpu * self.cpu + weights.balance * self.busiest
         return weights.admit * self.admitted - spent
 
 
-def objectives(network: Network, catalog: Catalog, state: Snapshot) -> Objectives:
+def objectives(network: HostNetwork, catalog: Catalog, state: Snapshot) -> Objectives:
     """Measure a state."""
     load = np.zeros(max(len(network), 1))
     for host, operator in state.placed:

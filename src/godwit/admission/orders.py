@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from godwit.admission.model import Catalog, Query
+from godwit.admission.model import AdmissionQuery, Catalog
 
 _WHOLE = 1e-6
 
@@ -44,7 +44,7 @@ class JoinOrders:
         self._columns = 0
         self._rows = 0
 
-    def demand(self, query: Query, wanted: bool = True) -> None:
+    def demand(self, query: AdmissionQuery, wanted: bool = True) -> None:
         """Ask for a query's stream, or no longer."""
         if query.result not in self._demand_rows:
             self._enter(query)
@@ -90,8 +90,8 @@ class JoinOrders:
         self._solver.changeColsIntegrality(len(columns), columns, loose)
         return chosen, bound
 
-    def _enter(self, query: Query) -> None:
-        """Columns z (once an operator) and f (this query's), rows f <= z, conservation, and the demand."""
+    def _enter(self, query: AdmissionQuery) -> None:
+        """Columns z (once per operator) and f (this query's), rows f <= z, conservation, and the demand."""
         for operator in query.operators:
             if operator not in self._runs:
                 self._runs[operator] = self._column(self._catalog.operators[operator].cpu)

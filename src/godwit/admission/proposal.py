@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.admission import dp
-from godwit.admission.model import Catalog, Query
-from godwit.admission.state import Ledger
+from godwit.admission.model import AdmissionQuery, Catalog
+from godwit.admission.state import AllocationLedger
 
 #: what a unit of overdraft costs in a soft proposal, relative to prices near 1 / capacity
 PENALTY = 1e3
 
 
 @dataclass(frozen=True)
-class Shape:
-    """S(q) and O(q) of one query as arrays, computed once a query."""
+class QueryArrays:
+    """S(q) and O(q) of one query as arrays, computed once per query."""
 
     streams: tuple[int, ...]
     operators: tuple[int, ...]
@@ -27,7 +27,7 @@ class Shape:
     cpu: dp.Floats
 
     @staticmethod
-    def of(catalog: Catalog, query: Query, allowed: set[int] | None = None) -> Shape:
+    def of(catalog: Catalog, query: AdmissionQuery, allowed: set[int] | None = None) -> QueryArrays:
         """The arrays of a query; `allowed` restricts its operators (a join order somebody else chose)."""
         local = {stream: number for number, stream in enumerate(query.streams)}
         makers: list[list[int]] = [[] for _ in query.streams]
@@ -36,7 +36,7 @@ class Shape:
                 makers[local[catalog.operators[operator].output]].append(operator)
         operators = tuple(operator for some in makers for operator in some)
         inputs = [catalog.operators[operator].inputs for operator in operators]
-        return Shape(
+        return QueryArrays(
             query.streams,
             operators,
             np.array([catalog.streams[stream].rate for stream in query.streams]),
@@ -48,7 +48,12 @@ class Shape:
 
 
 def propose(
-    ledger: Ledger, query: Query, shape: Shape, price: dp.Floats, penalty: float = np.inf, result: int | None = None
+    ledger: AllocationLedger,
+    query: AdmissionQuery,
+    shape: QueryArrays,
+    price: dp.Floats,
+    penalty: float = np.inf,
+    result: int | None = None,
 ) -> float:
     """Write the cheapest plan into the ledger and return its price; infinite, and nothing written, if there is none.
 
@@ -74,7 +79,7 @@ def propose(
     return float(total[host])
 
 
-def _write(ledger: Ledger, shape: Shape, way: dp.Ints, sender: dp.Ints, stream: int, host: int) -> None:
+def _write(ledger: AllocationLedger, shape: QueryArrays, way: dp.Ints, sender: dp.Ints, stream: int, host: int) -> None:
     """Make the stream available at the host the way the dynamic programme chose."""
     if ledger.holds(shape.streams[stream], host):
         return
@@ -90,7 +95,7 @@ def _write(ledger: Ledger, shape: Shape, way: dp.Ints, sender: dp.Ints, stream: 
         ledger.place(shape.operators[choice], host)
 
 
-def _held(ledger: Ledger, shape: Shape) -> dp.Bools:
+def _held(ledger: AllocationLedger, shape: QueryArrays) -> dp.Bools:
     held = np.zeros((len(shape.streams), len(ledger.network)), dtype=np.bool_)
     for number, stream in enumerate(shape.streams):
         for host in ledger.holders(stream):
@@ -98,7 +103,7 @@ def _held(ledger: Ledger, shape: Shape) -> dp.Bools:
     return held
 
 
-def _links(ledger: Ledger) -> tuple[dp.Ints, dp.Floats]:
+def _links(ledger: AllocationLedger) -> tuple[dp.Ints, dp.Floats]:
     if ledger.link_free is None:
         return np.empty((0, 2), dtype=np.int64), np.empty(0)
     return np.array(list(ledger.link_free), dtype=np.int64).reshape(-1, 2), np.array(list(ledger.link_free.values()))

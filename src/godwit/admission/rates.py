@@ -9,7 +9,7 @@ operator. All estimates are linear in the input rates, as in the paper, and none
     CPU of an operator                          cost * sum of its inputs' rates
     state of an operator                        window * sum of its inputs' rates
 
-What was observed replaces what was estimated (`CostModel.observe`), for the stream itself and for all that is computed
+What was observed replaces what was estimated (`RateModel.observe`), for the stream itself and for all that is computed
 from it.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from godwit.admission.model import BaseStream, Catalog, Network, Query
+from godwit.admission.model import AdmissionQuery, BaseStream, Catalog, HostNetwork
 from godwit.errors import AdmissionError
 
 #: more inputs than this in one join would mean more than 8,000 operators
@@ -61,7 +61,7 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Join:
+class JoinSpec:
     """A join of two or more inputs, in any order. Without predicates every subset may be joined."""
 
     inputs: tuple[Node, ...]
@@ -74,11 +74,11 @@ class Join:
     cpu: float | None = None
 
 
-Node = Base | Unary | Join
+Node = Base | Unary | JoinSpec
 
 
 @dataclass(frozen=True)
-class QuerySpec:
+class RateQuery:
     """What a user submits."""
 
     id: str
@@ -86,7 +86,7 @@ class QuerySpec:
 
 
 @dataclass
-class CostModel:
+class RateModel:
     """Estimates, corrected by observations."""
 
     #: shares of join subsets by signature, where they are known better than by the predicates
@@ -111,7 +111,7 @@ class CostModel:
         return self.observed.get(signature, estimate)
 
 
-def declare(catalog: Catalog, network: Network, stream: BaseStream, costs: CostModel) -> int:
+def declare(catalog: Catalog, network: HostNetwork, stream: BaseStream, costs: RateModel) -> int:
     """Enter a base stream. A stream without a home is legal: queries over it are refused, saying so."""
     if not math.isfinite(stream.rate) or stream.rate < 0:
         msg = f"base stream '{stream.id}' has rate {stream.rate}: give a finite rate of at least 0"
@@ -120,19 +120,19 @@ def declare(catalog: Catalog, network: Network, stream: BaseStream, costs: CostM
     return catalog.add_stream(stream.id, costs.rate(stream.id, stream.rate), homes)
 
 
-def expand(catalog: Catalog, spec: QuerySpec, costs: CostModel) -> Query:
+def expand(catalog: Catalog, spec: RateQuery, costs: RateModel) -> AdmissionQuery:
     """Enter everything that may appear in a plan for the query, inputs before outputs."""
     streams: dict[int, None] = {}
     operators: dict[int, None] = {}
     result = _enter(catalog, spec, spec.root, costs, streams, operators)
-    return Query(spec.id, result, tuple(streams), tuple(operators))
+    return AdmissionQuery(spec.id, result, tuple(streams), tuple(operators))
 
 
 def _enter(
     catalog: Catalog,
-    spec: QuerySpec,
+    spec: RateQuery,
     node: Node,
-    costs: CostModel,
+    costs: RateModel,
     streams: dict[int, None],
     operators: dict[int, None],
 ) -> int:
@@ -157,7 +157,7 @@ def _enter(
 
 
 def _enter_unary(
-    catalog: Catalog, node: Unary, below: int, costs: CostModel, streams: dict[int, None], operators: dict[int, None]
+    catalog: Catalog, node: Unary, below: int, costs: RateModel, streams: dict[int, None], operators: dict[int, None]
 ) -> int:
     rate_in = catalog.streams[below].rate
     output = catalog.add_stream(node.signature, costs.rate(node.signature, node.selectivity * rate_in))
@@ -169,10 +169,10 @@ def _enter_unary(
 
 def _enter_join(
     catalog: Catalog,
-    spec: QuerySpec,
-    node: Join,
+    spec: RateQuery,
+    node: JoinSpec,
     leaves: list[int],
-    costs: CostModel,
+    costs: RateModel,
     streams: dict[int, None],
     operators: dict[int, None],
 ) -> int:
@@ -204,7 +204,7 @@ def _enter_join(
     return made[whole]
 
 
-def join_signature(names: Sequence[str], node: Join, subset: frozenset[int]) -> str:
+def join_signature(names: Sequence[str], node: JoinSpec, subset: frozenset[int]) -> str:
     """Canonical: sorted inputs, then the sorted predicates that hold between them."""
     inputs = sorted(names[position] for position in subset)
     texts = sorted(p.text for p in node.predicates if p.left in subset and p.right in subset)
@@ -226,7 +226,7 @@ def _halves(subset: frozenset[int]) -> list[frozenset[int]]:
     return [frozenset((first, *others)) for size in range(len(rest)) for others in combinations(rest, size)]
 
 
-def _joined(node: Join, left: frozenset[int], right: frozenset[int], made: Mapping[frozenset[int], int]) -> bool:
+def _joined(node: JoinSpec, left: frozenset[int], right: frozenset[int], made: Mapping[frozenset[int], int]) -> bool:
     if left not in made or right not in made:
         return False
     if not node.predicates:
@@ -234,7 +234,7 @@ def _joined(node: Join, left: frozenset[int], right: frozenset[int], made: Mappi
     return any({p.left, p.right} & left and {p.left, p.right} & right for p in node.predicates)
 
 
-def _mean_share(node: Join, subset: frozenset[int]) -> float:
+def _mean_share(node: JoinSpec, subset: frozenset[int]) -> float:
     """Geometric mean of the predicates inside the subset: an order-free share that stays linear in the rates."""
     inside = [max(p.selectivity, 1e-12) for p in node.predicates if p.left in subset and p.right in subset]
     if not inside:

@@ -19,54 +19,21 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from godwit.admission.highs import INF, Programme
+from godwit.admission.highs import INF
 from godwit.admission.incumbent import cost, incumbent
 from godwit.admission.literal import Answer, move_price
 from godwit.admission.model import SLACK, Floats
 from godwit.admission.reduced_plan import extract, starting_point
-from godwit.admission.scope import Scope
-from godwit.admission.state import Ledger
-
-Pair = tuple[int, int]
-Terms = list[tuple[int, float]]
+from godwit.admission.reduced_variables import Pair, Reduced, Terms
+from godwit.admission.scope import PlanningScope
+from godwit.admission.state import AllocationLedger
 
 
-@dataclass
-class Reduced:
-    """Variables by (host, stream) or (host, operator); `scale` turns objective units into solver units."""
-
-    scope: Scope
-    hosts: list[int]
-    #: CPU an operator may still use at a host without making the plan worse than the incumbent
-    cap: Floats
-    scale: float
-    programme: Programme = field(default_factory=Programme)
-    runs: dict[Pair, int] = field(default_factory=dict)
-    gets: dict[Pair, int] = field(default_factory=dict)
-    copies: dict[Pair, int] = field(default_factory=dict)
-    serves: dict[Pair, int] = field(default_factory=dict)
-
-    def rate(self, stream: int) -> float:
-        """rho_s."""
-        return self.scope.catalog.streams[stream].rate
-
-    def made(self, host: int, stream: int) -> list[int]:
-        """Variables of the operators that make the stream at the host."""
-        return [self.runs[host, o] for o in self.scope.catalog.makers[stream] if (host, o) in self.runs]
-
-    def available(self, host: int, stream: int) -> Terms | None:
-        """The terms that sum to 1 where the stream is available; None where it starts for good."""
-        if stream in self.scope.origins[host]:
-            return None
-        terms = [(column, 1.0) for column in self.made(host, stream)]
-        return terms + ([(self.gets[host, stream], 1.0)] if (host, stream) in self.gets else [])
-
-
-def solve(scope: Scope, seconds: float) -> Answer:
+def solve(scope: PlanningScope, seconds: float) -> Answer:
     """Solve to proved optimality, or as far as time allows; the query is admitted whenever that is feasible."""
     end = time.monotonic() + seconds
     first = incumbent(scope)
@@ -83,7 +50,7 @@ def solve(scope: Scope, seconds: float) -> Answer:
     return Answer(found, proved, solution)
 
 
-def _lower_peak(scope: Scope, first: Ledger, seconds: float) -> Ledger:
+def _lower_peak(scope: PlanningScope, first: AllocationLedger, seconds: float) -> AllocationLedger:
     """The incumbent, or a better one that keeps the busiest host as low as any plan can.
 
     Most optimal plans do. Without O4 the model is small; and with such an incumbent most of the whole one falls away.
@@ -97,7 +64,7 @@ def _lower_peak(scope: Scope, first: Ledger, seconds: float) -> Ledger:
     return first if found is None or cost(scope, found) >= cost(scope, first) else found
 
 
-def first_plan(scope: Scope, seconds: float) -> Answer:
+def first_plan(scope: PlanningScope, seconds: float) -> Answer:
     """Any plan that admits the query, or the proof that there is none: what a referee needs."""
     indifferent = replace(scope, weights=replace(scope.weights, balance=0.0))
     model = build(indifferent)
@@ -106,14 +73,16 @@ def first_plan(scope: Scope, seconds: float) -> Answer:
     return Answer(found, solution.proved, solution)
 
 
-def _used(scope: Scope, plan: Ledger) -> set[int]:
+def _used(scope: PlanningScope, plan: AllocationLedger) -> set[int]:
     """Hosts that the plan uses for streams of the query."""
     state, streams = plan.snapshot(), set(scope.query.streams)
     used = {h for h, o in state.placed if o in scope.query.operators}
     return used.union(*({g, m} for g, m, s in state.flows if s in streams))
 
 
-def build(scope: Scope, best: float = float("inf"), keep: Set[int] = frozenset(), top: float | None = None) -> Reduced:
+def build(
+    scope: PlanningScope, best: float = float("inf"), keep: Set[int] = frozenset(), top: float | None = None
+) -> Reduced:
     """The whole model, given the cost of the best plan known and the hosts it uses. `top`: no host is to be busier."""
     cap, top = _caps(scope, best) if top is None else (np.minimum(scope.cpu, top - scope.load), top)
     weights = scope.weights
@@ -132,7 +101,7 @@ def build(scope: Scope, best: float = float("inf"), keep: Set[int] = frozenset()
     return model
 
 
-def _caps(scope: Scope, best: float) -> tuple[Floats, float]:
+def _caps(scope: PlanningScope, best: float) -> tuple[Floats, float]:
     """Per host, the CPU a better plan may use; and the highest load such a plan can have."""
     if not scope.weights.balance or not np.isfinite(best):
         return scope.cpu, float(scope.network.cpu.max())
@@ -142,7 +111,7 @@ def _caps(scope: Scope, best: float) -> tuple[Floats, float]:
     return np.minimum(scope.cpu, top - scope.load), top
 
 
-def kept_hosts(scope: Scope, cap: Floats) -> list[int]:
+def kept_hosts(scope: PlanningScope, cap: Floats) -> list[int]:
     """Drop a host if enough others hold the same streams for good and have no less of anything."""
     spare = 1 + sum(max(len(_leaves(scope, s)) - 1, 1) for s in _required(scope))
     groups: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
@@ -161,7 +130,7 @@ def kept_hosts(scope: Scope, cap: Floats) -> list[int]:
     return sorted(kept)
 
 
-def _leaves(scope: Scope, stream: int) -> set[int]:
+def _leaves(scope: PlanningScope, stream: int) -> set[int]:
     """The streams with a home that a stream is computed from."""
     if scope.catalog.streams[stream].homes:
         return {stream}
@@ -169,7 +138,7 @@ def _leaves(scope: Scope, stream: int) -> set[int]:
     return set().union(*(_leaves(scope, s) for s in scope.catalog.operators[makers[0]].inputs)) if makers else set()
 
 
-def _required(scope: Scope) -> list[int]:
+def _required(scope: PlanningScope) -> list[int]:
     """Composite streams that somebody must make: requested, or needed by a fixed operator, and not made for good."""
     needed = set(scope.wanted).union(*scope.needs)
     given = set().union(*scope.origins) if scope.origins else set()
@@ -340,7 +309,7 @@ def _balance(model: Reduced, host: int, stream: int, made: Terms, used: Terms) -
     return [(net, 1.0)]
 
 
-def _below(scope: Scope, goal: int) -> set[int]:
+def _below(scope: PlanningScope, goal: int) -> set[int]:
     """The goal and every stream it may be computed from."""
     found, stack = {goal}, [goal]
     while stack:
@@ -364,7 +333,7 @@ def add_busiest_host(model: Reduced, top: float) -> None:
             model.programme.at_most([*terms, (above, -1.0)], low - float(scope.load[h]))
 
 
-def lowest_peak(scope: Scope) -> float:
+def lowest_peak(scope: PlanningScope) -> float:
     """A lower bound of O4: each required stream needs some chain of operators, each on the host with least load.
 
     bottleneck(s) = 0 where s is given, else the least over its operators o of max(gamma_o + least load, their inputs').

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from godwit.admission.reduced_variables import Reduced
 from godwit.admission.scope import load_snapshot
-from godwit.admission.state import Ledger, Snapshot
-
-if TYPE_CHECKING:
-    from godwit.admission.reduced import Reduced
+from godwit.admission.state import AllocationLedger, Snapshot
 
 
-def extract(model: Reduced, values: NDArray[np.float64]) -> Ledger:
+def extract(model: Reduced, values: NDArray[np.float64]) -> AllocationLedger:
     """The state that the variables say."""
     scope, fixed = model.scope, model.scope.fixed()
     placed = {pair for pair, column in model.runs.items() if values[column] > 0.5}
@@ -44,7 +40,7 @@ def forest(origins: set[int], receivers: set[int], counts: dict[int, int]) -> li
     return pairs
 
 
-def starting_point(model: Reduced, plan: Ledger) -> dict[int, float] | None:
+def starting_point(model: Reduced, plan: AllocationLedger) -> dict[int, float] | None:
     """The plan's whole-number variables; None if the model has left out a part of the plan."""
     free = set(model.scope.query.operators)
     values = {

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from godwit.admission.dp import Floats
-from godwit.admission.model import SLACK, Network, Query
-from godwit.admission.proposal import PENALTY, Shape, propose
+from godwit.admission.model import SLACK, AdmissionQuery, HostNetwork
+from godwit.admission.proposal import PENALTY, QueryArrays, propose
 from godwit.admission.repair import repair
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 _FIELDS = {"cpu": "cpu", "nic_in": "nic_in", "nic_out": "nic_out"}
 _WORDS = {"cpu": "CPU", "nic_in": "incoming bandwidth", "nic_out": "outgoing bandwidth", "link": "link bandwidth"}
@@ -46,7 +46,7 @@ class Shortage:
     additions: tuple[Addition, ...] = ()
 
 
-def explain(ledger: Ledger, query: Query, price: Floats) -> Shortage:
+def explain(ledger: AllocationLedger, query: AdmissionQuery, price: Floats) -> Shortage:
     """Say why no plan was found. The ledger is left as it was."""
     missing = _unreachable(ledger, query)
     if missing:
@@ -64,7 +64,7 @@ def explain(ledger: Ledger, query: Query, price: Floats) -> Shortage:
 _PENALTIES = (PENALTY, 10.0, 1e-3)
 
 
-def overload(ledger: Ledger) -> Shortage:
+def overload(ledger: AllocationLedger) -> Shortage:
     """What the running plan overdraws, as it stands."""
     additions = _additions(ledger)
     if not additions:
@@ -72,7 +72,7 @@ def overload(ledger: Ledger) -> Shortage:
     return Shortage("overdrawn: " + _and([str(a) for a in additions]) + " would do", additions)
 
 
-def enlarged(network: Network, additions: Sequence[Addition]) -> Network:
+def enlarged(network: HostNetwork, additions: Sequence[Addition]) -> HostNetwork:
     """The network with the additions made."""
     hosts = list(network.hosts)
     links = None if network.links is None else dict(network.links)
@@ -85,10 +85,10 @@ def enlarged(network: Network, additions: Sequence[Addition]) -> Network:
         else:
             name = _FIELDS[extra.resource]
             hosts[number] = replace(hosts[number], **{name: getattr(hosts[number], name) + extra.amount})
-    return Network(tuple(hosts), links)
+    return HostNetwork(tuple(hosts), links)
 
 
-def _unreachable(ledger: Ledger, query: Query) -> str | None:
+def _unreachable(ledger: AllocationLedger, query: AdmissionQuery) -> str | None:
     """Base streams that nobody has: no capacity can help."""
     catalog = ledger.catalog
     lost = [
@@ -103,10 +103,10 @@ def _unreachable(ledger: Ledger, query: Query) -> str | None:
     return f"base stream {_and([repr(name) for name in lost])} has no home: let it enter at some host"
 
 
-def _overdrawn(ledger: Ledger, query: Query, price: Floats, penalty: float) -> tuple[Addition, ...]:
+def _overdrawn(ledger: AllocationLedger, query: AdmissionQuery, price: Floats, penalty: float) -> tuple[Addition, ...]:
     """The overdrafts of a soft plan, after repairs have cured what can be cured."""
     mark = ledger.mark()
-    shape = Shape.of(ledger.catalog, query)
+    shape = QueryArrays.of(ledger.catalog, query)
     additions: tuple[Addition, ...] = ()
     if np.isfinite(propose(ledger, query, shape, price, penalty)):
         repair(ledger)
@@ -115,7 +115,7 @@ def _overdrawn(ledger: Ledger, query: Query, price: Floats, penalty: float) -> t
     return additions
 
 
-def _additions(ledger: Ledger) -> tuple[Addition, ...]:
+def _additions(ledger: AllocationLedger) -> tuple[Addition, ...]:
     hosts = ledger.network.hosts
     return tuple(
         Addition(kind, hosts[host].id, amount + SLACK, None if other < 0 else hosts[other].id)
@@ -123,7 +123,7 @@ def _additions(ledger: Ledger) -> tuple[Addition, ...]:
     )
 
 
-def _relative(ledger: Ledger, addition: Addition) -> float:
+def _relative(ledger: AllocationLedger, addition: Addition) -> float:
     """How large an addition is beside a typical host."""
     typical = ledger.typical[0] if addition.resource == "cpu" else ledger.typical[1]
     return addition.amount / max(typical, SLACK)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from godwit.admission.dp import Floats
-from godwit.admission.model import Query
+from godwit.admission.model import AdmissionQuery
 from godwit.admission.moves import bring
-from godwit.admission.proposal import PENALTY, Shape, propose
+from godwit.admission.proposal import PENALTY, QueryArrays, propose
 from godwit.admission.repair import repair
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 Placement = tuple[int, int]
 
 
-def plan_of(ledger: Ledger, stream: int) -> set[Placement]:
+def plan_of(ledger: AllocationLedger, stream: int) -> set[Placement]:
     """The (operator, host) pairs that make a served stream, through all transfers."""
     found: set[Placement] = set()
     stack = [(stream, ledger.served[stream])]
@@ -30,7 +30,7 @@ def plan_of(ledger: Ledger, stream: int) -> set[Placement]:
     return found
 
 
-def affected(ledger: Ledger, queries: Mapping[int, Query], chosen: Set[int]) -> list[int]:
+def affected(ledger: AllocationLedger, queries: Mapping[int, AdmissionQuery], chosen: Set[int]) -> list[int]:
     """The served streams whose plan runs an operator that is not among the chosen ones."""
     stopped = {o for o, hosts in ledger.placed.items() if hosts and o not in chosen}
     if not stopped:
@@ -38,7 +38,7 @@ def affected(ledger: Ledger, queries: Mapping[int, Query], chosen: Set[int]) -> 
     return [s for s in ledger.served if s in queries and any(o in stopped for o, _ in plan_of(ledger, s))]
 
 
-def clusters(ledger: Ledger, queries: Mapping[int, Query], chosen: Set[int]) -> list[list[int]]:
+def clusters(ledger: AllocationLedger, queries: Mapping[int, AdmissionQuery], chosen: Set[int]) -> list[list[int]]:
     """The affected streams in groups that can change their join orders independently of each other.
 
     Two streams belong together if they share an operator that would start or stop.
@@ -64,12 +64,12 @@ def clusters(ledger: Ledger, queries: Mapping[int, Query], chosen: Set[int]) -> 
 
 
 def reorder(
-    ledger: Ledger,
-    queries: Mapping[int, Query],
+    ledger: AllocationLedger,
+    queries: Mapping[int, AdmissionQuery],
     touched: Sequence[int],
     chosen: Set[int],
     price: Floats,
-    extra: Iterable[Query] = (),
+    extra: Iterable[AdmissionQuery] = (),
 ) -> bool:
     """Give the touched streams plans of chosen operators, and add the extra queries; on failure nothing changes."""
     mark = ledger.mark()
@@ -80,7 +80,7 @@ def reorder(
     again = sorted((queries[stream] for stream in touched), key=lambda query: (len(query.streams), query.result))
     for query in [*again, *extra]:
         if query.result not in ledger.served and not add(
-            ledger, query, Shape.of(ledger.catalog, query, set(chosen)), price
+            ledger, query, QueryArrays.of(ledger.catalog, query, set(chosen)), price
         ):
             ledger.rollback(mark)
             return False
@@ -92,7 +92,7 @@ def reorder(
     return True
 
 
-def add(ledger: Ledger, query: Query, shape: Shape, price: Floats) -> bool:
+def add(ledger: AllocationLedger, query: AdmissionQuery, shape: QueryArrays, price: Floats) -> bool:
     """Plan one query with its resources as they are, or with repairs; on failure the ledger is as before."""
     mark = ledger.mark()
     if propose(ledger, query, shape, price) < float("inf") and (ledger.fits() or repair(ledger)):
@@ -104,7 +104,7 @@ def add(ledger: Ledger, query: Query, shape: Shape, price: Floats) -> bool:
     return False
 
 
-def _restore(ledger: Ledger, pairs: set[Placement]) -> list[Placement]:
+def _restore(ledger: AllocationLedger, pairs: set[Placement]) -> list[Placement]:
     """Run operators again where they ran, inputs first, so that a new order moves nothing it need not move."""
     kept: list[Placement] = []
     waiting, progress = sorted(pairs), True

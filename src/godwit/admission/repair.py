@@ -15,16 +15,16 @@ import numpy as np
 
 from godwit.admission.model import SLACK
 from godwit.admission.moves import move_operator
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
-Move = Callable[[Ledger], bool]
+Move = Callable[[AllocationLedger], bool]
 
 #: candidate targets an operator, and candidate moves a step: more find little and cost time
 TARGETS = 6
 CANDIDATES = 60
 
 
-def overdraft(ledger: Ledger) -> float:
+def overdraft(ledger: AllocationLedger) -> float:
     """How far in the red the ledger is, each resource relative to a host's average capacity."""
     total = 0.0
     for free, typical in zip((ledger.cpu_free, ledger.in_free, ledger.out_free), ledger.typical, strict=True):
@@ -35,7 +35,7 @@ def overdraft(ledger: Ledger) -> float:
     return total
 
 
-def repair(ledger: Ledger, steps: int = 8) -> bool:
+def repair(ledger: AllocationLedger, steps: int = 8) -> bool:
     """Repair within a number of moves. On failure the ledger is left as it is: the caller rolls back."""
     for _ in range(steps):
         worst = max(ledger.overdrawn(), key=lambda short: short[3], default=None)
@@ -46,7 +46,7 @@ def repair(ledger: Ledger, steps: int = 8) -> bool:
     return ledger.fits()
 
 
-def _improve(ledger: Ledger, short: tuple[str, int, int, float]) -> bool:
+def _improve(ledger: AllocationLedger, short: tuple[str, int, int, float]) -> bool:
     """Try candidate moves and keep the best; a move that cures everything is taken at once."""
     before = overdraft(ledger)
     best: tuple[float, Move] | None = None
@@ -62,7 +62,7 @@ def _improve(ledger: Ledger, short: tuple[str, int, int, float]) -> bool:
     return best is not None and best[1](ledger)
 
 
-def _candidates(ledger: Ledger, short: tuple[str, int, int, float]) -> Iterator[Move]:
+def _candidates(ledger: AllocationLedger, short: tuple[str, int, int, float]) -> Iterator[Move]:
     kind, host, other, amount = short
     if kind == "cpu":
         yield from _relieve_cpu(ledger, host, amount)
@@ -76,7 +76,7 @@ def _candidates(ledger: Ledger, short: tuple[str, int, int, float]) -> Iterator[
         yield from _relieve_link(ledger, host, other)
 
 
-def _relieve_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
+def _relieve_cpu(ledger: AllocationLedger, host: int, amount: float) -> Iterator[Move]:
     """Operators just large enough first, then the smaller ones, largest first."""
     operators = ledger.catalog.operators
     here = sorted(
@@ -87,12 +87,12 @@ def _relieve_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
             yield from _moves_of(ledger, operator, host)
 
 
-def _moves_of(ledger: Ledger, operator: int, host: int) -> Iterator[Move]:
+def _moves_of(ledger: AllocationLedger, operator: int, host: int) -> Iterator[Move]:
     for target in targets(ledger, operator, host):
         yield partial(move_operator, operator=operator, source=host, target=target)
 
 
-def targets(ledger: Ledger, operator: int, host: int, limit: int = TARGETS) -> list[int]:
+def targets(ledger: AllocationLedger, operator: int, host: int, limit: int = TARGETS) -> list[int]:
     """Hosts with CPU for the operator, those first that must receive least for it and have room to receive it."""
     what = ledger.catalog.operators[operator]
     fits = ledger.cpu_free >= what.cpu - SLACK
@@ -108,7 +108,7 @@ def targets(ledger: Ledger, operator: int, host: int, limit: int = TARGETS) -> l
     return [int(g) for g in order if fits[g]][:limit]
 
 
-def _swap_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
+def _swap_cpu(ledger: AllocationLedger, host: int, amount: float) -> Iterator[Move]:
     """A larger operator from here against a smaller one from there."""
     operators = ledger.catalog.operators
     for there in np.argsort(-ledger.cpu_free)[:TARGETS]:
@@ -120,7 +120,7 @@ def _swap_cpu(ledger: Ledger, host: int, amount: float) -> Iterator[Move]:
                     break
 
 
-def _swap(ledger: Ledger, mine: int, theirs: int, host: int, there: int) -> bool:
+def _swap(ledger: AllocationLedger, mine: int, theirs: int, host: int, there: int) -> bool:
     return move_operator(ledger, mine, host, there) and (
         host in ledger.placed[theirs]
         or there not in ledger.placed[theirs]
@@ -128,12 +128,12 @@ def _swap(ledger: Ledger, mine: int, theirs: int, host: int, there: int) -> bool
     )
 
 
-def _outgoing(ledger: Ledger, host: int) -> list[tuple[int, int]]:
+def _outgoing(ledger: AllocationLedger, host: int) -> list[tuple[int, int]]:
     """(stream, receiver) of all transfers from a host, large ones first."""
     return sorted(ledger.sending[host], key=lambda pair: (-ledger.catalog.streams[pair[0]].rate, pair))
 
 
-def _resource(ledger: Ledger, host: int) -> Iterator[Move]:
+def _resource(ledger: AllocationLedger, host: int) -> Iterator[Move]:
     for stream, receiver in _outgoing(ledger, host):
         for sender in sorted(ledger.holders(stream), key=lambda g: (-ledger.out_free[g], g)):
             if sender in (host, receiver) or ledger.feeds(stream, receiver, sender):
@@ -145,29 +145,29 @@ def _resource(ledger: Ledger, host: int) -> Iterator[Move]:
                 break
 
 
-def _switch(ledger: Ledger, stream: int, receiver: int, sender: int) -> bool:
+def _switch(ledger: AllocationLedger, stream: int, receiver: int, sender: int) -> bool:
     ledger.resource(stream, receiver, sender)
     return True
 
 
-def _relieve_out(ledger: Ledger, host: int) -> Iterator[Move]:
+def _relieve_out(ledger: AllocationLedger, host: int) -> Iterator[Move]:
     """The operator that makes a receiver need the stream goes to where the stream is."""
     for stream, receiver in _outgoing(ledger, host):
         yield from _move_users(ledger, stream, receiver)
 
 
-def _move_users(ledger: Ledger, stream: int, host: int) -> Iterator[Move]:
+def _move_users(ledger: AllocationLedger, stream: int, host: int) -> Iterator[Move]:
     users = [o for o in ledger.running[host] if stream in ledger.catalog.operators[o].inputs]
     if len(users) == 1 and ledger.uses[stream].get(host, 0) == 1:
         yield from _moves_of(ledger, users[0], host)
 
 
-def _relieve_in(ledger: Ledger, host: int) -> Iterator[Move]:
+def _relieve_in(ledger: AllocationLedger, host: int) -> Iterator[Move]:
     for stream in sorted(ledger.receiving[host], key=lambda s: (-ledger.catalog.streams[s].rate, s)):
         yield from _move_users(ledger, stream, host)
 
 
-def _relieve_link(ledger: Ledger, source: int, target: int) -> Iterator[Move]:
+def _relieve_link(ledger: AllocationLedger, source: int, target: int) -> Iterator[Move]:
     crossing = [s for s, receiver in ledger.sending[source] if receiver == target]
     for stream in sorted(crossing, key=lambda s: (-ledger.catalog.streams[s].rate, s)):
         for sender in sorted(ledger.holders(stream) - {source, target}):

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from godwit.admission.model import Catalog, Floats, Network, Query, Weights
-from godwit.admission.state import Ledger, Snapshot
+from godwit.admission.model import AdmissionQuery, Catalog, Floats, HostNetwork, ObjectiveWeights
+from godwit.admission.state import AllocationLedger, Snapshot
 
 
 @dataclass(frozen=True)
-class Scope:
+class PlanningScope:
     """One planning problem: a query, the free part, and what the fixed part leaves."""
 
-    network: Network
+    network: HostNetwork
     catalog: Catalog
-    query: Query
-    weights: Weights
+    query: AdmissionQuery
+    weights: ObjectiveWeights
     state: Snapshot
     #: requested streams within S(q), the new one included
     wanted: tuple[int, ...]
@@ -51,8 +51,13 @@ class Scope:
 
 
 def scope(
-    network: Network, catalog: Catalog, state: Snapshot, admitted: Iterable[int], query: Query, weights: Weights
-) -> Scope:
+    network: HostNetwork,
+    catalog: Catalog,
+    state: Snapshot,
+    admitted: Iterable[int],
+    query: AdmissionQuery,
+    weights: ObjectiveWeights,
+) -> PlanningScope:
     """Split a state into what is free and what is fixed for the query."""
     streams, operators = set(query.streams), set(query.operators)
     cpu, into, out = network.cpu.copy(), network.nic_in.copy(), network.nic_out.copy()
@@ -80,7 +85,7 @@ def scope(
     for host, stream in state.served:
         if stream not in streams:
             out[host] -= catalog.streams[stream].rate
-    return Scope(
+    return PlanningScope(
         network, catalog, query, weights, state,
         tuple(dict.fromkeys([*sorted(set(admitted) & streams), query.result])),
         tuple(map(frozenset, origins)), tuple(map(frozenset, needs)),
@@ -89,10 +94,10 @@ def scope(
     )  # fmt: skip
 
 
-def load_snapshot(network: Network, catalog: Catalog, state: Snapshot) -> Ledger:
-    """A ledger with the state, built causally: from the homes on, each stream once a host. Loops are left out,
+def load_snapshot(network: HostNetwork, catalog: Catalog, state: Snapshot) -> AllocationLedger:
+    """A ledger with the state, built causally: from the homes on, each stream once per host. Loops are left out,
     and so is whatever has lost its source."""
-    ledger = Ledger(network, catalog)
+    ledger = AllocationLedger(network, catalog)
     operators, flows = sorted(state.placed), sorted(state.flows)
     progress = True
     while progress:
@@ -116,7 +121,7 @@ def load_snapshot(network: Network, catalog: Catalog, state: Snapshot) -> Ledger
     return ledger
 
 
-def tidy(ledger: Ledger) -> None:
+def tidy(ledger: AllocationLedger) -> None:
     """Drop everything that nobody uses."""
     for host, operators in enumerate(ledger.running):
         for operator in list(operators):

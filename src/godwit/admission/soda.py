@@ -6,7 +6,7 @@ macroW   places the new operators by a mixed integer programme that balances loa
 miniW    places what macroW left open, one operator after the other, and improves by local moves and swaps.
 
 A template is the user's plan: inputs joined in the order given. Equal streams are glued: made once, used by all.
-Streams travel from where they start to where they are used, once a host; nothing is relayed. Queries with fixed
+Streams travel from where they start to where they are used, once per host; nothing is relayed. Queries with fixed
 demands leave nothing for SODA's stages that tune allocations. A query that macroQ admitted and miniW cannot place is
 not admitted.
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from godwit.admission.highs import Programme
-from godwit.admission.model import SLACK, Catalog, Network, Query
+from godwit.admission.model import SLACK, AdmissionQuery, Catalog, HostNetwork
 from godwit.admission.repair import repair
-from godwit.admission.state import Ledger
+from godwit.admission.state import AllocationLedger
 
 #: above this many operator x host pairs macroW would not finish; miniW decides alone
 _MACRO_LIMIT = 4000
@@ -31,22 +31,22 @@ _MACRO_LIMIT = 4000
 class Soda:
     """The scheduler with its state."""
 
-    network: Network
+    network: HostNetwork
     catalog: Catalog
     #: seconds for macroW in each epoch
     seconds: float = 5.0
-    ledger: Ledger = field(init=False)
+    ledger: AllocationLedger = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.network, self.catalog)
+        self.ledger = AllocationLedger(self.network, self.catalog)
 
-    def epoch(self, queries: Sequence[Query]) -> list[bool]:
+    def epoch(self, queries: Sequence[AdmissionQuery]) -> list[bool]:
         """Plan a batch; says for each query whether it runs now."""
         chosen = self.macro_q(queries)
         hints = self.macro_w([query for query, fine in zip(queries, chosen, strict=True) if fine])
         return [fine and self.mini_w(query, hints) for query, fine in zip(queries, chosen, strict=True)]
 
-    def macro_q(self, queries: Sequence[Query]) -> list[bool]:
+    def macro_q(self, queries: Sequence[AdmissionQuery]) -> list[bool]:
         """First submitted, first ranked: admit while the total CPU suffices."""
         free = float(self.ledger.cpu_free.sum())
         made = {s for s, hosts in self.ledger.made.items() if hosts}
@@ -60,7 +60,7 @@ class Soda:
                 made |= {self.catalog.operators[o].output for o in new}
         return answer
 
-    def macro_w(self, queries: Sequence[Query]) -> dict[int, int]:
+    def macro_w(self, queries: Sequence[AdmissionQuery]) -> dict[int, int]:
         """Operator -> host for all new operators at once, or nothing if the programme is too large or too slow."""
         new = {o for q in queries for o in template(self.catalog, q) if not self.ledger.made[self._output(o)]}
         operators = sorted(new)
@@ -68,7 +68,7 @@ class Soda:
             return {}
         return _place_all(self.ledger, operators, self.seconds)
 
-    def mini_w(self, query: Query, hints: dict[int, int]) -> bool:
+    def mini_w(self, query: AdmissionQuery, hints: dict[int, int]) -> bool:
         """Place a query's operators one by one, on the hinted host or else the least loaded one; swap if short."""
         if query.result in self.ledger.served:
             return True
@@ -109,7 +109,7 @@ class Soda:
         return True
 
 
-def template(catalog: Catalog, query: Query) -> list[int]:
+def template(catalog: Catalog, query: AdmissionQuery) -> list[int]:
     """The user's plan: every stream by its first operator that adds the last input, inputs before outputs."""
     allowed = set(query.operators)
     plan: dict[int, None] = {}
@@ -132,7 +132,7 @@ def _lone_input(catalog: Catalog, operator: int) -> int:
     return max(lone, default=-1)
 
 
-def _place_all(ledger: Ledger, operators: Sequence[int], seconds: float) -> dict[int, int]:
+def _place_all(ledger: AllocationLedger, operators: Sequence[int], seconds: float) -> dict[int, int]:
     """min busiest host + transfers: z_oh place, r_sh receive, CPU and NIC in as limits."""
     catalog, hosts = ledger.catalog, range(len(ledger.network))
     programme = Programme()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from godwit.admission.model import SLACK, Catalog, Network
+from godwit.admission.model import SLACK, Catalog, HostNetwork
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Snapshot:
     placed: frozenset[tuple[int, int]]
 
 
-class Ledger:
+class AllocationLedger:
     """The state of all admitted queries, with undo."""
 
-    def __init__(self, network: Network, catalog: Catalog) -> None:
+    def __init__(self, network: HostNetwork, catalog: Catalog) -> None:
         self.network = network
         self.catalog = catalog
         self.cpu_free = network.cpu.copy()

@@ -31,8 +31,8 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from godwit.admission.model import BaseStream, Host, Link
-from godwit.admission.rates import Base, Join, Node, Predicate, QuerySpec, Unary, signature_of
+from godwit.admission.model import BaseStream, Host, HostLink
+from godwit.admission.rates import Base, JoinSpec, Node, Predicate, RateQuery, Unary, signature_of
 from godwit.errors import ConfigError
 
 _UNARY = ("filter", "project", "aggregate")
@@ -44,9 +44,9 @@ class Workload:
     """What the file says, as the planner's own values."""
 
     hosts: tuple[Host, ...]
-    links: tuple[Link, ...] | None
+    links: tuple[HostLink, ...] | None
     streams: tuple[BaseStream, ...]
-    queries: tuple[QuerySpec, ...]
+    queries: tuple[RateQuery, ...]
     weights: str
 
 
@@ -89,13 +89,13 @@ class _Link(_Entry):
             raise ValueError(msg)
         return self
 
-    def values(self) -> list[Link]:
+    def values(self) -> list[HostLink]:
         if self.between is not None:
             one, other = self.between
-            return [Link(one, other, self.bandwidth), Link(other, one, self.bandwidth)]
+            return [HostLink(one, other, self.bandwidth), HostLink(other, one, self.bandwidth)]
         assert self.source is not None
         assert self.target is not None
-        return [Link(self.source, self.target, self.bandwidth)]
+        return [HostLink(self.source, self.target, self.bandwidth)]
 
 
 class _Stream(_Entry):
@@ -166,7 +166,7 @@ def parse(data: Any, name: str = "workload") -> Workload:
         tuple(host.value() for host in file.hosts),
         links,
         tuple(BaseStream(s.id, s.rate, s.homes) for s in file.streams),
-        tuple(QuerySpec(q.id, _node(q.plan, f"{name}: queries.{q.id}.plan")) for q in file.queries),
+        tuple(RateQuery(q.id, _node(q.plan, f"{name}: queries.{q.id}.plan")) for q in file.queries),
         file.weights,
     )
 
@@ -202,13 +202,13 @@ def _node(data: Any, place: str) -> Node:
     return Unary(below, signature, given.selectivity, given.cost, kind, given.window)
 
 
-def _join(body: Any, place: str) -> Join:
+def _join(body: Any, place: str) -> JoinSpec:
     given = _valid(_Join, {"inputs": body} if isinstance(body, list) else body, place)
     inputs = tuple(_node(entry, f"{place}.inputs.{number}") for number, entry in enumerate(given.inputs))
     for number, given_one in enumerate(given.where):
         _check_ends(given_one.between, len(inputs), f"{place}.where.{number}")
     predicates = tuple(Predicate(*one.between, one.predicate, one.selectivity) for one in given.where)
-    return Join(inputs, predicates, given.selectivity, given.cost, given.window)
+    return JoinSpec(inputs, predicates, given.selectivity, given.cost, given.window)
 
 
 def _check_ends(ends: Iterable[int], inputs: int, place: str) -> None:

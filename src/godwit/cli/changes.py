@@ -12,7 +12,7 @@ from godwit.model.changes import Change
 
 
 def given(arguments: list[str]) -> list[Change]:
-    """Each argument is a change, or a file of changes, one a line."""
+    """Each argument is a change, or a file of changes, one per line."""
     return parse_changes(lines(arguments))
 
 

@@ -24,7 +24,7 @@ def demo(
     folder: Annotated[Path | None, typer.Option(help="Keep the fleet here, not in a temporary folder.")] = None,
 ) -> None:
     """Trains on a ring, a dozen queries, three regions, and the oracle's verdict."""
-    from godwit.demo.show import Options, show
+    from godwit.demo.show import DemoOptions, show
     from godwit.demo.world import Setting
 
     if seconds < 15:
@@ -38,6 +38,6 @@ def demo(
     )
     # Without a terminal rich would squeeze the tables into 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    outcomes = show(Options(setting, native, folder, real_data), console)
+    outcomes = show(DemoOptions(setting, native, folder, real_data), console)
     if outcomes[0].equal < len(outcomes[0].verdicts):
         raise typer.Exit(1)

@@ -20,7 +20,7 @@ from godwit.mobility.nebula import write_nebula
 from godwit.mobility.ring import Ring, make_ring
 from godwit.mobility.summary import Summary, summarise
 from godwit.mobility.trace import write_trace
-from godwit.mobility.twin import World, play, write_calls
+from godwit.mobility.twin import MovingWorld, play, write_calls
 
 app = typer.Typer(no_args_is_help=True, help="Traces of devices that hop between base stations.")
 _notes = Console(stderr=True)
@@ -82,7 +82,7 @@ def synth(
     """Make up a trace: trains on the ring, cars in a city, or a field of sensors. Needs no data and no Spark."""
     duration = max(int(seconds * speedup), 1)
 
-    def make() -> World:
+    def make() -> MovingWorld:
         if world == "ring":
             return make_ring(Ring(devices, lines, rings, towers_per_km, duration, seed))
         if world == "city":

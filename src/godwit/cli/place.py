@@ -17,7 +17,7 @@ from godwit.placement.cost_models.cost import CostModel, Objective
 from godwit.placement.explain import Explanation, explain
 from godwit.placement.problem.files import read_problem
 from godwit.placement.problem.problem import Evaluation, Problem
-from godwit.placement.search.base import SEARCHES, Answer, FrontPlan, Options, search
+from godwit.placement.search.base import SEARCHES, FrontPlan, Options, SearchResult, search
 
 
 def place(
@@ -105,7 +105,7 @@ def _plan(problem: Problem, member: FrontPlan) -> dict[str, Any]:
     return {"plan": places, **_evaluation(member.evaluation)}
 
 
-def _document(problem: Problem, answer: Answer, reasons: Explanation, front: int) -> dict[str, Any]:
+def _document(problem: Problem, answer: SearchResult, reasons: Explanation, front: int) -> dict[str, Any]:
     best = _plan(problem, FrontPlan(answer.plan, reasons.after))
     return {
         "algorithm": answer.algorithm,
@@ -123,7 +123,7 @@ def _document(problem: Problem, answer: Answer, reasons: Explanation, front: int
     }
 
 
-def _print(problem: Problem, answer: Answer, reasons: Explanation, front: int) -> None:
+def _print(problem: Problem, answer: SearchResult, reasons: Explanation, front: int) -> None:
     console = Console()
     plan = Table(
         "operator", "site", "platform", "processing ms", "ready at ms", "", title=f"plan by {answer.algorithm}"

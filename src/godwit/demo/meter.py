@@ -27,7 +27,7 @@ def quantiles(values: Sequence[float], *shares: float) -> list[float | None]:
 
 
 @dataclass
-class Meter:
+class LatencyMeter:
     """Latency is emission (the commit's wall time) minus the result's event time `at`, in milliseconds."""
 
     crew: RunnerPool

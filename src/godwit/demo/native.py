@@ -16,9 +16,9 @@ from godwit.api.oracle import compare
 from godwit.baselines.native_restart import NativeRestart, NativeStream
 from godwit.demo.meter import quantiles
 from godwit.demo.ours import LOOK_EVERY
-from godwit.demo.outcome import Now, Outcome, Show
+from godwit.demo.outcome import DemoOutcome, Now, Show
 from godwit.demo.queries import SCHEMA, STREAM, Asked
-from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
+from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.mobility.driver import Driver, Feed
@@ -33,12 +33,12 @@ CATCH_UP_S = 35.0
 def play(
     spark: SparkSession,
     folder: Path,
-    stage: Stage,
+    stage: DemoStage,
     queries: list[Asked],
     seed: int,
     show: Show,
     say: Callable[[str], None] = lambda what: None,
-) -> Outcome:
+) -> DemoOutcome:
     """Warm up, play the trace in real time, read what is left, compare with the batch."""
     # A query that is stopped in the middle of a call would print a stack trace for it.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -63,7 +63,9 @@ def play(
     return found if caught_up else replace(found, note=f"{found.note}, not caught up")
 
 
-def _drive(native: NativeRestart, stage: Stage, seed: int, show: Show, initial: dict[str, str]) -> tuple[Driver, float]:
+def _drive(
+    native: NativeRestart, stage: DemoStage, seed: int, show: Show, initial: dict[str, str]
+) -> tuple[Driver, float]:
     start, looked = time.time(), [0.0]
 
     def watch(driver: Driver) -> None:
@@ -102,7 +104,9 @@ def _pair(values: list[float]) -> tuple[float | None, float | None]:
     return low, high
 
 
-def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: int, queries: list[Asked]) -> Outcome:
+def _outcome(
+    native: NativeRestart, driver: Driver, calm_until: float, handled: int, queries: list[Asked]
+) -> DemoOutcome:
     latencies = _latencies(native, driver.start_ms)
     every = [pair for found in latencies.values() for pair in found]
     verdicts = []
@@ -110,7 +114,7 @@ def _outcome(native: NativeRestart, driver: Driver, calm_until: float, handled: 
         want = native.oracle(asked.sql)
         have = native.results(query)
         verdicts.append(compare(QueryId(query.name), want, want.iloc[:0] if have is None else have))
-    return Outcome(
+    return DemoOutcome(
         name=NAME,
         rows=driver.rows,
         results=sum(v.got for v in verdicts),

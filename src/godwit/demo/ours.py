@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import Verdict
-from godwit.demo.meter import Meter, quantiles
-from godwit.demo.outcome import Now, Outcome, Show
+from godwit.demo.meter import LatencyMeter, quantiles
+from godwit.demo.outcome import DemoOutcome, Now, Show
 from godwit.demo.queries import SCHEMA, STREAM, Asked
-from godwit.demo.world import DISORDER_MS, GAP_MS, Stage, first_counts
+from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.maintenance.housekeeping import Retention
 from godwit.mobility.driver import Cue, Driver, Feed, FleetTarget
 
@@ -43,7 +43,7 @@ class Counted(FleetTarget):
         return sum(epoch <= adopted for epoch in self._epochs)
 
 
-def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked]) -> Fleet:
+def prepare(spark: SparkSession, folder: Path, stage: DemoStage, queries: list[Asked]) -> Fleet:
     """A fleet with the stage's ground, devices and queries, running."""
     fleet = Fleet(folder, spark, retention=Retention(keep=True))  # the oracle needs everything that was sent
     fleet.topology.add(stage.topology)
@@ -56,7 +56,7 @@ def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked
     return fleet
 
 
-def warm_up(fleet: Fleet, stage: Stage) -> int:
+def warm_up(fleet: Fleet, stage: DemoStage) -> int:
     """One early count of every train, answered by every plan, so that the clock does not start on cold ones."""
     rows = first_counts(stage, time.time())
     fleet.push(STREAM, rows)
@@ -64,10 +64,10 @@ def warm_up(fleet: Fleet, stage: Stage) -> int:
     return int(rows.num_rows)
 
 
-def play(fleet: Fleet, stage: Stage, seed: int, show: Show) -> tuple[Driver, Meter, int]:
+def play(fleet: Fleet, stage: DemoStage, seed: int, show: Show) -> tuple[Driver, LatencyMeter, int]:
     """The trace, in real time; with how many hand-overs were in force when it was over."""
     start = time.time()
-    meter = Meter(fleet.crew, start, start + stage.calm_s)
+    meter = LatencyMeter(fleet.crew, start, start + stage.calm_s)
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
     looked, target = [0.0], Counted(fleet)
 
@@ -91,14 +91,14 @@ def play(fleet: Fleet, stage: Stage, seed: int, show: Show) -> tuple[Driver, Met
     return driver, meter, target.handled
 
 
-def finish(fleet: Fleet, driver: Driver, meter: Meter, handled: int, queries: list[Asked]) -> Outcome:
+def finish(fleet: Fleet, driver: Driver, meter: LatencyMeter, handled: int, queries: list[Asked]) -> DemoOutcome:
     """Close every window, stop, and ask the oracle."""
     fleet.close_sources()
     fleet.process_available()
     meter.look()
     fleet.stop()
     verdicts = tuple(_verdict(fleet, query.name) for query in queries)
-    return Outcome(
+    return DemoOutcome(
         name=NAME,
         rows=driver.rows,
         results=sum(v.got for v in verdicts),
@@ -122,7 +122,7 @@ def _pair(values: list[float]) -> tuple[float | None, float | None]:
     return low, high
 
 
-def _now(driver: Driver, meter: Meter, handled: int) -> Now:
+def _now(driver: Driver, meter: LatencyMeter, handled: int) -> Now:
     return Now(
         name=NAME,
         seconds=driver.t / 1000,

@@ -9,7 +9,7 @@ from godwit.api.oracle import Verdict
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """Latencies are in milliseconds, emission minus the result's event time."""
 
     name: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from godwit.demo.world import TRANSFER, Stage
+from godwit.demo.world import TRANSFER, DemoStage
 
 SCHEMA = (
     "train string, line string, coach int, boarded int, alighted int, bikes int, strollers int, "
@@ -47,7 +47,7 @@ class Asked:
     trains: tuple[str, ...]
 
 
-def asked(stage: Stage) -> list[Asked]:
+def asked(stage: DemoStage) -> list[Asked]:
     """Twelve queries of four shapes."""
     line = stage.lines()
     everyone = tuple(sorted(line))

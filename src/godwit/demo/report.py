@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from godwit.api.oracle import Verdict
-from godwit.demo.outcome import Outcome
+from godwit.demo.outcome import DemoOutcome
 from godwit.demo.queries import Asked
 from godwit.demo.view import ms, size
 
 
-def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[Outcome]) -> None:
+def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> None:
     """Two tables: the queries, then the sums."""
     console.print(_queries(queries, outcomes))
     console.print(_sums(outcomes))
@@ -23,7 +23,7 @@ def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[Outcom
                 console.print(f"{outcome.name}: {_short(verdict)}", highlight=False)
 
 
-def _queries(queries: Sequence[Asked], outcomes: Sequence[Outcome]) -> Table:
+def _queries(queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> Table:
     table = Table(title="latency p50 / p95 and the oracle's verdict, by query", title_justify="left")
     table.add_column("query", no_wrap=True)
     table.add_column("shape", no_wrap=True)
@@ -45,7 +45,7 @@ def _word(verdict: Verdict) -> str:
     return "[green]equal[/]" if verdict.equal else f"[red]{verdict.got} of {verdict.expected}[/]"
 
 
-def _sums(outcomes: Sequence[Outcome]) -> Table:
+def _sums(outcomes: Sequence[DemoOutcome]) -> Table:
     table = Table("", *(outcome.name for outcome in outcomes), title="in sum", title_justify="left")
     for name, values in (
         ("rows in", [f"{o.rows:,}" for o in outcomes]),

@@ -10,16 +10,16 @@ from tempfile import mkdtemp
 
 from rich.console import Console
 
-from godwit.demo.outcome import Outcome
+from godwit.demo.outcome import DemoOutcome
 from godwit.demo.queries import Asked, asked
 from godwit.demo.report import report
 from godwit.demo.view import View
-from godwit.demo.world import Setting, Stage, real_stage, ring_stage
+from godwit.demo.world import DemoStage, Setting, real_stage, ring_stage
 from godwit.mobility.summary import summarise
 
 
 @dataclass(frozen=True)
-class Options:
+class DemoOptions:
     """What `godwit demo` was asked for."""
 
     setting: Setting
@@ -28,7 +28,7 @@ class Options:
     real_data: Path | None = None
 
 
-def show(options: Options, console: Console) -> list[Outcome]:
+def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
     """Run it and print what happened; the caller decides on the exit code."""
     say = _clock(console)
     folder = Path(options.folder or mkdtemp(prefix="godwit-demo-"))
@@ -66,12 +66,12 @@ def show(options: Options, console: Console) -> list[Outcome]:
 def _native(
     spark: object,
     folder: Path,
-    stage: Stage,
+    stage: DemoStage,
     queries: list[Asked],
-    options: Options,
+    options: DemoOptions,
     console: Console,
     say: Callable[[str], None],
-) -> Outcome:
+) -> DemoOutcome:
     from godwit.demo import native
 
     say("the same with plain Spark streaming queries, restarted at hand-overs (native-restart)")
@@ -79,7 +79,7 @@ def _native(
         return native.play(spark, folder / "native", stage, queries, options.setting.seed, view, say)  # type: ignore[arg-type]
 
 
-def _introduce(console: Console, stage: Stage) -> None:
+def _introduce(console: Console, stage: DemoStage) -> None:
     queries = asked(stage)
     figures = summarise(stage.trace)
     regions = ", ".join(stage.topology.regions)

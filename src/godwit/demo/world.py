@@ -14,7 +14,7 @@ from godwit.mobility.hierarchy import Hierarchy
 from godwit.mobility.payloads import PASSENGERS, Passengers
 from godwit.mobility.ring import Ring, make_ring
 from godwit.mobility.trace import Trace, TraceEvent, check, ordered, read_trace
-from godwit.mobility.twin import Call, World, play, read_calls
+from godwit.mobility.twin import MovingWorld, StationStop, play, read_calls
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 
@@ -39,21 +39,21 @@ class Setting:
     seconds: int = 40
     #: so long at the beginning nobody hops: what latency is without changes
     calm_s: int = 10
-    #: the ring's hour in six minutes: a hand-over takes place several times a second
+    #: the ring's hour in six minutes: a hand-over takes place several times per second
     speedup: float = 10.0
     seed: int = 7
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStage:
     """A trace to play, the ground it is played on, and the stops at which trains count."""
 
     trace: Trace
     topology: Topology
-    calls: tuple[Call, ...]
+    calls: tuple[StationStop, ...]
     calm_s: int
     #: the world behind it, where it was made up: for drawing
-    world: World | None = None
+    world: MovingWorld | None = None
 
     def lines(self) -> dict[str, str]:
         """train -> its line"""
@@ -73,15 +73,15 @@ class Stage:
         return Passengers(self.calls, seed=seed, disorder_ms=DISORDER_MS, start_ms=start_ms)
 
 
-def ring_stage(setting: Setting) -> Stage:
+def ring_stage(setting: Setting) -> DemoStage:
     """The synthetic ring; the same seed makes the same stage."""
     world = make_ring(Ring(setting.trains, duration_s=int(setting.seconds * setting.speedup), seed=setting.seed))
     played = play(world, speedup=setting.speedup, shape=GROUND)
     trace = calm_start(played.trace, setting.calm_s * 1000)
-    return Stage(trace, _at_start(played.topology, trace), played.calls, setting.calm_s, world)
+    return DemoStage(trace, _at_start(played.topology, trace), played.calls, setting.calm_s, world)
 
 
-def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> Stage:
+def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> DemoStage:
     """The ring by the real timetable and base stations, through the mobility pipeline on Spark."""
     from godwit.mobility.gtfs import Slot, clock_ms
     from godwit.mobility.pipeline import Request, build
@@ -102,7 +102,7 @@ def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> 
     build(spark, request)
     trace = calm_start(read_trace(out / "trace.jsonl"), setting.calm_s * 1000)
     topology = _at_start(load_topology(out / "topology.yaml"), trace)
-    return Stage(trace, topology, read_calls(out / "calls.jsonl"), setting.calm_s)
+    return DemoStage(trace, topology, read_calls(out / "calls.jsonl"), setting.calm_s)
 
 
 def calm_start(trace: Trace, calm_ms: int) -> Trace:
@@ -118,7 +118,7 @@ def calm_start(trace: Trace, calm_ms: int) -> Trace:
     return check(replace(trace, events=ordered([*first, *later])))
 
 
-def first_counts(stage: Stage, wall: float) -> pa.Table:
+def first_counts(stage: DemoStage, wall: float) -> pa.Table:
     """A row for each train at the same station, a little before everything begins."""
     line = stage.lines()
     at = datetime.fromtimestamp(wall, UTC)

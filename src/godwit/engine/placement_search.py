@@ -15,8 +15,8 @@ from itertools import islice
 from pyspark.sql import SparkSession
 
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Clock
-from godwit.placement.search.executor import Best, Piece
+from godwit.placement.search.base import Deadline
+from godwit.placement.search.executor import BestFound, Piece
 
 #: seconds of work a wave should hold
 WAVE_SECONDS = 1.0
@@ -31,36 +31,36 @@ class SparkExecutor:
         #: tasks a wave is split into
         self.tasks = tasks or self._context.defaultParallelism
 
-    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Clock) -> Best:
+    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Deadline) -> BestFound:
         """See `SearchExecutor`."""
-        shared, todo, total = self._context.broadcast(problem), iter(pieces), Best()
+        shared, todo, total = self._context.broadcast(problem), iter(pieces), BestFound()
         size = self.tasks
         while True:
             wave = list(islice(todo, size))
             if not wave:
                 break
             if clock.over():
-                total = total.join(Best(complete=False))
+                total = total.join(BestFound(complete=False))
                 break
             left, started = clock.left(), time.perf_counter()
             until = None if left is None else time.time() + left
 
-            def work(share: Iterable[Piece], until: float | None = until) -> Iterator[Best]:
+            def work(share: Iterable[Piece], until: float | None = until) -> Iterator[BestFound]:
                 yield _run_share(shared.value, share, until)
 
             found = self._context.parallelize(wave, self.tasks).mapPartitions(work).collect()
-            total = reduce(Best.join, found, total)
+            total = reduce(BestFound.join, found, total)
             if time.perf_counter() - started < WAVE_SECONDS:
                 size = min(2 * size, LARGEST_WAVE)
         shared.unpersist()
         return total
 
 
-def _run_share(problem: Problem, share: Iterable[Piece], until: float | None) -> Best:
+def _run_share(problem: Problem, share: Iterable[Piece], until: float | None) -> BestFound:
     """One task: its pieces, until time is up."""
-    total = Best()
+    total = BestFound()
     for piece in share:
         if until is not None and time.time() >= until:
-            return total.join(Best(complete=False))
+            return total.join(BestFound(complete=False))
         total = total.join(piece.run(problem))
     return total

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.errors import ConfigError
-from godwit.mobility.twin import World, columns
+from godwit.mobility.twin import MovingWorld, columns
 
 _M_PER_DEGREE = 111_195.0
 
@@ -35,7 +35,7 @@ class City:
     seed: int = 7
 
 
-def make_city(spec: City | None = None) -> World:
+def make_city(spec: City | None = None) -> MovingWorld:
     """A world of cars; the same seed makes the same world."""
     spec = spec or City()
     if spec.cars < 1 or spec.crossings < 2 or spec.duration_s < 1 or not 0 < spec.speed[0] <= spec.speed[1]:
@@ -55,7 +55,9 @@ def make_city(spec: City | None = None) -> World:
     ids = tuple(f"c-{i + 1:04d}" for i in range(len(spot)))
     devices = tuple(f"car-{i + 1:04d}" for i in range(spec.cars))
     source = f"city of {spec.cars} cars, seed {spec.seed}"
-    return World(source, spec.duration_s * 1000, ids, np.round(lat, 6), np.round(lon, 6), devices, columns(owner, rows))
+    return MovingWorld(
+        source, spec.duration_s * 1000, ids, np.round(lat, 6), np.round(lon, 6), devices, columns(owner, rows)
+    )
 
 
 Spot = tuple[float, float]

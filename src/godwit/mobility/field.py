@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.errors import ConfigError
-from godwit.mobility.twin import World, columns
+from godwit.mobility.twin import MovingWorld, columns
 
 _M_PER_DEGREE = 111_195.0
 
@@ -26,7 +26,7 @@ class Field:
     seed: int = 7
 
 
-def make_field(spec: Field | None = None) -> World:
+def make_field(spec: Field | None = None) -> MovingWorld:
     """A world of standing sensors; the same seed makes the same world."""
     spec = spec or Field()
     if min(spec.sensors, spec.gateways, spec.duration_s) < 1 or not spec.side_m > 0:
@@ -42,4 +42,4 @@ def make_field(spec: Field | None = None) -> World:
     sensors = tuple(f"sensor-{i + 1:04d}" for i in range(spec.sensors))
     source = f"field of {spec.sensors} sensors, seed {spec.seed}"
     still = columns(range(spec.sensors), rows)
-    return World(source, duration, gateways, lat[spec.sensors :], lon[spec.sensors :], sensors, still)
+    return MovingWorld(source, duration, gateways, lat[spec.sensors :], lon[spec.sensors :], sensors, still)

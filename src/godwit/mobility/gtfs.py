@@ -61,7 +61,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Feed:
+class GtfsFeed:
     """The tables of a feed. Every column is text; `has` says whether an optional file is there."""
 
     spark: SparkSession
@@ -103,10 +103,10 @@ class Feed:
 
 
 @contextmanager
-def open_feed(spark: SparkSession, path: Path) -> Iterator[Feed]:
+def open_feed(spark: SparkSession, path: Path) -> Iterator[GtfsFeed]:
     """A feed in a folder, or in a zip that is unpacked for as long as it is needed."""
     with tempfile.TemporaryDirectory(prefix="godwit-gtfs-") as unpacked:
-        feed = Feed(spark, path if path.is_dir() else _unpack(path, Path(unpacked)), str(path))
+        feed = GtfsFeed(spark, path if path.is_dir() else _unpack(path, Path(unpacked)), str(path))
         try:
             yield feed
         finally:
@@ -154,14 +154,14 @@ def clock_ms(text: str) -> int:
     return ((hours * 60 + minutes) * 60 + seconds) * 1000
 
 
-def calls(feed: Feed, slot: Slot) -> DataFrame:
+def calls(feed: GtfsFeed, slot: Slot) -> DataFrame:
     """device, line, shape_id, stop_id, station, lat, lon, place in the trip, arrive and depart (ms in the window)."""
     trips = _trips(feed, slot)
     times = _stop_times(feed, trips.select("trip_id").distinct(), _stops(feed))
     return _sound(feed, _runs(feed, trips, times, slot), slot)
 
 
-def _trips(feed: Feed, slot: Slot) -> DataFrame:
+def _trips(feed: GtfsFeed, slot: Slot) -> DataFrame:
     """trip_id, line, shape_id and the day's shift for the trips of the wanted lines that run on the day."""
     routes, trips = feed.table("routes"), feed.table("trips")
     names = [sf.col(c) for c in ("route_short_name", "route_long_name", "route_id") if c in routes.columns]
@@ -186,7 +186,7 @@ def _trips(feed: Feed, slot: Slot) -> DataFrame:
     return running.select("trip_id", "line", "shape_id", "shift_ms")
 
 
-def _services(feed: Feed, slot: Slot) -> DataFrame:
+def _services(feed: GtfsFeed, slot: Slot) -> DataFrame:
     """service_id and the shift of its times: 0 on the day itself, a day back for services of the day before."""
     name, date = weekday(slot.day)
     if date is None and not feed.has("calendar"):
@@ -198,7 +198,7 @@ def _services(feed: Feed, slot: Slot) -> DataFrame:
     return today.unionByName(eve.withColumn("shift_ms", sf.lit(-DAY_MS)))
 
 
-def _running(feed: Feed, name: str, date: dt.date | None) -> DataFrame:
+def _running(feed: GtfsFeed, name: str, date: dt.date | None) -> DataFrame:
     """The services of a day. Exceptions need a date: a weekday alone cannot tell which week is meant."""
     found = feed.spark.createDataFrame([], "service_id string")
     if feed.has("calendar"):
@@ -214,7 +214,7 @@ def _running(feed: Feed, name: str, date: dt.date | None) -> DataFrame:
     return found.distinct()
 
 
-def _stops(feed: Feed) -> DataFrame:
+def _stops(feed: GtfsFeed) -> DataFrame:
     frame = feed.table("stops")
     station = sf.col("stop_name") if "stop_name" in frame.columns else sf.col("stop_id")
     lat, lon = number(sf.col("stop_lat")), number(sf.col("stop_lon"))
@@ -227,7 +227,7 @@ def _stops(feed: Feed) -> DataFrame:
     return found.where("ok").drop("ok").dropDuplicates(["stop_id"])
 
 
-def _stop_times(feed: Feed, trips: DataFrame, stops: DataFrame) -> DataFrame:
+def _stop_times(feed: GtfsFeed, trips: DataFrame, stops: DataFrame) -> DataFrame:
     """Stop times of the trips with their places, in milliseconds; a stop without any time is passed through."""
     frame = feed.table("stop_times").join(trips, "trip_id", "left_semi").join(stops, "stop_id", "left")
     arrive, depart = _ms(sf.col("arrival_time")), _ms(sf.col("departure_time"))
@@ -256,7 +256,7 @@ def _ms(text: Column) -> Column:
     return ((hours * 60 + minutes) * 60 + seconds) * 1000
 
 
-def _runs(feed: Feed, trips: DataFrame, times: DataFrame, slot: Slot) -> DataFrame:
+def _runs(feed: GtfsFeed, trips: DataFrame, times: DataFrame, slot: Slot) -> DataFrame:
     """Every run of every trip: once as written, or many times where frequencies.txt says so."""
     base = sf.col("shift_ms") - sf.lit(slot.start_ms)
     eve = sf.when(sf.col("shift_ms") < 0, "~eve").otherwise("")
@@ -280,7 +280,7 @@ def _runs(feed: Feed, trips: DataFrame, times: DataFrame, slot: Slot) -> DataFra
     return shifted.select("device", "line", "shape_id", "stop_id", "station", "lat", "lon", "seq", "arrive", "depart")
 
 
-def _frequencies(feed: Feed) -> DataFrame:
+def _frequencies(feed: GtfsFeed) -> DataFrame:
     """trip_id and the start of each of its runs."""
     frame = feed.table("frequencies").select(
         "trip_id",
@@ -293,7 +293,7 @@ def _frequencies(feed: Feed) -> DataFrame:
     return frame.where(usable).select("trip_id", sf.explode(sf.sequence("a", sf.expr("b - 1"), "h")).alias("start"))
 
 
-def _sound(feed: Feed, runs: DataFrame, slot: Slot) -> DataFrame:
+def _sound(feed: GtfsFeed, runs: DataFrame, slot: Slot) -> DataFrame:
     """Runs in the window that have at least two stops and never go back in time, stops numbered in order."""
     order = Window.partitionBy("device").orderBy("seq", "arrive")
     window_ms = slot.end_ms - slot.start_ms
@@ -320,7 +320,7 @@ def _sound(feed: Feed, runs: DataFrame, slot: Slot) -> DataFrame:
     return judged.where("NOT broken AND stops >= 2").drop("back", "stops", "broken", "early", "late", "seq")
 
 
-def _count(feed: Feed, table: str, frame: DataFrame, kinds: dict[str, Column]) -> None:
+def _count(feed: GtfsFeed, table: str, frame: DataFrame, kinds: dict[str, Column]) -> None:
     row = frame.agg(*(sf.count_if(condition).alias(reason) for reason, condition in kinds.items())).collect()[0]
     for reason in kinds:
         feed.note(table, reason, row[reason])

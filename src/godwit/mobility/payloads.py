@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.mobility.geo import Floats, Ints, metres
-from godwit.mobility.twin import Call, World
+from godwit.mobility.twin import MovingWorld, StationStop
 
 TS = pa.timestamp("us", tz="UTC")
 _COUNTS = [(name, pa.int32()) for name in ("coach", "boarded", "alighted", "bikes", "strollers")]
@@ -64,7 +64,7 @@ def _arriving(table: pa.Table, arrival: Ints, t0_ms: int, t1_ms: int) -> pa.Tabl
 class Passengers:
     """Counts at the doors: one row a coach at every stop. Nobody gets off who did not get on."""
 
-    calls: Iterable[Call]
+    calls: Iterable[StationStop]
     coaches: int = 8
     seed: int = 7
     disorder_ms: int = 2000
@@ -73,8 +73,8 @@ class Passengers:
     schema: pa.Schema = field(default=PASSENGERS, repr=False)
 
     @cached_property
-    def _by_device(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
+    def _by_device(self) -> dict[str, list[StationStop]]:
+        found: dict[str, list[StationStop]] = {}
         for call in sorted(self.calls, key=lambda call: call.t):
             found.setdefault(call.device, []).append(call)
         return found
@@ -132,7 +132,7 @@ class Passengers:
 class PositionReports:
     """Where each device of a world is, every `period_ms`, with a few metres of error."""
 
-    world: World
+    world: MovingWorld
     period_ms: int = 1000
     error_m: float = 5.0
     seed: int = 7

@@ -23,7 +23,7 @@ from pyspark.sql.window import Window
 
 from godwit.errors import ConfigError, DataError
 from godwit.mobility.geo import unpack
-from godwit.mobility.gtfs import Feed, Slot, calls, open_feed
+from godwit.mobility.gtfs import GtfsFeed, Slot, calls, open_feed
 from godwit.mobility.handovers import attachment_changes, count_positions
 from godwit.mobility.hierarchy import Hierarchy, build_topology, write_topology
 from godwit.mobility.legs import segments
@@ -85,7 +85,7 @@ def build(spark: SparkSession, request: Request, progress: Callable[[str], None]
         raise DataError(msg) from error
 
 
-def _from_feed(request: Request, feed: Feed, towers: Towers, progress: Callable[[str], None]) -> Summary:
+def _from_feed(request: Request, feed: GtfsFeed, towers: Towers, progress: Callable[[str], None]) -> Summary:
     progress("timetable")
     stops, moves = timetable(feed, request)
     progress("hand-overs")
@@ -94,7 +94,7 @@ def _from_feed(request: Request, feed: Feed, towers: Towers, progress: Callable[
     return _write(request, feed, towers, (stops, moves, events), progress)
 
 
-def timetable(feed: Feed, request: Request) -> tuple[DataFrame, DataFrame]:
+def timetable(feed: GtfsFeed, request: Request) -> tuple[DataFrame, DataFrame]:
     """The stops of the trips in the window, and their movements; both cached."""
     stops = calls(feed, request.slot)
     tracks = shapes = None
@@ -130,7 +130,9 @@ def _renamed(**names: str) -> list[Column]:
 Frames = tuple[DataFrame, DataFrame, DataFrame]
 
 
-def _write(request: Request, feed: Feed, towers: Towers, frames: Frames, progress: Callable[[str], None]) -> Summary:
+def _write(
+    request: Request, feed: GtfsFeed, towers: Towers, frames: Frames, progress: Callable[[str], None]
+) -> Summary:
     stops, moves, events = frames
     progress("topology")
     places, ids = _serving(events, towers)

@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.errors import ConfigError
 from godwit.mobility.geo import Floats, metres
-from godwit.mobility.twin import Call, World, columns
+from godwit.mobility.twin import MovingWorld, StationStop, columns
 
 #: name, latitude, longitude, seconds of running to the next station
 STATIONS: tuple[tuple[str, float, float, int], ...] = (
@@ -69,7 +69,7 @@ def line_name(ring: int, line: int, lines: int) -> str:
     return f"S{41 + ring * lines + line}"
 
 
-def make_ring(spec: Ring | None = None) -> World:
+def make_ring(spec: Ring | None = None) -> MovingWorld:
     """A world of trains on rings; the same seed makes the same world."""
     spec = spec or Ring()
     for name in ("trains", "lines", "rings", "duration_s"):
@@ -96,10 +96,10 @@ def make_ring(spec: Ring | None = None) -> World:
             owner.append(train)
             rows.append((t0, t1, *a, *b))
             if station:
-                calls.append(Call(device, name, station, t0))
+                calls.append(StationStop(device, name, station, t0))
     source = f"ring of {spec.trains} trains, {spec.rings} x {spec.lines} lines, seed {spec.seed}"
     duration = spec.duration_s * 1000
-    return World(source, duration, tuple(ids), lat, lon, tuple(devices), columns(owner, rows), tuple(calls))
+    return MovingWorld(source, duration, tuple(ids), lat, lon, tuple(devices), columns(owner, rows), tuple(calls))
 
 
 def places(ring: int = 0) -> Floats:

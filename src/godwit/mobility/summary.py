@@ -1,4 +1,4 @@
-"""What a trace amounts to: trips, hand-overs, serving towers, dwell times, changes a second, rows left out."""
+"""What a trace amounts to: trips, hand-overs, serving towers, dwell times, changes per second, rows left out."""
 
 from __future__ import annotations
 

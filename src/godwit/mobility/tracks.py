@@ -20,7 +20,7 @@ from pyspark.sql.window import Window
 from godwit.errors import DataError
 from godwit.mobility.columns import metres_between, number
 from godwit.mobility.geo import Floats, Ints, metres
-from godwit.mobility.gtfs import Feed
+from godwit.mobility.gtfs import GtfsFeed
 
 PIECE = ("f0", "f1", "lat0", "lon0", "lat1", "lon1")
 _PIECES = ", ".join(f"{name} double" for name in PIECE)
@@ -87,7 +87,7 @@ def _pieces(lines: DataFrame, key: list[str]) -> DataFrame:
     return pieces.select(*key, *PIECE)
 
 
-def shape_tracks(feed: Feed, calls: DataFrame) -> tuple[DataFrame, DataFrame]:
+def shape_tracks(feed: GtfsFeed, calls: DataFrame) -> tuple[DataFrame, DataFrame]:
     """(calls with their `pattern`, pieces by pattern and leg) from shapes.txt."""
     stops = sf.array_sort(sf.collect_list(sf.struct("leg", "stop_id", "lat", "lon")))
     runs = calls.where("shape_id IS NOT NULL").groupBy("device", "shape_id").agg(stops.alias("stops"))

@@ -25,7 +25,7 @@ STEP_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StationStop:
     """A train stands at a station."""
 
     device: str
@@ -35,28 +35,28 @@ class Call:
     t: int
 
 
-def write_calls(calls: Iterable[Call], path: Path) -> None:
+def write_calls(calls: Iterable[StationStop], path: Path) -> None:
     """calls.jsonl: one stop a line."""
     with path.open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(asdict(call), ensure_ascii=False) + "\n" for call in calls)
 
 
-def read_calls(path: Path) -> tuple[Call, ...]:
+def read_calls(path: Path) -> tuple[StationStop, ...]:
     """The stops of a trace, for the payload generators."""
     with path.open(encoding="utf-8") as lines:
         return tuple(_call(path, i, line) for i, line in enumerate(lines, start=1))
 
 
-def _call(path: Path, number: int, line: str) -> Call:
+def _call(path: Path, number: int, line: str) -> StationStop:
     try:
-        return Call(**json.loads(line))
+        return StationStop(**json.loads(line))
     except (ValueError, TypeError) as error:
         msg = f"{path}: line {number}: not a stop ({error}); a stop has device, line, station and t"
         raise DataError(msg) from error
 
 
 @dataclass(frozen=True)
-class World:
+class MovingWorld:
     """Devices that move among towers."""
 
     #: for a reader's eyes: what it is and its seed
@@ -69,7 +69,7 @@ class World:
     #: device of each owner number in `segments`
     devices: tuple[str, ...]
     segments: Segments
-    calls: tuple[Call, ...] = ()
+    calls: tuple[StationStop, ...] = ()
 
     def positions(self, t_ms: int) -> dict[str, tuple[float, float]]:
         """Where everybody is at one moment of the world: device -> (latitude, longitude)."""
@@ -92,12 +92,14 @@ class Played:
 
     trace: Trace
     topology: Topology
-    world: World
+    world: MovingWorld
     #: the stops in the trace's time
-    calls: tuple[Call, ...]
+    calls: tuple[StationStop, ...]
 
 
-def play(world: World, *, speedup: float = 1.0, hysteresis_m: float = 50.0, shape: Hierarchy | None = None) -> Played:
+def play(
+    world: MovingWorld, *, speedup: float = 1.0, hysteresis_m: float = 50.0, shape: Hierarchy | None = None
+) -> Played:
     """The trace of a world, `speedup` times faster, and the topology under it (serving towers only)."""
     check_speedup(speedup)
     index = TowerIndex.of(pack(world.tower_lat, world.tower_lon))
@@ -111,7 +113,7 @@ def play(world: World, *, speedup: float = 1.0, hysteresis_m: float = 50.0, shap
     ]
     duration = int(world.duration_ms / speedup)
     trace = check(Trace(duration, ordered(events), speedup, world.source), world.tower_ids)
-    calls = tuple(Call(c.device, c.line, c.station, int(c.t / speedup)) for c in world.calls)
+    calls = tuple(StationStop(c.device, c.line, c.station, int(c.t / speedup)) for c in world.calls)
     return Played(trace, _topology(world, trace, shape), world, calls)
 
 
@@ -122,7 +124,7 @@ def check_speedup(speedup: float) -> None:
         raise ConfigError(msg)
 
 
-def _names(index: TowerIndex, world: World) -> list[str]:
+def _names(index: TowerIndex, world: MovingWorld) -> list[str]:
     """Tower names by index number; of towers at one place the first by name stands for all."""
     place = pack(world.tower_lat, world.tower_lon)
     order = np.lexsort((np.array(world.tower_ids), place))
@@ -131,7 +133,7 @@ def _names(index: TowerIndex, world: World) -> list[str]:
 
 
 def _event(
-    row: tuple[np.int64, np.int64, np.int64, np.int64], name: Sequence[str], world: World, speedup: float
+    row: tuple[np.int64, np.int64, np.int64, np.int64], name: Sequence[str], world: MovingWorld, speedup: float
 ) -> TraceEvent | None:
     """One change as an event; None for a detach only because the world ends."""
     owner, tick, before, after = map(int, row)
@@ -142,7 +144,7 @@ def _event(
     return TraceEvent(int(tick * STEP_MS / speedup), world.devices[owner], kind, site, previous)  # type: ignore[arg-type]
 
 
-def _topology(world: World, trace: Trace, shape: Hierarchy | None) -> Topology:
+def _topology(world: MovingWorld, trace: Trace, shape: Hierarchy | None) -> Topology:
     rank = {name: i for i, name in enumerate(world.tower_ids)}
     rows = np.array([rank[site] for site in trace.sites], dtype=np.int64)
     start = trace.initial()

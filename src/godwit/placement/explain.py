@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from godwit.placement.problem.problem import Evaluation, PlanVector, Problem
-from godwit.placement.search.base import Answer
-from godwit.placement.search.chain import Action, actions_between
+from godwit.placement.search.base import SearchResult
+from godwit.placement.search.chain import SiteChoice, actions_between
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Explanation:
     before: Evaluation
     after: Evaluation
     operators: tuple[OperatorLine, ...]
-    actions: tuple[Action, ...]
+    actions: tuple[SiteChoice, ...]
     reasons: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Explanation:
         return asdict(self)
 
 
-def explain(problem: Problem, answer: Answer) -> Explanation:
+def explain(problem: Problem, answer: SearchResult) -> Explanation:
     """Explain an answer against the deployed plan."""
     before, after = problem.evaluate(problem.root), problem.evaluate(answer.plan)
     actions = actions_between(problem, problem.root, answer.plan)
@@ -89,7 +89,7 @@ def _lines(problem: Problem, plan: PlanVector) -> tuple[OperatorLine, ...]:
     )
 
 
-def _reasons(problem: Problem, answer: Answer, before: Evaluation, after: Evaluation) -> list[str]:
+def _reasons(problem: Problem, answer: SearchResult, before: Evaluation, after: Evaluation) -> list[str]:
     path = " -> ".join(problem.workflow.operators[o].name for o in critical_path(problem, answer.plan))
     lines = [f"{answer.algorithm} looked at {answer.examined:,} plans in {answer.seconds * 1000:.1f} ms", *answer.notes]
     if not answer.complete:
@@ -104,7 +104,7 @@ def _reasons(problem: Problem, answer: Answer, before: Evaluation, after: Evalua
     return lines
 
 
-def _moves(problem: Problem, answer: Answer, before: Evaluation, after: Evaluation) -> str:
+def _moves(problem: Problem, answer: SearchResult, before: Evaluation, after: Evaluation) -> str:
     moved = int(np.sum(np.array(answer.plan) != np.array(problem.root)))
     if not moved:
         return "nothing moves: the deployed plan is the best one found"
@@ -115,7 +115,7 @@ def _moves(problem: Problem, answer: Answer, before: Evaluation, after: Evaluati
     )
 
 
-def _proof(answer: Answer) -> str:
+def _proof(answer: SearchResult) -> str:
     if answer.proof is None or answer.gap is None:
         return "no bound was computed: use the search 'auto' or 'optimum' for a proof"
     if answer.gap == 0.0:

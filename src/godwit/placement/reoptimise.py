@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Answer, Options, search
-from godwit.placement.search.chain import Action, actions_between
+from godwit.placement.search.base import Options, SearchResult, search
+from godwit.placement.search.chain import SiteChoice, actions_between
 
 Verdict = Literal["keep", "move"]
 
@@ -50,7 +50,7 @@ class Policy:
     cooldown_s: float = 30.0
     #: seconds in which a plan that was just left is not returned to
     memory_s: float = 120.0
-    #: seconds a search may take
+    #: seconds that one search may take
     budget_s: float = 0.2
     #: results a second whose latency counts (a gain of 1 ms on 1,000 results a second is worth 1 s every second)
     results_per_s: float = 10.0
@@ -63,12 +63,12 @@ class Decision:
     verdict: Verdict
     why: str
     plan: PlanVector
-    actions: tuple[Action, ...] = ()
+    actions: tuple[SiteChoice, ...] = ()
     #: ms of latency saved on each result
     gain_ms: float = 0.0
     #: ms the move itself takes
     migration_ms: float = 0.0
-    answer: Answer | None = None
+    answer: SearchResult | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class State:
     left: tuple[tuple[PlanVector, float], ...] = field(default=())
 
 
-class Reoptimiser:
+class PlacementReoptimiser:
     """Feed it observations; it answers with decisions. `state` is a value and can be stored."""
 
     def __init__(self, problem: Problem, policy: Policy | None = None, options: Options | None = None) -> None:

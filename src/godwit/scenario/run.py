@@ -25,7 +25,7 @@ from godwit.mobility.nebula import read_nebula
 from godwit.mobility.payloads import Passengers, PositionReports, SensorReadings
 from godwit.mobility.ring import Ring, make_ring
 from godwit.mobility.trace import Trace, TraceEvent, read_trace
-from godwit.mobility.twin import Played, World, read_calls
+from godwit.mobility.twin import MovingWorld, Played, read_calls
 from godwit.mobility.twin import play as play_world
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
@@ -53,7 +53,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScenarioStage:
     """The ground and what moves on it."""
 
     topology: Topology
@@ -88,14 +88,14 @@ def play(
         return _sum_up(fleet, handles, driver, replayed, judge)
 
 
-def staged(scenario: Scenario) -> Stage:
+def staged(scenario: Scenario) -> ScenarioStage:
     """Topology and trace, from files or made up, cut to the scenario's duration."""
     if scenario.world is not None:
         stage = _made_up(scenario.world)
     else:
         topology = scenario.ground()
         assert topology is not None
-        stage = Stage(topology, _resting(topology), 0, 1.0)
+        stage = ScenarioStage(topology, _resting(topology), 0, 1.0)
         if scenario.trace is not None:
             spec, path = scenario.trace, scenario.at(scenario.trace.file)
             trace = read_nebula(path).trace if path.is_dir() else read_trace(path, topology.sites)
@@ -105,9 +105,9 @@ def staged(scenario: Scenario) -> Stage:
     return stage
 
 
-def _made_up(spec: WorldSpec) -> Stage:
+def _made_up(spec: WorldSpec) -> ScenarioStage:
     seconds = max(int(spec.seconds * spec.speedup), 1)
-    world: World
+    world: MovingWorld
     if spec.kind == "ring":
         world = make_ring(Ring(spec.devices, duration_s=seconds, seed=spec.seed))
     elif spec.kind == "city":
@@ -116,7 +116,7 @@ def _made_up(spec: WorldSpec) -> Stage:
         world = make_field(Field(sensors=spec.devices, duration_s=seconds, seed=spec.seed))
     shape = Hierarchy(regions=spec.regions, edge_cpu=1e6, fog_cpu=1e6, cloud_cpu=1e6)
     played = play_world(world, speedup=spec.speedup, shape=shape)
-    return Stage(played.topology, played.trace, spec.gap_ms, 1.0, played)
+    return ScenarioStage(played.topology, played.trace, spec.gap_ms, 1.0, played)
 
 
 def _resting(topology: Topology) -> Trace:
@@ -130,7 +130,7 @@ def _cut(trace: Trace, duration_ms: int) -> Trace:
     return replace(trace, duration_ms=duration_ms, events=tuple(e for e in trace.events if e.t <= duration_ms))
 
 
-def _set_up(fleet: Fleet, scenario: Scenario, stage: Stage) -> list[QueryHandle]:
+def _set_up(fleet: Fleet, scenario: Scenario, stage: ScenarioStage) -> list[QueryHandle]:
     fleet.topology.add(stage.topology)
     with_device = []
     for spec in scenario.streams:
@@ -172,7 +172,7 @@ def _sinks(scenario: Scenario, spec: SinkSpec) -> list[Sink]:
     return found
 
 
-def _feed(fleet: Fleet, scenario: Scenario, stage: Stage, speed: float, as_fast: bool) -> tuple[Driver, int]:
+def _feed(fleet: Fleet, scenario: Scenario, stage: ScenarioStage, speed: float, as_fast: bool) -> tuple[Driver, int]:
     """Replays begin, the trace is played, replays end; the driver and how many rows were replayed."""
     start_ms = int(time.time() * 1000)
     replays = [
@@ -204,7 +204,7 @@ def _paths(scenario: Scenario, files: str | list[str]) -> list[str]:
     return [str(scenario.at(file)) for file in ([files] if isinstance(files, str) else files)]
 
 
-def _payload(scenario: Scenario, source: SourceSpec, stage: Stage, start_ms: int) -> Sends:
+def _payload(scenario: Scenario, source: SourceSpec, stage: ScenarioStage, start_ms: int) -> Sends:
     if source.generator == "readings":
         return SensorReadings(source.period_ms, source.seed, source.disorder_ms, start_ms)
     if source.generator == "positions":

@@ -15,7 +15,7 @@ from godwit.model.plan import Stream, Window
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ColumnNode:
     """A named expression."""
 
     name: str
@@ -28,7 +28,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallNode:
     """An aggregate call in the engine's terms; see `aggregates.py`."""
 
     name: str
@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Scan:
+class ScanNode:
     stream: Stream
     alias: str
     columns: tuple[str, ...]
@@ -47,35 +47,35 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False)
-class Filter:
+class FilterNode:
     input: Draft
     conjuncts: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Project:
+class ProjectNode:
     input: Draft
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnNode, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Union:
+class UnionNode:
     inputs: tuple[Draft, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate:
+class AggregateNode:
     """Partial and Aggregate in one; `emit.py` splits them."""
 
     input: Draft
     window: Window
-    keys: tuple[Column, ...]
-    calls: tuple[Call, ...]
+    keys: tuple[ColumnNode, ...]
+    calls: tuple[CallNode, ...]
     lag_us: int
 
 
 @dataclass(frozen=True, eq=False)
-class Join:
+class JoinNode:
     left: Draft
     right: Draft
     keys: tuple[tuple[exp.Expr, exp.Expr], ...]
@@ -88,7 +88,7 @@ class Join:
     residual: tuple[exp.Expr, ...] = ()
 
 
-Draft = Scan | Filter | Project | Union | Aggregate | Join
+Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | JoinNode
 
 
 def flat(alias: str, column: str) -> str:
@@ -131,16 +131,16 @@ def conjuncts(predicate: exp.Expr | None) -> tuple[exp.Expr, ...]:
 
 def filtered(draft: Draft, parts: Iterable[exp.Expr]) -> Draft:
     parts = tuple(parts)
-    return Filter(draft, parts) if parts else draft
+    return FilterNode(draft, parts) if parts else draft
 
 
 def inputs(draft: Draft) -> tuple[Draft, ...]:
     match draft:
-        case Scan():
+        case ScanNode():
             return ()
-        case Union():
+        case UnionNode():
             return draft.inputs
-        case Join():
+        case JoinNode():
             return (draft.left, draft.right)
         case _:
             return (draft.input,)
@@ -148,11 +148,11 @@ def inputs(draft: Draft) -> tuple[Draft, ...]:
 
 def with_inputs(draft: Draft, new: tuple[Draft, ...]) -> Draft:
     match draft:
-        case Scan():
+        case ScanNode():
             return draft
-        case Union():
-            return Union(new)
-        case Join():
+        case UnionNode():
+            return UnionNode(new)
+        case JoinNode():
             return replace(draft, left=new[0], right=new[1])
         case _:
             return replace(draft, input=new[0])

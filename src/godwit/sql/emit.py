@@ -7,7 +7,7 @@ from sqlglot import exp
 from godwit.model import plan
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
-from godwit.sql.scope import Field
+from godwit.sql.scope import ScopeField
 from godwit.sql.shape import Lifter
 
 
@@ -19,7 +19,7 @@ class Emitter:
         self.operators: list[plan.Operator] = []
         self.subscriptions: dict[int, tuple[str, ...]] = {}
 
-    def sink(self, draft: d.Draft, fields: tuple[Field, ...]) -> plan.Plan:
+    def sink(self, draft: d.Draft, fields: tuple[ScopeField, ...]) -> plan.Plan:
         top = self._emit(draft)
         time = next((f for f in fields if f.lag_us is not None), None)
         names = tuple(f.name for f in fields)
@@ -34,27 +34,27 @@ class Emitter:
     def _emit(self, node: d.Draft) -> int:
         below = tuple(self._emit(child) for child in d.inputs(node))
         match node:
-            case d.Scan():
+            case d.ScanNode():
                 index = self._add(plan.Scan(node.stream.id, node.alias, node.columns, node.subscribe))
                 if node.subscribe is not None:
                     self.subscriptions[index] = node.values
                 return index
-            case d.Filter():
+            case d.FilterNode():
                 return self._add(plan.Filter(below, self._all(node.conjuncts) or "true"))
-            case d.Project():
+            case d.ProjectNode():
                 columns = tuple(plan.Named(c.name, self._lifter.lifted(c.value)) for c in node.columns)
                 return self._add(plan.Project(below, columns))
-            case d.Union():
+            case d.UnionNode():
                 return self._add(plan.Union(below))
-            case d.Aggregate():
+            case d.AggregateNode():
                 return self._aggregate(node, below)
-            case d.Join():
+            case d.JoinNode():
                 return self._join(node, below)
 
     def _all(self, parts: tuple[exp.Expr, ...]) -> str | None:
         return self._lifter.lifted(exp.and_(*parts)) if parts else None
 
-    def _aggregate(self, node: d.Aggregate, below: tuple[int, ...]) -> int:
+    def _aggregate(self, node: d.AggregateNode, below: tuple[int, ...]) -> int:
         calls = tuple(
             plan.AggregateCall(
                 c.name, c.function, None if c.argument is None else self._lifter.lifted(c.argument), c.constants
@@ -65,7 +65,7 @@ class Emitter:
         partial = self._add(plan.Partial(below, node.window, keys, calls))
         return self._add(plan.Aggregate((partial,), node.window, tuple(k.name for k in keys), calls, node.lag_us))
 
-    def _join(self, node: d.Join, below: tuple[int, ...]) -> int:
+    def _join(self, node: d.JoinNode, below: tuple[int, ...]) -> int:
         return self._add(
             plan.Join(
                 inputs=below,

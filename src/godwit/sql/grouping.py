@@ -6,11 +6,11 @@ from sqlglot import exp
 
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
-from godwit.sql.draft import Aggregate, Call, Column, Draft, column, names
+from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, column, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import Fault
 from godwit.sql.normalise import is_window
-from godwit.sql.scope import Field, Scope, same
+from godwit.sql.scope import NameScope, ScopeField, same
 
 _BOUNDS = {"start": WINDOW_START, "end": WINDOW_END}
 _UNBOUNDED = "add a window to GROUP BY, e.g. GROUP BY {keys}window({time}, '10 seconds')"
@@ -25,7 +25,7 @@ def is_aggregated(select: exp.Select) -> bool:
 class Grouping:
     """The aggregation of one SELECT. `over` translates expressions and collects the aggregate calls they need."""
 
-    def __init__(self, select: exp.Select, scope: Scope) -> None:
+    def __init__(self, select: exp.Select, scope: NameScope) -> None:
         self._scope = scope
         self._aliases: dict[str, exp.Expr] = {
             e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)
@@ -37,13 +37,13 @@ class Grouping:
         self.window, self.lag_us = self._read_window(windows[0])
         self._window_names = {windows[0].name.lower()} | {a for a, e in self._aliases.items() if is_window(e)}
         self.keys = self._keys([item for item in items if not is_window(item)])
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, CallNode] = {}
 
-    def draft(self, source: Draft) -> Aggregate:
+    def draft(self, source: Draft) -> AggregateNode:
         """To be called after `over` has seen every expression."""
         # an aggregation that only lists its keys still has to count something
-        calls = tuple(self._calls.values()) or (Call("__agg0", "count", None),)
-        return Aggregate(source, self.window, self.keys, calls, self.lag_us)
+        calls = tuple(self._calls.values()) or (CallNode("__agg0", "count", None),)
+        return AggregateNode(source, self.window, self.keys, calls, self.lag_us)
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the aggregation's output: keys, window bounds and aggregate columns."""
@@ -54,16 +54,16 @@ class Grouping:
     def having(self, predicate: exp.Expr) -> exp.Expr:
         return self.over(predicate.copy().transform(self._select_alias, copy=False))
 
-    def field(self, name: str, flat: str, value: exp.Expr) -> Field:
+    def field(self, name: str, flat: str, value: exp.Expr) -> ScopeField:
         """What is known about an output column."""
         source = value.name if isinstance(value, exp.Column) else None
         size = None if self.window.gap_us else self.lag_us + self.window.size_us
         if source == WINDOW_END:
-            return Field(name, flat, "timestamp", self.lag_us)
+            return ScopeField(name, flat, "timestamp", self.lag_us)
         if source == WINDOW_START:
-            return Field(name, flat, "timestamp", size)
+            return ScopeField(name, flat, "timestamp", size)
         known = self._scope.field(source) if source else None
-        return Field(name, flat, known.type if known else None, size if source == self.window.time else None)
+        return ScopeField(name, flat, known.type if known else None, size if source == self.window.time else None)
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
         group = select.args.get("group")
@@ -102,8 +102,8 @@ class Grouping:
             raise Fault(msg, call, "write e.g. window(ts, '10 seconds')")
         return _cut(call, known.flat, sizes), known.lag_us
 
-    def _keys(self, items: list[exp.Expr]) -> tuple[Column, ...]:
-        keys: list[Column] = []
+    def _keys(self, items: list[exp.Expr]) -> tuple[ColumnNode, ...]:
+        keys: list[ColumnNode] = []
         for item in items:
             value = self._scope.resolve(item, self._window_reference)
             bad = next((n for n in value.walk() if aggregates.name_of(n)), None)
@@ -113,7 +113,7 @@ class Grouping:
             if not names([value]) or (isinstance(value, exp.Column) and value.name in _BOUNDS.values()):
                 continue  # a constant, or the window's own bounds: no key of its own
             if all(key.value != value for key in keys):
-                keys.append(Column(value.name if isinstance(value, exp.Column) else f"__key{len(keys)}", value))
+                keys.append(ColumnNode(value.name if isinstance(value, exp.Column) else f"__key{len(keys)}", value))
         return tuple(keys)
 
     def _window_call(self, node: exp.Expr) -> exp.Expr:
@@ -171,7 +171,7 @@ class Grouping:
         same_call = f"{reading.function}({value}){reading.constants}"
         if same_call not in self._calls:
             name = f"__agg{len(self._calls)}"
-            self._calls[same_call] = Call(name, reading.function, argument, reading.constants)
+            self._calls[same_call] = CallNode(name, reading.function, argument, reading.constants)
         return column(self._calls[same_call].name)
 
     def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> Fault:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from sqlglot import exp
 
 from godwit.sql.bands import Bands, Bound, bounds
-from godwit.sql.draft import Draft, Join, column, filtered, names
+from godwit.sql.draft import Draft, JoinNode, column, filtered, names
 from godwit.sql.fault import Fault
-from godwit.sql.scope import Field, Relation, Scope
+from godwit.sql.scope import NameScope, Relation, ScopeField
 
 MAX_STREAMS = 5
 
 
-def combine(scope: Scope, parts: tuple[exp.Expr, ...], order: tuple[int, ...] = ()) -> tuple[Draft, Scope]:
+def combine(scope: NameScope, parts: tuple[exp.Expr, ...], order: tuple[int, ...] = ()) -> tuple[Draft, NameScope]:
     """One draft for all relations of a FROM under the conjuncts of its ON and WHERE, and the scope above it.
 
     `order`: positions of the relations in the order to join them; without it, as they are written.
@@ -26,15 +26,15 @@ def combine(scope: Scope, parts: tuple[exp.Expr, ...], order: tuple[int, ...] = 
         raise Fault(msg, scope.relations[MAX_STREAMS].origin, remedy)
     if not order:
         return _Joiner(scope, parts).run()
-    draft, above = _Joiner(Scope(tuple(scope.relations[i] for i in order)), parts).run()
+    draft, above = _Joiner(NameScope(tuple(scope.relations[i] for i in order)), parts).run()
     # Whatever the order, SELECT * lists columns as they are written.
-    return draft, Scope(tuple(above.relations[order.index(i)] for i in range(len(order))))
+    return draft, NameScope(tuple(above.relations[order.index(i)] for i in range(len(order))))
 
 
 class _Joiner:
     """Joins relation after relation, handing every conjunct to the first place where it can be decided."""
 
-    def __init__(self, scope: Scope, parts: tuple[exp.Expr, ...]) -> None:
+    def __init__(self, scope: NameScope, parts: tuple[exp.Expr, ...]) -> None:
         self._relations = scope.relations
         self._owner = {f.flat: i for i, r in enumerate(scope.relations) for f in r.fields}
         self._field = {f.flat: f for r in scope.relations for f in r.fields}
@@ -46,12 +46,12 @@ class _Joiner:
     def _owners(self, part: exp.Expr) -> frozenset[int]:
         return frozenset(self._owner[name] for name in names([part])) or frozenset((0,))
 
-    def run(self) -> tuple[Draft, Scope]:
+    def run(self) -> tuple[Draft, NameScope]:
         draft = self._source(0)
         for i in range(1, len(self._relations)):
             draft = self._join(draft, i)
         fields = [tuple(replace(f, lag_us=self._lag.get(f.flat)) for f in r.fields) for r in self._relations]
-        return draft, Scope(tuple(replace(r, fields=f) for r, f in zip(self._relations, fields, strict=True)))
+        return draft, NameScope(tuple(replace(r, fields=f) for r, f in zip(self._relations, fields, strict=True)))
 
     def _source(self, i: int) -> Draft:
         """A relation with the conjuncts that concern it alone."""
@@ -68,7 +68,7 @@ class _Joiner:
         settled = {id(p) for p, _ in direct} | {
             id(p) for p, found in due if found and all(b.pair == {left_time, right_time} for b in found)
         }
-        joined = Join(
+        joined = JoinNode(
             left=left,
             right=self._source(i),
             keys=tuple(keys),
@@ -169,5 +169,5 @@ def _aliases(relations: Iterable[Relation]) -> str:
     return ", ".join(f"'{r.alias}'" for r in relations)
 
 
-def _dotted(field: Field, relations: Iterable[Relation]) -> str:
+def _dotted(field: ScopeField, relations: Iterable[Relation]) -> str:
     return next(f"{r.alias}.{field.name}" for r in relations if field in r.fields)

@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from godwit.model.plan import WINDOW_END, WINDOW_START
 from godwit.sql.draft import (
-    Aggregate,
-    Column,
+    AggregateNode,
+    ColumnNode,
     Draft,
-    Filter,
-    Join,
-    Project,
-    Scan,
-    Union,
+    FilterNode,
+    JoinNode,
+    ProjectNode,
+    ScanNode,
+    UnionNode,
     column,
     filtered,
     flat,
@@ -29,23 +29,23 @@ from godwit.sql.draft import (
 
 def push_filters(draft: Draft) -> Draft:
     """Filters pass through projections and unions, and meet at the scans."""
-    if isinstance(draft, Filter):
+    if isinstance(draft, FilterNode):
         below = draft.input
         match below:
-            case Filter():
-                return push_filters(Filter(below.input, below.conjuncts + draft.conjuncts))
-            case Project():
+            case FilterNode():
+                return push_filters(FilterNode(below.input, below.conjuncts + draft.conjuncts))
+            case ProjectNode():
                 made = {c.name: c.value for c in below.columns}
                 moved = tuple(substitute(part, made.get) for part in draft.conjuncts)
-                return push_filters(replace(below, input=Filter(below.input, moved)))
-            case Union():
-                return push_filters(Union(tuple(Filter(branch, draft.conjuncts) for branch in below.inputs)))
-            case Join():
+                return push_filters(replace(below, input=FilterNode(below.input, moved)))
+            case UnionNode():
+                return push_filters(UnionNode(tuple(FilterNode(branch, draft.conjuncts) for branch in below.inputs)))
+            case JoinNode():
                 return push_filters(_into_join(below, draft.conjuncts))
     return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
 
 
-def _into_join(join: Join, parts: tuple[exp.Expr, ...]) -> Join:
+def _into_join(join: JoinNode, parts: tuple[exp.Expr, ...]) -> JoinNode:
     left, right = outputs(join.left), outputs(join.right)
     to_left = tuple(p for p in parts if names([p]) <= left)
     to_right = tuple(p for p in parts if p not in to_left and names([p]) <= right)
@@ -61,55 +61,57 @@ def _into_join(join: Join, parts: tuple[exp.Expr, ...]) -> Join:
 def outputs(draft: Draft) -> frozenset[str]:
     """The columns an operator hands on."""
     match draft:
-        case Scan():
+        case ScanNode():
             return frozenset(flat(draft.alias, c) for c in draft.columns)
-        case Filter():
+        case FilterNode():
             return outputs(draft.input)
-        case Project():
+        case ProjectNode():
             return frozenset(c.name for c in draft.columns)
-        case Union():
+        case UnionNode():
             return outputs(draft.inputs[0])
-        case Aggregate():
+        case AggregateNode():
             return frozenset([k.name for k in draft.keys] + [c.name for c in draft.calls] + [WINDOW_START, WINDOW_END])
-        case Join():
+        case JoinNode():
             return outputs(draft.left) | outputs(draft.right)
 
 
 def merge_projections(draft: Draft) -> Draft:
     """Two projections in a row become one, unless that would compute something twice."""
     draft = with_inputs(draft, tuple(merge_projections(child) for child in inputs(draft)))
-    if not (isinstance(draft, Project) and isinstance(draft.input, Project)):
+    if not (isinstance(draft, ProjectNode) and isinstance(draft.input, ProjectNode)):
         return draft
     made = {c.name: c.value for c in draft.input.columns}
     uses = Counter(n.name for c in draft.columns for n in c.value.find_all(exp.Column))
     if any(uses[name] > 1 and not isinstance(value, exp.Column) for name, value in made.items()):
         return draft
-    return Project(draft.input.input, tuple(Column(c.name, substitute(c.value, made.get)) for c in draft.columns))
+    return ProjectNode(
+        draft.input.input, tuple(ColumnNode(c.name, substitute(c.value, made.get)) for c in draft.columns)
+    )
 
 
 def prune(draft: Draft, needed: frozenset[str]) -> Draft:
     """Drop what nothing above reads: columns of scans, of projections, and aggregate calls are kept to a minimum."""
     match draft:
-        case Scan():
+        case ScanNode():
             always = {str(name).lower() for name in (draft.stream.time, draft.stream.device)}
             keep = (c for c in draft.columns if c.lower() in always or flat(draft.alias, c) in needed)
             return replace(draft, columns=tuple(keep))
-        case Filter():
+        case FilterNode():
             return replace(draft, input=prune(draft.input, needed | names(draft.conjuncts)))
-        case Project():
+        case ProjectNode():
             kept = tuple(c for c in draft.columns if c.name in needed) or draft.columns[:1]
-            return Project(prune(draft.input, names(c.value for c in kept)), kept)
-        case Union():
-            return Union(tuple(prune(branch, needed) for branch in draft.inputs))
-        case Aggregate():
+            return ProjectNode(prune(draft.input, names(c.value for c in kept)), kept)
+        case UnionNode():
+            return UnionNode(tuple(prune(branch, needed) for branch in draft.inputs))
+        case AggregateNode():
             calls = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
             reads = names([*(k.value for k in draft.keys), *(c.argument for c in calls)])
             return replace(draft, input=prune(draft.input, reads | {draft.window.time}), calls=calls)
-        case Join():
+        case JoinNode():
             return _prune_join(draft, needed)
 
 
-def _prune_join(join: Join, needed: frozenset[str]) -> Join:
+def _prune_join(join: JoinNode, needed: frozenset[str]) -> JoinNode:
     wanted = needed | names(join.residual) | {join.left_time, join.right_time}
     sides = []
     for i, side in enumerate((join.left, join.right)):
@@ -120,6 +122,6 @@ def _prune_join(join: Join, needed: frozenset[str]) -> Join:
 
 def _narrow(side: Draft, needed: frozenset[str]) -> Draft:
     """A join keeps its rows for a while: columns that only the filter below it read are not to be kept with them."""
-    if not isinstance(side, Filter) or outputs(side) <= needed:
+    if not isinstance(side, FilterNode) or outputs(side) <= needed:
         return side
-    return Project(side, tuple(Column(name, column(name)) for name in sorted(needed)))
+    return ProjectNode(side, tuple(ColumnNode(name, column(name)) for name in sorted(needed)))

@@ -13,7 +13,7 @@ from godwit.sql.fault import Fault, unknown
 
 
 @dataclass(frozen=True)
-class Field:
+class ScopeField:
     """A column of a relation."""
 
     #: as the user knows it
@@ -32,7 +32,7 @@ class Relation:
 
     alias: str
     draft: Draft
-    fields: tuple[Field, ...]
+    fields: tuple[ScopeField, ...]
     #: where it stands in the query
     origin: exp.Expr | None = None
 
@@ -42,10 +42,10 @@ Special = Callable[[exp.Column], exp.Expr | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Scope:
+class NameScope:
     relations: tuple[Relation, ...]
 
-    def field(self, flat: str) -> Field | None:
+    def field(self, flat: str) -> ScopeField | None:
         return next((f for r in self.relations for f in r.fields if f.flat == flat), None)
 
     def resolve(self, expression: exp.Expr, special: Special | None = None) -> exp.Expr:
@@ -85,7 +85,7 @@ class Scope:
         msg = f"there is no column '{parts[0]}' in {', '.join(r.alias for r in self.relations)}"
         raise unknown(msg, node, parts[0], (f.name for r in self.relations for f in r.fields))
 
-    def expand(self, star: exp.Expr) -> Iterator[tuple[Field, Relation]]:
+    def expand(self, star: exp.Expr) -> Iterator[tuple[ScopeField, Relation]]:
         """The columns that `*` or `alias.*` stands for."""
         alias = star.args["table"].name if isinstance(star, exp.Column) and star.args.get("table") else None
         chosen = [r for r in self.relations if alias is None or same(r.alias, alias)]
@@ -100,11 +100,11 @@ def same(a: str, b: str) -> bool:
     return a.lower() == b.lower()
 
 
-def _named(relation: Relation, name: str) -> Field | None:
+def _named(relation: Relation, name: str) -> ScopeField | None:
     return next((f for f in relation.fields if same(f.name, name)), None)
 
 
-def _access(field: Field, origin: exp.Column, path: list[exp.Identifier]) -> exp.Expr:
+def _access(field: ScopeField, origin: exp.Column, path: list[exp.Identifier]) -> exp.Expr:
     found: exp.Expr = column(field.flat)
     # keep the place in the user's text, for messages of later steps
     found.this.meta.update(origin.this.meta)

@@ -10,12 +10,12 @@ from sqlglot import exp
 from godwit.ids import StreamId
 from godwit.model.plan import Stream
 from godwit.sql import aggregates
-from godwit.sql.draft import Column, Draft, Filter, Project, Scan, Union, column, conjuncts, flat
+from godwit.sql.draft import ColumnNode, Draft, FilterNode, ProjectNode, ScanNode, UnionNode, column, conjuncts, flat
 from godwit.sql.fault import Fault, unknown
 from godwit.sql.grouping import Grouping, is_aggregated
 from godwit.sql.joins import combine
 from godwit.sql.normalise import is_window
-from godwit.sql.scope import Field, Relation, Scope, same
+from godwit.sql.scope import NameScope, Relation, ScopeField, same
 
 #: meta key of a SELECT: the order in which to join what its FROM names (see `orders.py`)
 ORDER = "godwit_join_order"
@@ -34,7 +34,7 @@ class Result:
     """A query's draft and its columns."""
 
     draft: Draft
-    fields: tuple[Field, ...]
+    fields: tuple[ScopeField, ...]
 
 
 class Compiler:
@@ -58,13 +58,13 @@ class Compiler:
             msg = f"UNION ALL of {len(left.fields)} and {len(right.fields)} columns"
             raise Fault(msg, node.expression, "select the same number of columns on both sides")
         pairs = list(zip(left.fields, right.fields, strict=True))
-        columns = tuple(Column(a.flat, column(b.flat)) for a, b in pairs)
-        renamed = right.draft if all(a.flat == b.flat for a, b in pairs) else Project(right.draft, columns)
-        branches = (*(left.draft.inputs if isinstance(left.draft, Union) else (left.draft,)), renamed)
+        columns = tuple(ColumnNode(a.flat, column(b.flat)) for a, b in pairs)
+        renamed = right.draft if all(a.flat == b.flat for a, b in pairs) else ProjectNode(right.draft, columns)
+        branches = (*(left.draft.inputs if isinstance(left.draft, UnionNode) else (left.draft,)), renamed)
         fields = tuple(
             replace(a, type=a.type if a.type == b.type else None, lag_us=_later(a.lag_us, b.lag_us)) for a, b in pairs
         )
-        return Result(Union(branches), fields)
+        return Result(UnionNode(branches), fields)
 
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
         scope, on = self._sources(node, known)
@@ -80,12 +80,12 @@ class Compiler:
             resolved = scope.resolve(value)
             _refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
             source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
-            columns.append(Column(_flat(alias, name), resolved))
-            fields.append(replace(source or Field(name, ""), name=name, flat=_flat(alias, name)))
+            columns.append(ColumnNode(_flat(alias, name), resolved))
+            fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
         _refuse_twins(node, fields)
-        return Result(Project(draft, tuple(columns)), tuple(fields))
+        return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
 
-    def _aggregated(self, node: exp.Select, draft: Draft, scope: Scope, alias: str | None) -> Result:
+    def _aggregated(self, node: exp.Select, draft: Draft, scope: NameScope, alias: str | None) -> Result:
         grouping = Grouping(node, scope)
         columns, fields = [], []
         for item in node.expressions:
@@ -94,16 +94,16 @@ class Compiler:
                 raise Fault(msg, item, "list the keys and aggregates")
             value = grouping.over(item.unalias())
             name = item.alias_or_name
-            columns.append(Column(_flat(alias, name), value))
+            columns.append(ColumnNode(_flat(alias, name), value))
             fields.append(grouping.field(name, _flat(alias, name), value))
         having = node.args.get("having")
         kept = conjuncts(grouping.having(having.this)) if having else ()
         _refuse_twins(node, fields)
         aggregate: Draft = grouping.draft(draft)
-        return Result(Project(Filter(aggregate, kept) if kept else aggregate, tuple(columns)), tuple(fields))
+        return Result(ProjectNode(FilterNode(aggregate, kept) if kept else aggregate, tuple(columns)), tuple(fields))
 
     @staticmethod
-    def _select_list(node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
+    def _select_list(node: exp.Select, scope: NameScope) -> list[tuple[str, exp.Expr]]:
         """(name, expression) of every result column, with stars expanded."""
         items: list[tuple[str, exp.Expr]] = []
         for item in node.expressions:
@@ -117,7 +117,7 @@ class Compiler:
             items += [(f.name, exp.column(f.name, table=r.alias, quoted=True)) for f, r in scope.expand(item)]
         return items
 
-    def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[Scope, list[exp.Expr]]:
+    def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[NameScope, list[exp.Expr]]:
         """What FROM and JOIN name, and the conditions of the joins."""
         start = node.args.get("from_")
         if start is None or not node.expressions:
@@ -132,7 +132,7 @@ class Compiler:
         for join in joins:
             _check_join(join)
         on = [part for join in joins for part in conjuncts(join.args.get("on"))]
-        return Scope(tuple(relations)), on
+        return NameScope(tuple(relations)), on
 
     def _relation(self, source: exp.Expr, known: Mapping[str, Definition]) -> Relation:
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Query):
@@ -160,10 +160,10 @@ class Compiler:
             raise unknown(msg, source, source.name, (str(s.id) for s in self._streams.values()))
         alias = self._take(source.alias or str(stream.id))
         fields = tuple(
-            Field(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, stream.time) else None)
+            ScopeField(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, stream.time) else None)
             for c in stream.columns
         )
-        scan = Scan(stream, alias, tuple(c.name for c in stream.columns))
+        scan = ScanNode(stream, alias, tuple(c.name for c in stream.columns))
         return Relation(source.alias_or_name, scan, fields, source)
 
     def _take(self, alias: str) -> str:
@@ -204,7 +204,7 @@ def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
         raise Fault(problem, bad, remedy)
 
 
-def _refuse_twins(node: exp.Select, fields: list[Field]) -> None:
+def _refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:
     seen: set[str] = set()
     for i, field in enumerate(fields):
         if field.name.lower() in seen:

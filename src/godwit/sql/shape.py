@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from godwit.model.plan import PARAMETER, Parameter
 from godwit.sql.dialect import text
-from godwit.sql.draft import Draft, Filter, Scan, column, flat, inputs, with_inputs
+from godwit.sql.draft import Draft, FilterNode, ScanNode, column, flat, inputs, with_inputs
 from godwit.sql.scope import same
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -101,19 +101,19 @@ def _number_type(number: str) -> str:
 def subscribe(draft: Draft) -> Draft:
     """One `column = literal` or `column IN (literals)` above each scan becomes its subscription."""
     draft = with_inputs(draft, tuple(subscribe(child) for child in inputs(draft)))
-    if not (isinstance(draft, Filter) and isinstance(draft.input, Scan)):
+    if not (isinstance(draft, FilterNode) and isinstance(draft.input, ScanNode)):
         return draft
     scan = draft.input
     wanted = [(part, *found) for part in draft.conjuncts if (found := _choice(part, scan)) is not None]
     if not wanted:
         return draft
     part, name, values = min(wanted, key=lambda w: not same(w[1], scan.stream.device or ""))
-    scan = Scan(scan.stream, scan.alias, scan.columns, name, values)
+    scan = ScanNode(scan.stream, scan.alias, scan.columns, name, values)
     rest = tuple(p for p in draft.conjuncts if p is not part)
-    return Filter(scan, rest) if rest else scan
+    return FilterNode(scan, rest) if rest else scan
 
 
-def _choice(part: exp.Expr, scan: Scan) -> tuple[str, tuple[str, ...]] | None:
+def _choice(part: exp.Expr, scan: ScanNode) -> tuple[str, tuple[str, ...]] | None:
     """(column, literals) of a conjunct that picks rows by a few values of one column of the scan."""
     match part:
         case exp.EQ():

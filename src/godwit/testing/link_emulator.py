@@ -22,7 +22,7 @@ PIECE = 256 * 1024
 
 @dataclass(frozen=True)
 class Links:
-    """What the links between sites are like. `mbit`: megabits a second; None: no limit."""
+    """What the links between sites are like. `mbit`: megabits per second; None: no limit."""
 
     mbit: float | None = None
 

@@ -69,19 +69,19 @@ def _objective(problem: Problem) -> NDArray[np.float64]:
 
 def _joint(problem: Problem) -> dict[str, Any]:
     """What only whole plans can violate; tiny dummies where a constraint is not in use."""
-    workflow, network, wish = problem.workflow, problem.network, problem.constraints
-    routed = bool(wish.links or wish.stay_in)
-    taken = dict(wish.cpu_taken)
+    workflow, network, limits = problem.workflow, problem.network, problem.constraints
+    routed = bool(limits.links or limits.stay_in)
+    taken = dict(limits.cpu_taken)
     # one site alone still needs two entries: the kernels read "length 1" as "not in use"
     free = [s.cpu - taken.get(s.name, 0.0) for s in network.sites] + [math.inf]
-    regions = sorted({region for _, region in wish.stay_in})
-    bound = dict(wish.stay_in)
-    link, link_free = _links(problem) if wish.links else (np.zeros((1, 1), dtype=np.int32), np.zeros(1))
+    regions = sorted({region for _, region in limits.stay_in})
+    bound = dict(limits.stay_in)
+    link, link_free = _links(problem) if limits.links else (np.zeros((1, 1), dtype=np.int32), np.zeros(1))
     inside = [[s.region == r for s in network.sites] for r in regions] or [[True] * len(network.sites)]
     return {
         "cpu": np.array([o.cpu for o in workflow.operators]),
-        "cpu_free": np.array(free) if wish.cpu else np.zeros(1),
-        "apart": np.array([(workflow.index[a], workflow.index[b]) for a, b in wish.apart], dtype=np.int64).reshape(
+        "cpu_free": np.array(free) if limits.cpu else np.zeros(1),
+        "apart": np.array([(workflow.index[a], workflow.index[b]) for a, b in limits.apart], dtype=np.int64).reshape(
             -1, 2
         ),
         "region": np.array(
@@ -91,7 +91,7 @@ def _joint(problem: Problem) -> dict[str, Any]:
         "before": network.paths.before if routed else np.zeros((1, 1), dtype=np.int32),
         "link": link,
         "link_free": link_free,
-        "latency_limit": math.inf if wish.latency_limit_ms is None else float(wish.latency_limit_ms),
+        "latency_limit": math.inf if limits.latency_limit_ms is None else float(limits.latency_limit_ms),
     }
 
 

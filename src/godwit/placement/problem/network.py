@@ -38,7 +38,7 @@ class NetworkLink:
     a: str
     b: str
     latency_ms: float
-    #: what it can carry in one direction, megabits a second
+    #: what it can carry in one direction, megabits per second
     mbps: float = math.inf
 
 

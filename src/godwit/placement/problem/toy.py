@@ -25,9 +25,9 @@ def toy_problems() -> tuple[Problem, ...]:
     latency = np.array([[1.0, 2.0, 9.0], [9.0, 1.0, 5.0], [5.0, 9.0, 1.0], [3.0, 3.0, 1.0]])
     tables = CostTables(latency, 1.0 / latency, np.ones(4), np.zeros(4), np.ones(4))
     root = (0, 0, 0, 0)
-    wishes = Constraints(apart=(("a", "d"),), cpu=True, links=True, latency_limit_ms=100.0)
+    constraints = Constraints(apart=(("a", "d"),), cpu=True, links=True, latency_limit_ms=100.0)
     return (
         Problem.of(workflow, network, tables, root),
         Problem.of(workflow, network, tables, root, Objective.weighted()),
-        Problem.of(workflow, network, tables, root, constraints=wishes),
+        Problem.of(workflow, network, tables, root, constraints=constraints),
     )

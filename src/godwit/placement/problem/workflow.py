@@ -34,7 +34,7 @@ class DataEdge:
 
     source: str
     target: str
-    #: megabits a second at the expected rate
+    #: megabits per second at the expected rate
     mbps: float = 1.0
 
 

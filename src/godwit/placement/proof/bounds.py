@@ -18,7 +18,7 @@ from godwit.placement.cost_models.cost import Objective
 from godwit.placement.kernels.cost import Vector, evaluate_many
 from godwit.placement.problem.problem import Problem
 from godwit.placement.proof.relax import Domains, Relaxation
-from godwit.placement.search.base import Clock, Proof
+from godwit.placement.search.base import Deadline, Proof
 
 #: plans drawn (fixed seed) to find the worst value of each dimension
 SAMPLE = 1024
@@ -67,7 +67,7 @@ def _sampled_worst(problem: Problem) -> Vector:
     return np.asarray(vectors.max(axis=0))
 
 
-def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 400) -> Proof:
+def weighted_bound(problem: Problem, cost: float, clock: Deadline, steps: int = 400) -> Proof:
     """A proven lower bound on the weighted cost, given a plan of that cost.
 
     Plans are sorted into boxes by farthest move and throughput. A box is bounded by its ideal point: its least move,
@@ -79,7 +79,7 @@ def weighted_bound(problem: Problem, cost: float, clock: Clock, steps: int = 400
     slowest_step = 0.0
     for _ in range(steps):
         bound, box = heap[0]
-        left, step = clock.left(), Clock()
+        left, step = clock.left(), Deadline()
         if bound >= cost - 1e-12 or (left is not None and left <= slowest_step):
             break
         halves = boxes.split(box)

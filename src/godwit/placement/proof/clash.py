@@ -16,7 +16,7 @@ from godwit.placement.kernels.cost import BROKEN, evaluate
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.relax import Domains, Relaxation
-from godwit.placement.search.base import Clock
+from godwit.placement.search.base import Deadline
 
 Mask = NDArray[np.bool_]
 
@@ -30,14 +30,14 @@ class _Checker:
     """Backtracking over operators, fewest choices first."""
 
     problem: Problem
-    clock: Clock
+    clock: Deadline
 
     def __post_init__(self) -> None:
-        problem, wish = self.problem, self.problem.constraints
+        problem, limits = self.problem, self.problem.constraints
         self.ar, self.relaxation = problem.arrays, Relaxation(problem.arrays)
-        taken = dict(wish.cpu_taken)
+        taken = dict(limits.cpu_taken)
         self.free = np.array([s.cpu - taken.get(s.name, 0.0) for s in problem.network.sites])
-        self.limit = wish.latency_limit_ms
+        self.limit = limits.latency_limit_ms
 
     def solve(self) -> PlanVector | None:
         """A plan that keeps everything, or None if there is none."""
@@ -95,7 +95,7 @@ class _Checker:
         return self.limit is None or np.isfinite(self.relaxation.bound(Domains.of(allowed), self.limit))
 
 
-def _can(problem: Problem, parts: list[Constraints], clock: Clock) -> PlanVector | None:
+def _can(problem: Problem, parts: list[Constraints], clock: Deadline) -> PlanVector | None:
     """A plan under these demands alone; None if there is none."""
     part = replace(problem, constraints=Constraints.combine(parts))
     if any(len(c) == 0 for c in part.choices):
@@ -103,9 +103,9 @@ def _can(problem: Problem, parts: list[Constraints], clock: Clock) -> PlanVector
     return _Checker(part, clock).solve()
 
 
-def feasible_plan(problem: Problem, clock: Clock, *, patience: float = 5.0) -> PlanVector:
+def feasible_plan(problem: Problem, clock: Deadline, *, patience: float = 5.0) -> PlanVector:
     """A plan that keeps every constraint; raises with the clash if there is none, or says that time ran out."""
-    limit = Clock(patience if clock.left() is None else max(clock.left() or 0.0, 0.02))
+    limit = Deadline(patience if clock.left() is None else max(clock.left() or 0.0, 0.02))
     parts = problem.constraints.parts()
     try:
         plan = _can(problem, [c for _, c in parts], limit)
@@ -114,12 +114,12 @@ def feasible_plan(problem: Problem, clock: Clock, *, patience: float = 5.0) -> P
         raise PlacementError(msg) from None
     if plan is not None:
         return plan
-    words = " + ".join(w for w, _ in _clash(problem, parts, Clock(patience)))
+    words = " + ".join(w for w, _ in _clash(problem, parts, Deadline(patience)))
     msg = f"no plan can keep all constraints; these clash: {words}; relax one of them"
     raise PlacementError(msg)
 
 
-def _clash(problem: Problem, parts: list[tuple[str, Constraints]], clock: Clock) -> list[tuple[str, Constraints]]:
+def _clash(problem: Problem, parts: list[tuple[str, Constraints]], clock: Deadline) -> list[tuple[str, Constraints]]:
     """Leave out what is not needed for the contradiction; what time does not suffice to test stays in."""
     core = list(parts)
     for part in parts:

@@ -1,4 +1,4 @@
-"""The relaxation behind every latency proof: longest paths in which each edge may pick its producer's site anew.
+"""The relaxation behind every latency proof: longest paths in which each edge may pick its producer's site afresh.
 
 in_time[o, a]  >= no plan with o on a has o's result ready earlier through[o, a]  >= no plan with o on a has a lower
 latency A producer with several consumers may be in several places at once here, so these are bounds; where no open

@@ -17,7 +17,7 @@ from godwit.placement.rules.base import Ground, is_pinned, meet
 
 
 def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[OperatorId]) -> list[OperatorId]:
-    """The instances to place anew, producers first.
+    """The instances to place again, producers first.
 
     `broken` are connections whose route is gone, `homeless` instances without a (usable) node.
     """

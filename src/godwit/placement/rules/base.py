@@ -74,7 +74,7 @@ class Ground:
     wishes: dict[Wish, NodeId] = field(default_factory=dict)
     #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
     ways: dict[Wish, Ways] = field(default_factory=dict)
-    #: where the instances that are being placed anew were until now
+    #: where the instances that are being placed again were until now
     before: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
     lost_regions: dict[RegionId, None] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class Ground:
         return None
 
     def _keys(self, instance: OperatorId) -> Iterator[Wish]:
-        """What wishes may call an instance."""
+        """The keys under which hints name an instance."""
         device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
             query, operator, _ = split_instance(name)
@@ -242,7 +242,7 @@ def meet(ways: Sequence[Way]) -> Way:
 def each(
     ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]
 ) -> Infeasible | None:
-    """Place pinned instances where they belong, others where they are wished or by `one`; stop at the first fault."""
+    """Place pinned instances where they belong, others where a hint puts them or by `one`; stop at the first fault."""
     for instance in todo:
         wish = None if is_pinned(ground.plan.instances[instance]) else ground.wish(instance)
         if wish is not None:

@@ -46,7 +46,7 @@ class Groups:
     members: Mapping[str, tuple[OperatorId, ...]]
     free: frozenset[str]
     at: Mapping[str, SiteId]
-    #: ms a row of a group costs at a site
+    #: ms that one row of a group costs at a site
     ms: Callable[[str, Site], float] = same_everywhere
     #: Mbit/s that leave a group
     mbps: Callable[[str], float] = one_each

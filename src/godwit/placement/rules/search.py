@@ -18,7 +18,7 @@ from godwit.placement.rules.base import Ground, Infeasible, is_pinned
 from godwit.placement.rules.problem import SELECTIVITY, SPARK, Groups, build, site_of, where
 from godwit.placement.search.base import Options, search
 
-#: seconds a search may take
+#: seconds that one search may take
 BUDGET = 0.2
 OBJECTIVE = Objective.weighted(throughput=0.0, latency=0.5, traffic=0.4, migration=0.1)
 

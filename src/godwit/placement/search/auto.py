@@ -13,7 +13,7 @@ from dataclasses import replace
 from godwit.placement.problem.problem import Problem
 from godwit.placement.proof import bounds
 from godwit.placement.search import esc, evolutionary, greedy, heuristic, optimum, rss
-from godwit.placement.search.base import Answer, Clock, Options
+from godwit.placement.search.base import Deadline, Options, SearchResult
 
 #: plans a thread counts through in a second, cautiously
 RATE = 5_000_000
@@ -25,9 +25,9 @@ FOR_BOUND = 0.1
 PATIENCE = 2
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     seconds = options.seconds or DEFAULT_SECONDS
     if esc.space(problem) <= RATE * options.threads * min(seconds, 1.0) / 2:
         answer = replace(esc.search(problem, options), notes=("small space: counted through with ESC",))
@@ -35,10 +35,10 @@ def search(problem: Problem, options: Options) -> Answer:
         return replace(answer, front=front.front, front_complete=front.front_complete, seconds=clock.spent())
     if problem.objective.is_latency:
         return _latency(problem, options, clock)
-    return _weighted(problem, replace(options, seconds=seconds), Clock(seconds))
+    return _weighted(problem, replace(options, seconds=seconds), Deadline(seconds))
 
 
-def _latency(problem: Problem, options: Options, clock: Clock) -> Answer:
+def _latency(problem: Problem, options: Options, clock: Deadline) -> SearchResult:
     first = greedy.search(problem, options)
     share = None if options.seconds is None else max(1e-6, 0.6 * options.seconds - clock.spent())
     second = heuristic.search(problem, replace(options, seconds=share, start=first.plan))
@@ -46,12 +46,14 @@ def _latency(problem: Problem, options: Options, clock: Clock) -> Answer:
     return replace(answer, front=second.front, notes=("GREEDY, then HEURISTIC, then proof by migration caps",))
 
 
-def _weighted(problem: Problem, options: Options, clock: Clock) -> Answer:
+def _weighted(problem: Problem, options: Options, clock: Deadline) -> SearchResult:
     assert options.seconds is not None
-    search_until = Clock(options.seconds * (1 - FOR_BOUND))
+    search_until = Deadline(options.seconds * (1 - FOR_BOUND))
     best = heuristic.search(problem, replace(options, seconds=0.7 * options.seconds))
     examined, front, settled, turn, idle = best.examined, best.front, best.complete, 0, 0
-    proof = bounds.weighted_bound(problem, best.cost, Clock(max(0.25 * (search_until.left() or 0.0), 1e-3)), steps=50)
+    proof = bounds.weighted_bound(
+        problem, best.cost, Deadline(max(0.25 * (search_until.left() or 0.0), 1e-3)), steps=50
+    )
     while not proof.optimal and not search_until.over() and not (settled and idle >= PATIENCE):
         left = max(search_until.left() or 0.0, 1e-6)
         step = replace(options, seconds=left, start=best.plan, seed=options.seed + turn)

@@ -37,7 +37,7 @@ SEARCHES: dict[str, str] = {
 }
 
 
-class Clock:
+class Deadline:
     """A time limit that starts now; no limit means it never runs out."""
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -113,7 +113,7 @@ class FrontPlan:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchResult:
     """The best plan a search found, and what is known about it."""
 
     algorithm: str
@@ -139,7 +139,7 @@ class Answer:
         return (self.cost - self.proof.bound) / abs(self.cost)
 
 
-Search = Callable[[Problem, Options], Answer]
+Search = Callable[[Problem, Options], SearchResult]
 
 
 def find(name: str) -> Search:
@@ -153,24 +153,24 @@ def find(name: str) -> Search:
 
 @cache
 def prepare(name: str) -> float:
-    """Load or compile what a search needs by running it on a toy, once a process; returns the seconds that took.
+    """Load or compile what a search needs by running it on a toy, once per process; returns the seconds that took.
 
     Compiling happens once a machine (numba keeps the machine code on disk). It is done here, before the clock of a
     search starts, so that time limits hold on the first call too.
     """
     from godwit.placement.problem.toy import toy_problems
 
-    clock = Clock()
+    clock = Deadline()
     for problem in toy_problems():
         find(name)(problem, Options(name, samples=8, seconds=None if name != "auto" else 0.2))
     return clock.spent()
 
 
-def search(problem: Problem, options: Options | None = None) -> Answer:
+def search(problem: Problem, options: Options | None = None) -> SearchResult:
     """Run the named search; a plan that breaks a hard constraint never leaves here."""
     options = options or Options()
     prepare(options.name)
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     answer = find(options.name)(problem, options)
     if problem.evaluate(answer.plan).feasible:
         return answer
@@ -188,7 +188,7 @@ def search(problem: Problem, options: Options | None = None) -> Answer:
 def finish(
     problem: Problem,
     options: Options,
-    clock: Clock,
+    clock: Deadline,
     plan: PlanVector,
     *,
     examined: int,
@@ -196,13 +196,13 @@ def finish(
     proof: Proof | None = None,
     front: tuple[FrontPlan, ...] = (),
     notes: tuple[str, ...] = (),
-) -> Answer:
+) -> SearchResult:
     """An answer never worse than the root or than the plan the search was told to start from."""
     best = min(
         [plan, problem.root] + ([options.start] if options.start else []),
         key=lambda p: (problem.evaluate(p).cost, p),
     )
-    return Answer(
+    return SearchResult(
         options.name,
         best,
         problem.evaluate(best).cost,

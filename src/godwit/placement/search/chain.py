@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Answer, Options, search
+from godwit.placement.search.base import Options, SearchResult, search
 
 
 @dataclass(frozen=True)
-class Action:
+class SiteChoice:
     """One operator to one (site, platform)."""
 
     operator: str
@@ -25,13 +25,13 @@ class Action:
     platform: str
 
 
-def actions_between(problem: Problem, old: PlanVector, new: PlanVector) -> tuple[Action, ...]:
+def actions_between(problem: Problem, old: PlanVector, new: PlanVector) -> tuple[SiteChoice, ...]:
     """The actions that turn one plan into the other, by operator name."""
     before, after = problem.describe(old), problem.describe(new)
-    return tuple(Action(name, *after[name]) for name in sorted(after) if after[name] != before[name])
+    return tuple(SiteChoice(name, *after[name]) for name in sorted(after) if after[name] != before[name])
 
 
-def apply_action(problem: Problem, plan: PlanVector, action: Action) -> PlanVector:
+def apply_action(problem: Problem, plan: PlanVector, action: SiteChoice) -> PlanVector:
     """The plan with one operator moved."""
     where = problem.describe(plan)
     where[action.operator] = (action.site, action.platform)
@@ -39,12 +39,12 @@ def apply_action(problem: Problem, plan: PlanVector, action: Action) -> PlanVect
 
 
 @dataclass(frozen=True)
-class Decision:
+class ChainLink:
     """One link of a chain."""
 
     problem: Problem
-    answer: Answer
-    actions: tuple[Action, ...]
+    answer: SearchResult
+    actions: tuple[SiteChoice, ...]
     #: cost of keeping the deployed plan minus cost of the answer, both under this decision's conditions
     improvement: float
 
@@ -62,12 +62,12 @@ def drifted(problem: Problem, step: int, seed: int, strength: float = 0.5) -> Pr
     return replace(problem, tables=tables)
 
 
-def decisions(problem: Problem, options: Options, length: int, seed: int = 0) -> Iterator[Decision]:
+def decisions(problem: Problem, options: Options, length: int, seed: int = 0) -> Iterator[ChainLink]:
     """`length` decisions, each from the plan the last one deployed, under drifting conditions."""
     root = problem.root
     for step in range(length):
         now = drifted(problem, step, seed).at(root)
         answer = search(now, options)
         gain = now.evaluate(root).cost - answer.cost
-        yield Decision(now, answer, actions_between(now, root, answer.plan), gain)
+        yield ChainLink(now, answer, actions_between(now, root, answer.plan), gain)
         root = answer.plan

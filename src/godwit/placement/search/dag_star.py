@@ -18,13 +18,13 @@ from godwit.placement.kernels.cost import EPS, evaluate
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.relax import Domains, Relaxation
 from godwit.placement.search import greedy
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 
 
 class _Search:
     """The open list and what has been seen; `plan` is the best complete plan so far."""
 
-    def __init__(self, problem: Problem, clock: Clock) -> None:
+    def __init__(self, problem: Problem, clock: Deadline) -> None:
         self.ar, self.clock = problem.arrays, clock
         relaxation = Relaxation(self.ar)
         relaxation.bound(Domains.of(np.isfinite(problem.latency)))
@@ -101,9 +101,9 @@ class _Search:
         return True
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     inner = _Search(problem, clock)
     complete = inner.run()
     note = f"lowest latency without migration: {inner.latency:.3f} ms" if complete else "time ran out before the proof"

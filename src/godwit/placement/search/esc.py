@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.signature import split
-from godwit.placement.search.base import Answer, Clock, Options, Proof, finish
+from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
 from godwit.placement.search.executor import RangePiece, ThreadExecutor
 
 #: plans in a batch where nobody says otherwise: one or two milliseconds
@@ -38,14 +38,14 @@ def pieces(problem: Problem, options: Options) -> Iterator[RangePiece]:
         yield RangePiece(start, count)
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
     return run(problem, options, pieces(problem, options))
 
 
-def run(problem: Problem, options: Options, todo: Iterator[RangePiece]) -> Answer:
+def run(problem: Problem, options: Options, todo: Iterator[RangePiece]) -> SearchResult:
     """Hand the pieces to the executor; a complete count proves the optimum."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     best = (options.executor or ThreadExecutor(options.threads)).best(problem, todo, clock)
     proof = Proof(best.cost, f"all {best.examined:,} plans were examined", optimal=True) if best.complete else None
     return finish(

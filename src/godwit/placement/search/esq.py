@@ -17,8 +17,8 @@ import numpy as np
 from godwit.placement.kernels.scan import enumerate_moves
 from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.signature import split, to_plan
-from godwit.placement.search.base import Answer, Clock, Options, Proof, finish
-from godwit.placement.search.executor import Best, ThreadExecutor
+from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
+from godwit.placement.search.executor import BestFound, ThreadExecutor
 
 #: plans in a piece: a few milliseconds
 PIECE = 1 << 15
@@ -32,7 +32,7 @@ class MovesPiece:
     start: int
     count: int
 
-    def run(self, problem: Problem) -> Best:
+    def run(self, problem: Problem) -> BestFound:
         """See `executor.Piece`."""
         arrays = problem.arrays
         actions = arrays.latency.shape[1]
@@ -48,7 +48,7 @@ class MovesPiece:
             plan,
         )
         found = tuple(plan.tolist()) if math.isfinite(cost[0]) else ()
-        return Best(float(cost[0]), found, self.count)
+        return BestFound(float(cost[0]), found, self.count)
 
 
 def pieces(problem: Problem) -> Iterator[MovesPiece]:
@@ -60,9 +60,9 @@ def pieces(problem: Problem) -> Iterator[MovesPiece]:
                 yield MovesPiece(operators, start, count)
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     best = (options.executor or ThreadExecutor(options.threads)).best(problem, pieces(problem), clock)
     examined = best.examined + 1  # the root
     plan = best.plan or problem.root

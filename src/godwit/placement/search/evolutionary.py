@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from godwit.placement.kernels.cost import BROKEN, evaluate_many
 from godwit.placement.problem.problem import Problem
 from godwit.placement.search import greedy, heuristic
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 from godwit.placement.search.front import Front
 
 POPULATION, OFFSPRING, SHARE = 128, 512, 128
@@ -77,7 +77,7 @@ def _evaluated(
     return vectors, costs
 
 
-def _seeds(problem: Problem, options: Options, clock: Clock) -> Iterator[Plans]:
+def _seeds(problem: Problem, options: Options, clock: Deadline) -> Iterator[Plans]:
     root = np.array(problem.root, dtype=np.int64)
     yield root[None]
     if options.start:
@@ -89,9 +89,9 @@ def _seeds(problem: Problem, options: Options, clock: Clock) -> Iterator[Plans]:
     yield front.plans[front.members()[:POPULATION]]
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock, breeder, front = Clock(options.seconds), _Breeder(problem, options.seed), Front(len(problem.root))
+    clock, breeder, front = Deadline(options.seconds), _Breeder(problem, options.seed), Front(len(problem.root))
     population = np.unique(np.vstack(list(_seeds(problem, options, clock))), axis=0)
     examined, budget = 0, options.samples * BUDGET
     with ThreadPoolExecutor(options.threads) as pool:

@@ -17,11 +17,11 @@ import numpy as np
 
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.problem.signature import to_plan
-from godwit.placement.search.base import Clock
+from godwit.placement.search.base import Deadline
 
 
 @dataclass(frozen=True)
-class Best:
+class BestFound:
     """The cheapest plan of some pieces, how many plans they held, and whether all pieces ran."""
 
     cost: float = math.inf
@@ -29,23 +29,23 @@ class Best:
     examined: int = 0
     complete: bool = True
 
-    def join(self, other: Best) -> Best:
+    def join(self, other: BestFound) -> BestFound:
         """The better of two, counts added; ties go to the smaller plan, so the order of joining does not matter."""
         first = self if (self.cost, self.plan or (math.inf,)) <= (other.cost, other.plan or (math.inf,)) else other
-        return Best(first.cost, first.plan, self.examined + other.examined, self.complete and other.complete)
+        return BestFound(first.cost, first.plan, self.examined + other.examined, self.complete and other.complete)
 
 
 class Piece(Protocol):
     """A share of the work."""
 
-    def run(self, problem: Problem) -> Best:
+    def run(self, problem: Problem) -> BestFound:
         """Look at every plan of this piece. Should take a few milliseconds: time limits are kept between pieces."""
 
 
 class SearchExecutor(Protocol):
     """Where pieces run."""
 
-    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Clock) -> Best:
+    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Deadline) -> BestFound:
         """The best plan over all pieces that could start before the clock ran out."""
 
 
@@ -56,7 +56,7 @@ class RangePiece:
     start: int
     count: int
 
-    def run(self, problem: Problem) -> Best:
+    def run(self, problem: Problem) -> BestFound:
         """See `Piece`."""
         from godwit.placement.kernels import scan
 
@@ -66,7 +66,7 @@ class RangePiece:
         cost, plan = np.array([math.inf]), np.full(operators, actions, dtype=np.int64)
         scan.enumerate_range(arrays, first, self.count, cost, plan)
         found = tuple(plan.tolist()) if math.isfinite(cost[0]) else ()
-        return Best(float(cost[0]), found, self.count)
+        return BestFound(float(cost[0]), found, self.count)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ThreadExecutor:
 
     threads: int = 1
 
-    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Clock) -> Best:
+    def best(self, problem: Problem, pieces: Iterable[Piece], clock: Deadline) -> BestFound:
         """See `SearchExecutor`."""
         todo, lock = iter(pieces), threading.Lock()
         _ = problem.arrays  # built once, before the threads race for it
@@ -83,19 +83,19 @@ class ThreadExecutor:
             return _drain(problem, todo, lock, clock)
         with ThreadPoolExecutor(self.threads) as pool:
             shares = [pool.submit(_drain, problem, todo, lock, clock) for _ in range(self.threads)]
-        total = Best()
+        total = BestFound()
         for share in shares:
             total = total.join(share.result())
         return total
 
 
-def _drain(problem: Problem, todo: Iterator[Piece], lock: threading.Lock, clock: Clock) -> Best:
-    total = Best()
+def _drain(problem: Problem, todo: Iterator[Piece], lock: threading.Lock, clock: Deadline) -> BestFound:
+    total = BestFound()
     while True:
         with lock:
             piece = next(todo, None)
         if piece is None:
             return total
         if clock.over():
-            return total.join(Best(complete=False))
+            return total.join(BestFound(complete=False))
         total = total.join(piece.run(problem))

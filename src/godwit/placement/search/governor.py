@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 
 #: a policy picks the position on the path, given the time of each candidate there
 Policy = Callable[[list[float]], int]
@@ -52,9 +52,9 @@ class _Placer:
         self.problem, self.policy = problem, policy
         self.before = problem.network.paths.before
         self.plan: dict[int, int] = {}
-        wish = problem.constraints
+        limits = problem.constraints
         self.quickest = [_quickest_at(problem, o) for o in range(len(problem.root))]
-        self.room = {i: s.cpu if wish.cpu else math.inf for i, s in enumerate(problem.network.sites)}
+        self.room = {i: s.cpu if limits.cpu else math.inf for i, s in enumerate(problem.network.sites)}
 
     def path(self, start: int, end: int) -> list[int]:
         """Sites from start to end along the network."""
@@ -101,9 +101,9 @@ class _Placer:
         return int(choices[np.argmin(away)])
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     plans = []
     for policy in POLICIES:
         plans.append(_Placer(problem, policy).place())

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from godwit.placement.kernels.scan import best_move
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 
 
-def climb(problem: Problem, start: NDArray[np.int64], clock: Clock) -> tuple[NDArray[np.int64], int, bool]:
+def climb(problem: Problem, start: NDArray[np.int64], clock: Deadline) -> tuple[NDArray[np.int64], int, bool]:
     """The greedy plan from `start`, plans examined, and whether every operator had its round."""
     arrays, plan = problem.arrays, start.copy()
     free = np.ones(len(plan), dtype=np.bool_)
@@ -32,8 +32,8 @@ def climb(problem: Problem, start: NDArray[np.int64], clock: Clock) -> tuple[NDA
     return plan, examined, True
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     plan, examined, complete = climb(problem, np.array(options.start or problem.root, dtype=np.int64), clock)
     return finish(problem, options, clock, tuple(plan.tolist()), examined=examined, complete=complete)

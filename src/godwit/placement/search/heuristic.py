@@ -25,7 +25,7 @@ from godwit.placement.kernels.scan import good_moves
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.caps import Caps
 from godwit.placement.search import greedy
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 from godwit.placement.search.front import Front, whole_front
 
 #: members expanded in a round; fixed, or the answer would depend on the number of threads
@@ -53,7 +53,7 @@ class _Found:
 class Grower:
     """Expands a front; keeps count of the plans examined."""
 
-    def __init__(self, problem: Problem, front: Front, clock: Clock, pool: ThreadPoolExecutor | None) -> None:
+    def __init__(self, problem: Problem, front: Front, clock: Deadline, pool: ThreadPoolExecutor | None) -> None:
         self.arrays, self.front, self.clock, self.examined = problem.arrays, front, clock, 0
         self.neighbours = sum(len(c) - 1 for c in problem.choices)
         self.pool = pool if ROUND * self.neighbours >= WORTH_THREADS else None
@@ -119,7 +119,7 @@ def suggest(problem: Problem, front: Front, caps: Caps, chosen: Iterable[float])
             offer(problem, front, plan)
 
 
-def converge(problem: Problem, grower: Grower, clock: Clock) -> bool:
+def converge(problem: Problem, grower: Grower, clock: Deadline) -> bool:
     """Latency mode: grow from the relaxation's plans, then from those for every cap that may still hold a cheaper one.
 
     True when the growing came to its end, False when time ran out.
@@ -145,9 +145,9 @@ def _spread(caps: list[float]) -> list[float]:
     return caps if len(caps) <= ROUND else [caps[i * (len(caps) - 1) // (ROUND - 1)] for i in range(ROUND)]
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     front = starting_front(problem, [problem.root, *([options.start] if options.start else [])])
     if not problem.objective.is_latency:
         offer(problem, front, greedy.climb(problem, np.array(problem.root, dtype=np.int64), clock)[0])

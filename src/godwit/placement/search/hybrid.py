@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from godwit.placement.problem.problem import Problem
 from godwit.placement.search import greedy, heuristic, rss
-from godwit.placement.search.base import Answer, Clock, Options
+from godwit.placement.search.base import Deadline, Options, SearchResult
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`; the first search gets half of the time at most."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     half = None if options.seconds is None else options.seconds / 2
     first_search = greedy.search if options.name.startswith("greedy") else heuristic.search
     first = first_search(problem, replace(options, seconds=half))
@@ -27,6 +27,6 @@ def search(problem: Problem, options: Options) -> Answer:
     )
 
 
-def _rest(clock: Clock) -> float | None:
+def _rest(clock: Deadline) -> float | None:
     left = clock.left()
     return None if left is None else max(left, 1e-6)

@@ -1,6 +1,6 @@
 """Many workflows at once on the same sites: CPU is shared, the sum of the costs counts.
 
-Best response: each workflow in turn is placed anew with the CPU that the others leave, until a whole round changes
+Best response: each workflow in turn is placed again with the CPU that the others leave, until a whole round changes
 nothing. Each workflow alone on the empty network bounds what it can ever reach, so the sum of these bounds proves a
 gap.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.errors import PlacementError
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Answer, Clock, Options, Proof, search
+from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, search
 
 ROUNDS = 8
 
@@ -39,7 +39,7 @@ def place_all(problems: tuple[Problem, ...], options: Options | None = None) -> 
     """Place every workflow; raises if their CPU demands cannot be met together in the order tried."""
     options = options or Options()
     _check_same_network(problems)
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     turns = len(problems) * 2
     alone = [search(p, _share(options, turns)) for p in problems]
     # the demanding ones choose first: they are the hardest to fit in later
@@ -82,7 +82,7 @@ def _share(options: Options, turns: int) -> Options:
     return replace(options, seconds=None if options.seconds is None else options.seconds / turns)
 
 
-def _sum_of_bounds(alone: list[Answer]) -> Proof | None:
+def _sum_of_bounds(alone: list[SearchResult]) -> Proof | None:
     proofs = [a.proof for a in alone]
     if any(p is None for p in proofs):
         return None

@@ -17,13 +17,13 @@ from godwit.placement.proof.bounds import weighted_bound
 from godwit.placement.proof.caps import Caps
 from godwit.placement.proof.relax import Domains
 from godwit.placement.search import heuristic
-from godwit.placement.search.base import Answer, Clock, Options, Proof, finish
+from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
 
 
 class _Solver:
     """The incumbent and the branching; one instance a call."""
 
-    def __init__(self, problem: Problem, start: PlanVector, clock: Clock) -> None:
+    def __init__(self, problem: Problem, start: PlanVector, clock: Deadline) -> None:
         self.problem, self.clock = problem, clock
         self.caps = Caps(problem)
         self.plan, self.cost = start, problem.evaluate(start).cost
@@ -71,9 +71,9 @@ class _Solver:
             self.plan, self.cost = vector, cost
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`. In the weighted mode: HEURISTIC's answer with a proven bound."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     first = heuristic.search(
         problem, replace(options, seconds=None if options.seconds is None else options.seconds / 2)
     )
@@ -83,7 +83,7 @@ def search(problem: Problem, options: Options) -> Answer:
     return prove(problem, options, first.plan, clock, examined=first.examined)
 
 
-def prove(problem: Problem, options: Options, start: PlanVector, clock: Clock, *, examined: int = 0) -> Answer:
+def prove(problem: Problem, options: Options, start: PlanVector, clock: Deadline, *, examined: int = 0) -> SearchResult:
     """Improve a plan to the optimum and prove it, or prove a gap when time runs out."""
     solver = _Solver(problem, start, clock)
     bound = solver.solve()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.signature import shuffled
 from godwit.placement.search import esc
-from godwit.placement.search.base import Answer, Options
+from godwit.placement.search.base import Options, SearchResult
 from godwit.placement.search.executor import RangePiece
 
 
@@ -20,6 +20,6 @@ def pieces(problem: Problem, options: Options) -> Iterator[RangePiece]:
         yield RangePiece(k * size, min(size, total - k * size))
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
     return esc.run(problem, options, pieces(problem, options))

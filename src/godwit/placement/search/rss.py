@@ -18,8 +18,8 @@ from scipy.stats import qmc
 from godwit.placement.kernels.cost import evaluate_many
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.search import esc
-from godwit.placement.search.base import Answer, Clock, Options, finish
-from godwit.placement.search.executor import Best, ThreadExecutor
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.executor import BestFound, ThreadExecutor
 
 #: plans in a piece; a power of two keeps Sobol points balanced
 PIECE = 1024
@@ -37,16 +37,16 @@ class SamplePiece:
     around: PlanVector | None = None
     hops: int = 3
 
-    def run(self, problem: Problem) -> Best:
+    def run(self, problem: Problem) -> BestFound:
         """See `executor.Piece`."""
         plans = np.unique(self.draw(problem), axis=0)
         vectors, costs = np.empty((len(plans), 4)), np.empty(len(plans))
         evaluate_many(problem.arrays, plans, vectors, costs)
         first = int(np.argmin(costs))
-        return Best(float(costs[first]), tuple(plans[first].tolist()), len(plans))
+        return BestFound(float(costs[first]), tuple(plans[first].tolist()), len(plans))
 
     def draw(self, problem: Problem) -> NDArray[np.int64]:
-        """The plans of this piece, one a row."""
+        """The plans of this piece, one per row."""
         points = self._points(len(problem.root))
         columns = [c[(points[:, o] * len(c)).astype(np.int64)] for o, c in enumerate(problem.choices)]
         plans = np.stack(columns, axis=1)
@@ -76,15 +76,15 @@ def pieces(options: Options, around: PlanVector | None = None) -> Iterator[Sampl
         yield SamplePiece(k, count, options.seed, options.sampling, around, options.hops)
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
     if options.samples >= esc.space(problem):
         return esc.search(problem, options)
     return sample(problem, options)
 
 
-def sample(problem: Problem, options: Options, around: PlanVector | None = None) -> Answer:
+def sample(problem: Problem, options: Options, around: PlanVector | None = None) -> SearchResult:
     """Draw, evaluate, keep the best; around a plan where one is given."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     best = (options.executor or ThreadExecutor(options.threads)).best(problem, pieces(options, around), clock)
     return finish(problem, options, clock, best.plan or problem.root, examined=best.examined, complete=best.complete)

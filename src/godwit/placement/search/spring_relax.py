@@ -12,7 +12,7 @@ import numpy as np
 
 from godwit.placement.problem.network import Floats
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Answer, Clock, Options, finish
+from godwit.placement.search.base import Deadline, Options, SearchResult, finish
 
 DIMENSIONS, LANDMARKS, STEPS, SETTLED = 3, 64, 500, 1e-6
 
@@ -35,7 +35,7 @@ def coordinates(distance: Floats) -> Floats:
     return np.asarray(-0.5 * (distance[:, marks] ** 2 - mean[None, :]) @ pull)
 
 
-def settle(problem: Problem, points: Floats, clock: Clock) -> Floats:
+def settle(problem: Problem, points: Floats, clock: Deadline) -> Floats:
     """Where the operators come to rest."""
     site, graph = problem.arrays.site, problem.workflow.graph
     at = points[site[list(problem.root)]].copy()
@@ -60,9 +60,9 @@ def settle(problem: Problem, points: Floats, clock: Clock) -> Floats:
     return at
 
 
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: Options) -> SearchResult:
     """See `base.Search`."""
-    clock = Clock(options.seconds)
+    clock = Deadline(options.seconds)
     points = coordinates(problem.network.paths.distance)
     at = settle(problem, points, clock)
     plan = tuple(_nearest(problem, points, at[o], o) for o in range(len(problem.root)))

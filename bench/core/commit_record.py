@@ -1,0 +1,115 @@
+"""Commit records: 2,000 devices in one stream, one of them hops between two regions; size and writing time.
+
+A query over all devices makes every watermark part of the record; a query over the hopping device alone makes an
+operator with state change its region at every hop. What a hop adds for good, times 86,400, is the growth per day.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.model.topology import Device, Link, Site, Topology
+from godwit.storage.log import Log
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SCHEMA = "device string, v int, ts timestamp"
+SQL = "SELECT count(*) AS n, window.end AS until FROM readings {} GROUP BY window(ts, '10 seconds')"
+HOPPER = "d0"
+DAY = 86_400
+
+
+def commit_record(spark: SparkSession, folder: Path, devices: int = 2000, hops: int = 100) -> dict[str, Any]:
+    """Sizes (bytes) and writing times (ms) of the commit records of `hops` hops, one per simulated second."""
+    fleet = _world(Fleet(folder, spark), devices)
+    largest: list[int] = []
+    together: list[int] = []
+    with _timed_appends() as seconds:
+        for hop in range(hops):
+            _hop(fleet, hop)
+            newest = _newest(folder)
+            largest.append(max(newest))
+            together.append(sum(newest))
+    fleet.stop()
+    slope = _slope(together[hops // 4 :])
+    return {
+        "devices": devices,
+        "hops": hops,
+        "largest_bytes": max(largest),
+        "median_bytes": int(statistics.median(largest)),
+        "growth_bytes_per_hop": round(slope, 1),
+        "growth_bytes_per_day": round(slope * DAY),
+        "write_median_ms": round(statistics.median(seconds) * 1000, 3),
+        "write_p95_ms": round(sorted(seconds)[int(0.95 * len(seconds))] * 1000, 3),
+    }
+
+
+def _world(fleet: Fleet, devices: int) -> Fleet:
+    names = [f"d{k}" for k in range(devices)]
+    sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]  # type: ignore[arg-type]
+    links = [Link("west", "cloud", ms=5), Link("east", "cloud", ms=5)]  # type: ignore[arg-type]
+    attached = [Device(name, ("west", "east")[k % 2]) for k, name in enumerate(names)]  # type: ignore[arg-type]
+    fleet.topology.add(Topology.of(sites, links, attached))
+    fleet.stream("readings", SCHEMA, device="device")
+    for name in names:
+        fleet.device(name, streams=["readings"])
+    fleet.submit(SQL.format("WHERE v >= 0"), "all")
+    fleet.submit(SQL.format(f"WHERE device = '{HOPPER}' AND v >= 0"), "one")
+    fleet.process_available()
+    rows = [{"device": name, "v": 1, "ts": START} for name in names]
+    fleet.push("readings", rows)
+    fleet.process_available()
+    return fleet
+
+
+def _hop(fleet: Fleet, hop: int) -> None:
+    hopper = fleet.device(HOPPER)
+    hopper.attach(("east", "west")[hop % 2])
+    hopper.push([{"device": HOPPER, "v": hop, "ts": START + dt.timedelta(seconds=hop)}])
+    fleet.process_available()
+
+
+def _newest(folder: Path) -> list[int]:
+    """Bytes of the newest commit record of every runner."""
+    logs = {file.parent for file in folder.rglob("commits/*")}
+    return [
+        max((f for f in log.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns).stat().st_size
+        for log in logs
+    ]
+
+
+@contextmanager
+def _timed_appends() -> Iterator[list[float]]:
+    """Seconds of every append to a commit log."""
+    seconds: list[float] = []
+    original = Log.append
+
+    def append(self: Log, *args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            if self.folder.name == "commits":
+                seconds.append(time.perf_counter() - began)
+
+    Log.append = append  # type: ignore[method-assign]
+    try:
+        yield seconds
+    finally:
+        Log.append = original  # type: ignore[method-assign]
+
+
+def _slope(values: list[int]) -> float:
+    """Least squares: what one step adds."""
+    xs = range(len(values))
+    if len(values) < 2:
+        return 0.0
+    return statistics.linear_regression(xs, values).slope
