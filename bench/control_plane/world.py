@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Event, Instruction
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.plan import (
     Aggregate,
@@ -39,6 +40,13 @@ MINUTE = Window("a__ts", 60_000_000, 60_000_000)
 COUNT = (AggregateCall("n", "count", None),)
 
 
+class Settled(ControlPlane):
+    """All regions acknowledge every epoch at once: what is measured here is planning."""
+
+    def handle(self, event: Event) -> list[Instruction]:
+        return [*super().handle(event), *self.settle()]
+
+
 @dataclass
 class World:
     control: ControlPlane
@@ -50,24 +58,28 @@ class World:
 def build(sites: int, queries: int, strategy: str = "incremental") -> World:
     """A control plane with that many sites and running queries."""
     rng = Random(SEED)
-    ground, edges = _tree(sites)
+    ground, edges = tree(sites)
     devices = [DeviceId(f"d{k}") for k in range(queries * DEVICES_A_QUERY)]
     attached = [Device(device, rng.choice(edges)) for device in devices]
     topology = Topology.of(list(ground.sites.values()), list(ground.links.values()), attached)
-    control = ControlPlane(
+    control = Settled(
         topology,
         redeployment_strategy=strategy,
         streams={READINGS: STREAM},
         feeds={READINGS: devices},
-        automatic=True,
     )
     for k in range(queries):
-        mine = devices[k * DEVICES_A_QUERY : (k + 1) * DEVICES_A_QUERY]
-        control.submit(_aggregate(f"q{k}", mine) if k % 2 else _join(f"q{k}", mine))
+        control.submit(query_of(k, devices))
     return World(control, edges, devices, rng)
 
 
-def _tree(sites: int) -> tuple[Topology, list[SiteId]]:
+def query_of(number: int, devices: list[DeviceId]) -> Query:
+    """The query of that number, over four devices of its own."""
+    mine = devices[number * DEVICES_A_QUERY : (number + 1) * DEVICES_A_QUERY]
+    return _aggregate(f"q{number}", mine) if number % 2 else _join(f"q{number}", mine)
+
+
+def tree(sites: int) -> tuple[Topology, list[SiteId]]:
     """cloud - hubs - base stations - edge sites, each level about thirty times the one above."""
     names, links = [Site(SiteId("cloud"), RegionId("cloud"), kind="cloud")], []
     level = [SiteId("cloud")]

@@ -1,15 +1,13 @@
-"""`fleet.topology`: load the ground from a file, look at it, keep it for the next start."""
+"""`fleet.topology`: load a topology from a file, look at it. It is kept in the control log, change by change."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from godwit.ids import NodeId
 from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
-from godwit.model.codec import decode, encode
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 
@@ -22,7 +20,6 @@ class Ground:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._path: Path = fleet.root / "topology.json"
 
     @property
     def now(self) -> Topology:
@@ -39,19 +36,9 @@ class Ground:
         self.add(load_topology(source))
 
     def add(self, topology: Topology) -> None:
-        self._fleet.change(_missing(self.now, topology))
-
-    def save(self, topology: Topology) -> None:
-        draft = self._path.with_suffix(".tmp")
-        parts = [encode(list(part.values())) for part in (topology.sites, topology.links, topology.devices)]
-        draft.write_text(json.dumps(parts))
-        draft.rename(self._path)
-
-    def saved(self) -> Topology | None:
-        if not self._path.exists():
-            return None
-        sites, links, devices = (list(decode(part)) for part in json.loads(self._path.read_text()))
-        return Topology.of(sites, links, devices)
+        missing = list(_missing(self.now, topology))
+        if missing:
+            self._fleet.change(missing)
 
 
 def _missing(have: Topology, want: Topology) -> Iterable[Change]:

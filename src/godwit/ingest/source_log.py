@@ -7,7 +7,7 @@ Appends carry the device's sequence number, so that a device that sends again af
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -110,6 +110,8 @@ class SourceLog:
         self.schema, self._meter = schema, meter
         self.folder = source_log(root, region, schema.stream.id)
         self.log = Log(self.folder)
+        #: called after every entry
+        self.appended: Callable[[], None] = lambda: None
 
     def append(
         self, table: pa.Table, marks: Mapping[DeviceId, Mark], rows: dict[str, int], sequence: dict[str, int]
@@ -140,7 +142,9 @@ class SourceLog:
         sequence: dict[str, int],
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
-        return self.log.append(source_record(segment, told, rows, newest_us, sequence))
+        number = self.log.append(source_record(segment, told, rows, newest_us, sequence))
+        self.appended()
+        return number
 
 
 class DeadLetters:

@@ -12,7 +12,6 @@ from typing import Any
 from godwit.delivery import archive as kept
 from godwit.errors import ConfigError
 from godwit.ids import QueryId, RegionId
-from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.model.topology import Topology
@@ -231,11 +230,7 @@ class Ledger:
             yield SinkStatus(saved["query"], saved["sink"], saved["exactly_once"], behind)
 
     def _topology(self) -> Topology:
-        path = self._root / "topology.json"
-        if not path.exists():
-            return Topology()
-        sites, links, devices = (list(decode(part)) for part in json.loads(path.read_text()))
-        return Topology.of(sites, links, devices)
+        return Control(self._root).standing().topology
 
     def _dead(self) -> dict[str, int]:
         path = self._root / "dead_letters.json"

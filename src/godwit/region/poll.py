@@ -21,7 +21,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Scan, Shape
 from godwit.protocol.handover import Move
 from godwit.protocol.watermarks import Mark, source_id
-from godwit.storage.epoch_log import Control
+from godwit.storage.epoch_log import Control, moves_of
 from godwit.storage.log import Log, Record, Segment
 
 #: input of an operator -> rows of its state
@@ -43,6 +43,8 @@ class Work:
     """The input of one micro-batch."""
 
     deployments: list[Deployment] = field(default_factory=list)
+    #: epoch -> the instances, of all shapes, that change region with it
+    moves: dict[Epoch, tuple[Move, ...]] = field(default_factory=dict)
     #: scan -> rows of its stream
     sources: dict[int, list[Segment]] = field(default_factory=dict)
     #: (operator, input) -> rows from other regions, with the epoch they were sent under
@@ -160,9 +162,10 @@ class Reader:
             work.told.append((region, record))
 
     def _take_control(self, work: Work, deployment: Deployment) -> None:
-        for number, after, _ in self.control.after(work.positions["control"], deployment):
+        for number, after, record in self.control.after(work.positions["control"], deployment):
             work.positions["control"] = number
             work.deployments.append(after)
+            work.moves[after.epoch] = moves_of(record)
 
     def _take_source(self, work: Work, index: int, scan: Scan, until: float, end: float) -> None:
         name = f"source:{index}:{scan.stream}"

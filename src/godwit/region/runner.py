@@ -4,8 +4,8 @@
     2. commit    one atomic record: input positions, epoch, live state, clocks, staged outputs
     3. nothing   other regions, sinks and readers of results follow the commit log itself
 
-A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. Spark's
-streaming query is the metronome (`metronome.py`); its own checkpoint is not needed for correctness.
+A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. `loop.py`
+drives it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import STATEFUL, Shape
-from godwit.protocol.handover import MigrationLedger, Move, moves_between
+from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.progress import Progress, released
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker
 from godwit.region.poll import Reader, Work, commit_log
@@ -34,8 +34,6 @@ from godwit.region.step import Memory, Outputs, Step
 from godwit.region.transfer import StateTransfer
 from godwit.storage.log import Log, Record
 
-#: of so many epochs a runner remembers when it took them in
-KEEP_MOMENTS = 100
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
 
@@ -82,25 +80,26 @@ class Runner:
         self.begun: dict[str, dict[str, int]]
         #: positions of the last commit: where a restart would begin
         self._committed: dict[str, int] = {}
-        #: the newest epochs -> when (wall clock) this runner began to work under each
-        self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
         self._recover()
 
     # --- the micro-batch
 
-    def step(self) -> Record | None:
-        """One micro-batch; returns its commit record, or None if there was nothing to do."""
+    def step(self, sources: bool = True) -> Record | None:
+        """One micro-batch; returns its commit record, or None if there was nothing to do.
+
+        Without `sources` it takes in only what other regions and the control plane have sent.
+        """
         try:
-            return self._step()
+            return self._step(sources)
         except BaseException:
             self._recover()  # what the failed attempt has changed in memory never happened
             raise
 
-    def _step(self) -> Record | None:
+    def _step(self, sources: bool) -> Record | None:
         started = time.time()
-        work = self.reader.poll(self.positions, self.deployment, sources=not self._must_wait())
+        work = self.reader.poll(self.positions, self.deployment, sources=sources and not self._must_wait())
         self._mark_idle(work)
         self._receive(work)
         news = self._is_news(work)
@@ -174,7 +173,7 @@ class Runner:
         if self._keeps_clocks and any(self.memory.book.is_news(*mark) for mark in work.marks):
             return True
         epochs = [self.deployment, *work.deployments]
-        return any(self._concerns(before, after) for before, after in pairwise(epochs))
+        return any(self._concerns(before, after, work) for before, after in pairwise(epochs))
 
     def _must_tell(self, markers: dict[int, Epoch]) -> bool:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
@@ -187,18 +186,23 @@ class Runner:
         news = (n - self._committed.get(name, 0) for name, n in work.positions.items())
         return max(news, default=0) > max(self.limits.max_lag // 4, 1)
 
-    def _concerns(self, before: Deployment, after: Deployment) -> bool:
+    def _concerns(self, before: Deployment, after: Deployment, work: Work) -> bool:
         old = {q.id for q in before.of_shape(self.shape.key)}
         new = {q.id for q in after.of_shape(self.shape.key)}
         parked = {q for q in new if (q in before.parked) != (q in after.parked)}
-        return old != new or bool(parked) or bool(moves_between(before, after, self.shape.key))
+        return old != new or bool(parked) or bool(self._moves(after, work))
+
+    def _moves(self, after: Deployment, work: Work) -> list[Move]:
+        """The instances of this shape that change region with an epoch."""
+        queries = after.queries
+        return [m for m in work.moves[after.epoch] if queries[m.query].shape.key == self.shape.key]
 
     def _adopt(self, work: Work) -> list[QueryId]:
         """Work under the newest epoch from now on; returns the queries that are gone."""
         gone = []
         for after in work.deployments:
             before = self.deployment
-            moves = moves_between(before, after, self.shape.key)
+            moves = self._moves(after, work)
             self.memory.moves.adopt(after.epoch, moves)
             if moves and self.carriage.replays:
                 mine = cut(self.positions, self.begun, self.memory.seen, self.memory.states)
@@ -220,16 +224,7 @@ class Runner:
             self.deployment = after
         if work.deployments:
             self._arrange()
-            self._since[int(self.deployment.epoch)] = time.time()
-            if len(self._since) > KEEP_MOMENTS:
-                del self._since[min(self._since)]
         return gone
-
-    def working_since(self, epoch: int) -> float | None:
-        """When this runner began to work under an epoch or a later one; None: it does not yet."""
-        if self.deployment.epoch < epoch:
-            return None
-        return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
 
     def _forget(self, query: QueryId, epoch: Epoch) -> None:
         self.memory.moves.forget(query)
