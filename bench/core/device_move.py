@@ -78,14 +78,8 @@ def _control(root: Path, sites: int, queries: int, rng: Random) -> tuple[Control
     added = [SiteAdded(s) for s in ground.sites.values()], [LinkAdded(link) for link in ground.links.values()]
     attached = [DeviceAdded(Device(device, rng.choice(edges))) for device in devices]
     loop.ask(ChangesArrived((*added[0], *added[1], *attached)))
-    plane = executor.plane
-    with loop.driving():
-        for device in devices:  # in one epoch each, they would take minutes that nobody measures
-            plane.coordinator._queue(DeviceFeeds(device, (READINGS,)))
-        for k in range(queries):
-            plane.coordinator._queue(QuerySubmitted(query_of(k, devices)))
-        executor.carry_out(plane.coordinator._begin())
-    loop.turn()
+    loop.ask(*(DeviceFeeds(device, (READINGS,)) for device in devices))
+    loop.ask(*(QuerySubmitted(query_of(k, devices)) for k in range(queries)))
     return loop, devices, edges
 
 

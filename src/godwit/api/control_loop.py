@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from godwit.api.executor import Executor
 from godwit.control.commands import Answer, ChangeTopology, Command
-from godwit.control.events import ChangesArrived, Event, TimedOut
+from godwit.control.events import ChangesArrived, Event, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
 from godwit.region.pool import RunnerPool
 from godwit.storage.command_log import CommandLog
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: how often the loop looks for commands of other processes (seconds)
 LOOK_EVERY = 0.05
+#: how often whoever waits for regions to work under the newest epoch looks (seconds)
+REST_EVERY = 0.002
 #: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
 PUBLISHED_WITHIN = 0.5
 
@@ -123,12 +125,12 @@ class ControlLoop:
 
     # -- inside a command
 
-    def ask(self, event: Event) -> None:
-        """Let the coordinator decide, now that the epoch before is in force; returns when all of it is published."""
+    def ask(self, event: Event, *more: Request) -> None:
+        """Let the coordinator decide, once the epoch before is in force; returns when all of it is published."""
         plane = self._executor.plane
         with self.driving():
             self._await(lambda: plane.idle)
-            self._executor.handle(event)
+            self._executor.handle(event, *more)
             self._await(lambda: not plane.coordinator.unpublished)
 
     def _await(self, holds: Callable[[], bool]) -> None:
@@ -240,6 +242,11 @@ class ControlLoop:
             self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
             if (waiter := self._waiters.get(number)) is not None:
                 waiter.answered.set()
+
+    def rest(self) -> None:
+        """Wait until all that was asked for is in force in all regions (that answer); or until the fleet is stopped."""
+        while not self.quiet and self.running:
+            time.sleep(REST_EVERY)
 
     # -- running
 

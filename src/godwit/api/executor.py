@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.epoch_record import epoch_record
-from godwit.control.events import Event, Instruction, Park, Publish, Record, RegionAcked, Resume, Revert
+from godwit.control.events import Event, Instruction, Park, Publish, Record, RegionAcked, Request, Resume, Revert
 from godwit.ids import DeviceId, QueryId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Delta, Deployment
@@ -43,9 +43,10 @@ class Executor:
         #: when the newest epoch was published (monotonic seconds)
         self.published_at = 0.0
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: Event, *more: Request) -> None:
+        """An event; or several requests, which one epoch is to bring."""
         began = time.perf_counter()
-        told = self.plane.handle(event)
+        told = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
         self.carry_out(told, time.perf_counter() - began)
 
     def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:

@@ -84,6 +84,13 @@ class Coordinator:
         """Take one event and say what to do about it."""
         return _TABLE[self.phase, type(event)](self, event)
 
+    def together(self, requests: Iterable[Request]) -> list[Instruction]:
+        """Several requests in one epoch, while nothing else is under way."""
+        assert self.phase == IDLE, self.phase
+        for request in requests:
+            self._queue(request)
+        return self._begin()
+
     # -- something arrives
 
     def _queue(self, event: ChangesArrived | Request) -> list[Instruction]:

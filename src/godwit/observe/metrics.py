@@ -1,4 +1,4 @@
-"""What a running fleet shows of itself: its logs, and what Spark's listener says of its streaming queries."""
+"""What a running fleet shows of itself: its logs, and what Spark's listener says of the streams it reads from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from godwit.observe.status import Ledger, Status
 
 
 class Metrics(StreamingQueryListener):
-    """Hears every streaming query of the session: metronomes ("region/shape") and sources ("source stream/name")."""
+    """Hears the streaming queries of the session, which are sources ("source stream/name"); runners have their commits."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self._spark, self._ledger = spark, Ledger(root)

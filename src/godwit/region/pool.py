@@ -51,6 +51,8 @@ class RunnerPool:
         self._loops: dict[Key, RunnerLoop] = {}
         self._running = False
         self._entries: dict[Key, list[Entry]] = {}
+        #: the epoch under which a runner has come to the end of a step, and a region all its runners
+        self._reached: dict[Key, Epoch] = {}
         self._acked: dict[RegionId, Epoch] = {}
         #: guards the tables above; never held while a runner is built, stepped or waited for
         self._changing = threading.Lock()
@@ -87,6 +89,7 @@ class RunnerPool:
                 if all(key in self.runners and self.runners[key].unemployed for key in mine):
                     for key in mine:
                         del self._wanted[key], self.runners[key]
+                        self._reached.pop(key, None)
                         gone += [self._loops.pop(key)] if key in self._loops else []
         for loop in gone:
             loop.stop()
@@ -129,8 +132,9 @@ class RunnerPool:
         """A runner has looked at the control log: its region may have reached a new epoch."""
         region = runner.region
         with self._changing:
-            mine = [self.runners.get(key) for key in self._wanted if key[0] == region]
-            epoch = min((Epoch(0) if r is None else r.deployment.epoch for r in mine), default=Epoch(0))
+            self._reached[region, runner.shape.key] = runner.deployment.epoch
+            mine = [self._reached.get(key, Epoch(0)) for key in self._wanted if key[0] == region]
+            epoch = min(mine, default=Epoch(0))
             news = epoch > self._acked.get(region, Epoch(0))
             self._acked[region] = max(epoch, self._acked.get(region, Epoch(0)))
         if news:
