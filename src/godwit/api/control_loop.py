@@ -34,7 +34,7 @@ REST_EVERY = 0.002
 PUBLISHED_WITHIN = 0.5
 
 
-class _Stopped(Exception):  # noqa: N818 - ends the loop's thread; nobody else sees it
+class _Stopped(BaseException):
     """The loop was stopped while it waited for regions."""
 
 
@@ -160,6 +160,11 @@ class ControlLoop:
             self._turn()
 
     @property
+    def command(self) -> int:
+        """The number of the command that is being carried out."""
+        return self._executor.command
+
+    @property
     def quiet(self) -> bool:
         """Whether no command and no epoch is under way."""
         plane = self._executor.plane
@@ -219,7 +224,8 @@ class ControlLoop:
             log.exception("command %s failed", number)
             self._refuse(number, error)
         except BaseException:
-            self._next = number  # the process is dying: whoever opens the fleet again goes on from here
+            # Stopped, or dying: whoever drives next, or opens the fleet again, goes on from here.
+            self._next, self._old = number, max(self._old, number)
             raise
         else:
             self._open.append(number)

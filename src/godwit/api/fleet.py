@@ -18,46 +18,41 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from godwit.api.admission_controller import AdmissionController, Let
+from godwit.api.admission_controller import AdmissionController
 from godwit.api.control_loop import ControlLoop
 from godwit.api.control_loop import check as check_loop
 from godwit.api.executor import Executor
 from godwit.api.handles import DeviceHandle, QueryHandle
+from godwit.api.operations import Operations
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.topology_store import Ground
-from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, Place, Submit, Withdraw
+from godwit.control.commands import Alter, ChangeTopology, Connect, Declare, Place, Submit, Withdraw
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
-    ChangesArrived,
-    DeviceFeeds,
     Event,
     HandoverDone,
-    PlacedByHand,
     PlacesWished,
-    QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
-    StreamDeclared,
 )
 from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.session import spark_session
-from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
-from godwit.ids import DeviceId, OperatorId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher, producer
+from godwit.errors import ConfigError, DeploymentError, SourceError
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
+from godwit.ingest.derived import PRODUCER, Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.source_log import Rows, Schema, columns_of
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.supervisor import Supervisor
-from godwit.model.changes import Change, DeviceAdded, DeviceMoved
-from godwit.model.deployment import Delta, Deployment, split_instance
-from godwit.model.plan import QUERY, Column, Query, Stream
-from godwit.model.topology import Device
+from godwit.model.changes import Change, DeviceMoved
+from godwit.model.deployment import Delta, Deployment
+from godwit.model.plan import QUERY, Query, Stream
 from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.status import Status
@@ -66,10 +61,9 @@ from godwit.placement.rules.base import Wish
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
-from godwit.sql import Builder, compile_query
+from godwit.sql import Builder
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import Fault
-from godwit.sql.sharing import begins
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control, Standing
 from godwit.testing.link_emulator import Links
@@ -100,7 +94,7 @@ class Fleet:
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = self._lock = threading.RLock()
         control, commands = Control(root), CommandLog(root)
-        self._analyst = Analyst(spark)
+        self.analyst = Analyst(spark)
         self.gateway = Gateway(root)
         self.history = History(root)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
@@ -115,7 +109,7 @@ class Fleet:
         self.attendant = Supervisor(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(root, spark)
         self._opened: list[SparkSource] = []
-        self._twins = QueryAliases(root)
+        self.aliases = QueryAliases(root)
         standing, deployment = control.standing(), control.deployment_at(control.last)
         plane = ControlPlane(
             standing.topology,
@@ -127,8 +121,9 @@ class Fleet:
             epoch=deployment.epoch,
         )
         self._executor = Executor(plane, control, self.gateway, self.crew, tracker, self._lock, self._post)
+        self._operations = Operations(self)
         parts = (self.crew, self._events, self._news, ack_timeout)
-        self.control = ControlLoop(self._executor, commands, self._carry_out, *parts)
+        self.control = ControlLoop(self._executor, commands, self._operations.carry_out, *parts)
         self.door = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self._reopen(standing)
@@ -254,19 +249,19 @@ class Fleet:
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
-        if name not in self._twins.names(self.deployment):
-            msg = f"there is no query '{name}'; running: {', '.join(self._twins.names(self.deployment)) or 'none'}"
+        if name not in self.aliases.names(self.deployment):
+            msg = f"there is no query '{name}'; running: {', '.join(self.aliases.names(self.deployment)) or 'none'}"
             raise DeploymentError(msg)
         return QueryHandle(self, QueryId(name))
 
     @property
     def queries(self) -> list[QueryId]:
         """The names of the running queries."""
-        return self._twins.names(self.deployment)
+        return self.aliases.names(self.deployment)
 
     def execution(self, query: QueryId) -> Query:
         """The query whose execution answers this one: itself, or its identical twin."""
-        return self._twins.runs(query, self.deployment)
+        return self.aliases.runs(query, self.deployment)
 
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped."""
@@ -274,7 +269,7 @@ class Fleet:
         found = segments.frame(self.spark, self.crew.results(query.shape.key))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
-            return segments.empty(self.spark, self._analyst.output(query))
+            return segments.empty(self.spark, self.analyst.output(query))
         return found.where(F.col(QUERY) == query.id).select(*columns)
 
     # --- the ground moves
@@ -315,139 +310,13 @@ class Fleet:
             self._events.append(event)
             self._news.notify_all()
 
-    # --- commands, carried out by the control loop
-
-    def _carry_out(self, command: Command, again: bool) -> None:
-        """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
-        match command:
-            case Declare(stream):
-                self._declare(stream)
-            case Connect(device, site, streams):
-                self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
-            case Submit(name, sql, sink):
-                self._submit(QueryId(name), sql, sink, again)
-            case Withdraw(name):
-                if not again or name in self.queries:
-                    self._withdraw(QueryId(name))
-            case Alter(name, sql):
-                self._alter(QueryId(name), sql, again)
-            case ChangeTopology(changes):
-                self.control.ask(ChangesArrived(changes))
-            case Place(placement, cause):
-                self._place({OperatorId(i): SiteId(s) for i, s in placement.items()}, cause)
-
-    def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
-        known = self.plane.topology.devices.get(device)
-        if known is None:
-            self.control.ask(ChangesArrived((DeviceAdded(Device(device, site)),)))
-        elif site is not None and known.site != site:
-            self.control.ask(ChangesArrived((DeviceMoved(device, site),)))
-        new = [s for s in streams if device not in self.deployment.feeds.get(s, ())]
-        if new:
-            self.control.ask(DeviceFeeds(device, tuple(new)))
-
-    def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
-        query = compile_query(sql, self.deployment.streams, name)
-        if name in self.deployment.queries or name in self.queries:
-            if again and self.execution(name).sql == query.sql:
-                return
-            msg = f"there is a query '{name}' already; stop it first or choose another name"
-            raise DeploymentError(msg)
-        candidates = self.door.orders(query)
-        columns = self._analyst.output(query)
-        twin = self._twins.find(query, self.deployment)
-        if twin is not None:
-            self._twins.join(name, twin)
-            return
-        admitted = self.door.admit(candidates)
-        for part, stream in admitted.starting:
-            self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
-        pinned = sink or (self.plane.planner.default_root() if query.target else None)
-        self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
-        self.door.settle(admitted)
-
-    def deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
-        """Place a query that was let in, and start it."""
-        wishes, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
-        self.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, wishes, ways))  # type: ignore[arg-type]
-        with self._lock:
-            self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
-        if query.target is not None:
-            self._derive(query, columns)
-
-    def _withdraw(self, query: QueryId) -> None:
-        self.query(query)
-        ended = self._twins.leave(query, self.deployment)
-        if ended is not None:
-            self.undeploy(ended.id)
-            self.door.leave(ended)
-
-    def undeploy(self, query: QueryId) -> None:
-        """Take a query off its sites."""
-        self.control.ask(QueryWithdrawn(query))
-
-    def _alter(self, name: QueryId, sql: str, again: bool) -> None:
-        """The query ends, and a new version of it begins, with the new parameters, under the same name."""
-        version = QueryId(f"{name}~{self._executor.command}")
-        if name in self.queries or not again:
-            old = self.execution(self.query(name).id)
-            if again and old.id == version:
-                return
-            new = compile_query(sql, self.deployment.streams, version)
-            if old.shape.key != new.shape.key:
-                msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
-                raise DeploymentError(msg)
-            self._analyst.output(new)
-            self._withdraw(name)
-        self._submit(version, sql, None, again)
-        self._twins.succeed(name, version)
-
     def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
         """Move operators of running queries to these sites, where they can be."""
         self.control.ask(PlacesWished(wishes, cause))
 
-    def _place(self, placement: Mapping[OperatorId, SiteId], cause: str) -> None:
-        for instance, site in placement.items():
-            query, operator, _ = split_instance(instance)
-            known = self.deployment.queries.get(query)
-            if known is None or instance not in self.deployment.placement:
-                msg = f"there is no instance '{instance}' to place; `godwit explain` shows the operators of a query"
-                raise DeploymentError(msg)
-            if site not in self.deployment.sites:
-                msg = f"'{instance}' cannot be placed on '{site}': there is no such site; add it first"
-                raise DeploymentError(msg)
-            if known.target and operator == len(known.shape.plan.operators) - 1:
-                msg = f"'{query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
-                raise DeploymentError(msg)
-        self.control.ask(PlacedByHand(placement, cause))
-
-    def _derive(self, query: Query, columns: tuple[Column, ...]) -> None:
-        """The results of an INSERT become rows of a stream."""
-        assert query.target is not None
-        sink = query.shape.plan.sink
-        if sink.time is None:
-            msg = f"'{query.target}' would have no event time"
-            raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
-        if query.target not in self.deployment.streams:
-            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
-            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
-        place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-        self._connect(producer(query.id), SiteId(place) if place else None, [query.target])
-
-    def _declare(self, stream: Stream) -> None:
-        known = self.deployment.streams.get(stream.id)
-        if known is not None and known != stream:
-            msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
-            raise SourceError(msg)
-        if known is None:
-            self._prepare(stream)
-            self.control.ask(StreamDeclared(stream))
-
-    def _prepare(self, stream: Stream) -> None:
-        """Take rows of a stream, with what earlier processes left in its logs."""
-        schema = self._analyst.declare(stream)
-        with self._lock:
-            self.gateway.declare(schema, set(self.deployment.sites.values()))
+    def undeploy(self, query: QueryId) -> None:
+        """Take a query off its sites."""
+        self.control.ask(QueryWithdrawn(query))
 
     # --- running
 
@@ -512,7 +381,7 @@ class Fleet:
         ways = {wish: way for _, known in places for wish, way in known.items()}
         restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
         for stream in old.streams.values():
-            self._prepare(stream)
+            self._operations.prepare(stream)
         with self._lock:
             self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
@@ -527,15 +396,6 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _difference(old: Query, new: Query) -> str:
-    """Where two plans part ways, for people."""
-    before, after = old.shape.plan.operators, new.shape.plan.operators
-    for was, now in zip(before, after, strict=False):
-        if was != now:
-            return f"{type(was).__name__} {was} became {type(now).__name__} {now}"
-    return f"{len(before)} operators became {len(after)}" if len(before) != len(after) else "other types of parameters"
 
 
 def _length(stream: str, option: str, text: str) -> int:

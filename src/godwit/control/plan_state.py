@@ -102,6 +102,10 @@ class Planner:
     def root_of(self, query: QueryId) -> NodeId:
         return self._root[query]
 
+    def sink_of(self, query: QueryId) -> SiteId | None:
+        """Where the results of a query must leave, if somebody has said so."""
+        return self._sink[query]
+
     # -- streams and their devices
 
     def declare(self, stream: Stream, devices: Iterable[DeviceId] = ()) -> None:
@@ -195,8 +199,10 @@ class Planner:
     def pin(self, placement: Mapping[OperatorId, SiteId]) -> None:
         """Somebody places instances by hand; those that are not there are placed again."""
         for name, site in placement.items():
-            self.journal.put(self.ground.by_hand, name, NodeId(site))
             instance = self.plan.uses(split_instance(name)[0]).get(name)
+            for other in self.plan.names.get(instance, ()) if instance is not None else ():
+                self.journal.drop(self.ground.by_hand, other)  # who shares it moves with it; the last word counts
+            self.journal.put(self.ground.by_hand, name, NodeId(site))
             if instance is not None and self.ground.placement.get(instance) not in (None, NodeId(site)):
                 self._pending.asked.append(instance)
 

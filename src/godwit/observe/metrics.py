@@ -24,7 +24,7 @@ from godwit.observe.status import Ledger, Status
 
 
 class Metrics(StreamingQueryListener):
-    """Hears the streaming queries of the session, which are sources ("source stream/name"); runners have their commits."""
+    """Hears the session's streaming queries: sources ("source stream/name"). What runners do is in their commits."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self._spark, self._ledger = spark, Ledger(root)
