@@ -37,6 +37,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.topology import Site
 from godwit.observe.history import History
 from godwit.observe.tracker import ReconfigurationTracker
+from godwit.region.pool import Key
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from tests.control.worlds import FEEDS, STREAMS, aggregate, tree
@@ -52,8 +53,9 @@ class Regions:
     def __init__(self, post: Callable[[Event], None]) -> None:
         self.running, self.silent, self._post, self._epoch = False, set[RegionId](), post, Epoch(0)
 
-    def expect(self, before: Deployment, delta: Delta, after: Deployment) -> None:
+    def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
         self._epoch = after.epoch
+        return []
 
     def hire(self) -> None:
         pass

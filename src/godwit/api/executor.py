@@ -17,7 +17,7 @@ from godwit.ids import DeviceId, QueryId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.tracker import ReconfigurationTracker
-from godwit.region.pool import RunnerPool
+from godwit.region.pool import Key, RunnerPool
 from godwit.storage.epoch_log import Control
 
 
@@ -67,9 +67,9 @@ class Executor:
     def _publish(self, told: Publish | Revert, planned: float) -> None:
         began = time.perf_counter()
         before, after = self.deployment, self.deployment.apply(told.delta)
-        self._pool.expect(before, told.delta, after)
+        needed = self._pool.expect(before, told.delta, after)
         with self._lock:  # rows that are pushed from now on go where the new epoch says
-            starts = self._starts(told.delta, after)
+            starts = self._starts(told.delta, after, needed)
             waiting = self.plane.coordinator.monitor.waiting
             self.log.publish(told.epoch, epoch_record(told, before, after, waiting, starts, self.command))
             self.deployment = after
@@ -82,11 +82,14 @@ class Executor:
             if not self._pool.runs(region):
                 self._post(RegionAcked(region, told.epoch))
 
-    def _starts(self, delta: Delta, after: Deployment) -> dict[str, int]:
-        """Where the logs stand that a new query reads."""
+    def _starts(self, delta: Delta, after: Deployment, needed: Iterable[Key]) -> dict[str, int]:
+        """Where the logs stand that a new query, or a new runner, reads."""
+        found: dict[str, int] = {}
+        for key in needed:
+            found |= self._gateway.starts([key[0]], self._pool.scans(key))
         new = [query for query in delta.queries.values() if query is not None]
         streams = {scan.stream for query in new for _, scan in query.shape.plan.scans}
-        return self._gateway.starts(set(after.sites.values()), streams) if streams else {}
+        return found | self._gateway.starts(set(after.sites.values()), streams) if streams else found
 
     def _follow(self, told: Publish | Revert, before: Deployment) -> None:
         """Devices that have moved end their sessions where they were; those that are gone send nothing more."""

@@ -31,10 +31,10 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
             planner.rows.sites[site] = region
             planner.ghosts[site] = None
     planner.ground.hope(hints.wishes, hints.ways)
-    planner.ground.by_hand.update({name: NodeId(site) for name, site in hints.by_hand.items()})
     for query in before.queries.values():
         planner.take_in(query, hints.sinks.get(query.id), _root(planner, before, query, hints))
         _put(planner, before, query.id)
+    planner.pin(hints.by_hand)
     for edge in sorted({edge for i in planner.ground.placement for edge in planner.plan.edges_at(i)}):
         planner.reroute(edge)
     planner.finish(0, "restored")

@@ -59,14 +59,18 @@ class RunnerPool:
 
     # --- which runners there are
 
-    def expect(self, before: Deployment, delta: Delta, after: Deployment) -> None:
-        """The next epoch is about to be published: note the runners that it needs."""
+    def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
+        """The next epoch is about to be published: note the runners that it needs; returns those that are new."""
+        new: list[Key] = []
         for shape, regions in self._needs.change(before, delta, after).items():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
             known = self._needs.shapes[shape]
+            missing = [(region, shape) for region in sorted(regions | earlier) if (region, shape) not in self._wanted]
             with self._changing:
-                self._wanted.update({(region, shape): known for region in sorted(regions | earlier)})
+                self._wanted.update(dict.fromkeys(missing, known))
+            new += missing
+        return new
 
     def hire(self) -> None:
         """Build the runners that are missing: each on its loop's thread or, if the fleet does not run, here."""
@@ -143,6 +147,10 @@ class RunnerPool:
     def runs(self, region: RegionId) -> bool:
         """Whether anything runs in a region, or is about to."""
         return any(where == region for where, _ in list(self._wanted))
+
+    def scans(self, key: Key) -> set[StreamId]:
+        """The streams that a runner reads."""
+        return {scan.stream for _, scan in self._wanted[key].plan.scans}
 
     # --- running
 

@@ -421,10 +421,10 @@ class Runner:
     def _await_query(self, number: int, deployment: Deployment) -> None:
         """Stand before the next epoch that brings a query of the shape, after a known one; sources as they did then."""
         self.positions["control"], self.deployment = number, deployment
-        for at, after, record in self.reader.control.after(number, deployment):
+        for at, after, _ in self.reader.control.after(number, deployment):
             if any(True for _ in after.of_shape(self.shape.key)):
                 for index, scan in self.shape.plan.scans:
-                    start = record["starts"].get(f"{self.region}/{scan.stream}", 0)
+                    start = self.reader.control.start(at - 1, f"{self.region}/{scan.stream}")
                     name = f"source:{index}:{scan.stream}"
                     self.positions[name] = max(self.positions.get(name, 0), start)
                 break

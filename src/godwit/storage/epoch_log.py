@@ -15,7 +15,7 @@ from godwit.errors import StateError
 from godwit.ids import OperatorId, QueryId, SiteId
 from godwit.model.changes import Change, apply
 from godwit.model.codec import decode, encode
-from godwit.model.deployment import Deployment
+from godwit.model.deployment import Deployment, split_instance
 from godwit.model.topology import Topology
 from godwit.protocol.handover import Move
 from godwit.storage.log import Log, Record
@@ -43,12 +43,13 @@ class Standing:
             return replace(own, topology=topologies[record["stable"]])
         sinks = {**self.sinks, **record["hints"]["sinks"]}
         gone = {query for query, value in decode(record["delta"]).queries.items() if value is None}
-        by_hand = {n: s for n, s in self.by_hand.items() if n.rpartition("/")[0] not in gone}
+        put = record["hints"]["by_hand"]
+        by_hand = {n: s for n, s in self.by_hand.items() if split_instance(n)[0] not in gone and n not in put}
         return replace(
             own,
             topology=apply(self.topology, decode(record["changes"])),
             sinks={query: site for query, site in sinks.items() if site is not None},
-            by_hand={**by_hand, **record["hints"]["by_hand"]},
+            by_hand={**by_hand, **put},  # in the order in which they were put: the last word counts
         )
 
     def to_json(self) -> Any:
@@ -158,6 +159,11 @@ class Control:
         for at, record in self._log.after(number):
             deployment = deployment.apply(decode(record["delta"]))
             yield at, deployment, record
+
+    def start(self, number: int, source: str) -> int:
+        """Where a source log ("region/stream") stood when an epoch past `number` first needed it."""
+        found = (record["starts"][source] for _, record in self._log.after(number) if source in record["starts"])
+        return next(found, 0)
 
     def exists(self, number: int) -> bool:
         return self._log.exists(number)
