@@ -185,7 +185,7 @@ class RunnerPool:
         for runner in list(self.runners.values()):
             if runner.waiting():
                 busy = runner.step(sources) is not None or busy
-                self._stepped(runner)
+            self._stepped(runner)  # somebody else may have stepped it
         return busy
 
     def idle(self) -> bool:
