@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Event, Instruction
 from godwit.ids import DeviceId, SiteId, StreamId
 from godwit.model.plan import Query, Window
 from godwit.model.topology import Device, Topology
@@ -20,6 +21,13 @@ FAN_OUT, DEVICES_A_QUERY, SEED = 30, 4, 7
 READINGS = StreamId("readings")
 STREAM = queries.stream(READINGS)
 MINUTE = Window("a__ts", 60_000_000, 60_000_000)
+
+
+class Settled(ControlPlane):
+    """All regions acknowledge every epoch at once: what is measured here is planning."""
+
+    def handle(self, event: Event) -> list[Instruction]:
+        return [*super().handle(event), *self.settle()]
 
 
 @dataclass
@@ -37,17 +45,21 @@ def build(sites: int, count: int, strategy: str = "incremental") -> World:
     devices = [DeviceId(f"d{k}") for k in range(count * DEVICES_A_QUERY)]
     attached = [Device(device, rng.choice(edges)) for device in devices]
     topology = Topology.of(list(ground.sites.values()), list(ground.links.values()), attached)
-    control = ControlPlane(
+    control = Settled(
         topology,
         redeployment_strategy=strategy,
         streams={READINGS: STREAM},
         feeds={READINGS: devices},
-        automatic=True,
     )
     for k in range(count):
-        mine = devices[k * DEVICES_A_QUERY : (k + 1) * DEVICES_A_QUERY]
-        control.submit(_aggregate(f"q{k}", mine) if k % 2 else _join(f"q{k}", mine))
+        control.submit(query_of(k, devices))
     return World(control, edges, devices, rng)
+
+
+def query_of(number: int, devices: list[DeviceId]) -> Query:
+    """The query of that number, over four devices of its own."""
+    mine = devices[number * DEVICES_A_QUERY : (number + 1) * DEVICES_A_QUERY]
+    return _aggregate(f"q{number}", mine) if number % 2 else _join(f"q{number}", mine)
 
 
 def _aggregate(name: str, devices: list[DeviceId]) -> Query:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from bench.engine.data import DISORDER, SCHEMA
 from godwit.api.fleet import Fleet
+from godwit.control.events import DeviceFeeds, QuerySubmitted
 from godwit.engine.session import spark_session
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.maintenance.housekeeping import Retention
@@ -41,18 +42,15 @@ def fleet(
     names = list(streams)
     for name in names:
         made.stream(name, SCHEMA, device="device", disorder=DISORDER)
-    for k in range(devices):
-        made.plane.feed(DeviceId(f"d{k}"), [StreamId(name) for name in names])
     # One epoch for all of them: `fleet.device` makes one each, and thousands of them are not what is measured here.
-    made._sync("devices feed their streams")
+    made.control.ask(*(DeviceFeeds(DeviceId(f"d{k}"), tuple(map(StreamId, names))) for k in range(devices)))
     return made
 
 
 def submit_all(made: Fleet, queries: Mapping[str, str]) -> None:
     """Many queries in one epoch. What a submission costs is measured on its own, in start_latency.py."""
-    for name, sql in queries.items():
-        made.plane.submit(compile_query(sql, made.deployment.streams, QueryId(name)))
-    made._sync(f"{len(queries)} queries")
+    compiled = (compile_query(sql, made.deployment.streams, QueryId(name)) for name, sql in queries.items())
+    made.control.ask(*map(QuerySubmitted, compiled))
 
 
 def runner_of(made: Fleet, query: str) -> Runner:

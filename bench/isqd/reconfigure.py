@@ -114,7 +114,7 @@ class QueueTarget(FleetTarget):
         last = {cue.device: cue.site for batch in batches for cue in batch.moves}
         self._fleet.change([DeviceMoved(DeviceId(d), SiteId(s) if s else None) for d, s in last.items()])
         self._let_go()
-        self._fleet.crew.await_epoch(self._fleet.deployment.epoch)
+        self._fleet.control.rest()
         now = time.time()
         story = self._fleet.history.last
         planned = 0.0 if story is None else story.phases.get("plan", 0.0)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from godwit.api.inbox import send, state_of
+from godwit.control.commands import ChangeTopology, Submit
 from godwit.control.reconfigurations import StateMoved, Story
 from godwit.ids import Epoch, OperatorId, QueryId
+from godwit.model.change_text import parse_changes
 from godwit.observe import history
 from godwit.observe.history import History
+from godwit.storage.command_log import CommandLog
 from godwit.storage.store import Store
 from tests.cli.conftest import Call
 
@@ -84,9 +86,18 @@ def test_changes_wait_for_a_fleet(call: Call, folder: Path) -> None:
     told = call("change", folder, "device t1 -> east", "site w failed", "--wait", 0)
     assert told.exit_code == 0
     assert "queued" in told.stdout
-    (queued,) = (folder / "inbox").glob("*.json")
-    assert json.loads(queued.read_text()) == {"changes": ["device t1 -> east", "site w failed"]}
-    assert state_of(queued) == ("waiting", "")
+    commands = CommandLog(folder)
+    assert commands.read(1) == ChangeTopology(tuple(parse_changes(["device t1 -> east", "site w failed"])))
+    assert commands.answer_of(1) is None
+
+
+def test_queries_wait_for_a_fleet(call: Call, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT 1")
+    assert call("submit", folder, "q", tmp_path / "q.sql", "--wait", 0).exit_code == 0
+    assert "command 2" in call("withdraw", folder, "q", "--wait", 0).stdout
+    assert CommandLog(folder).read(1) == Submit("q", "SELECT 1", None)
+    told = call("submit", folder, "q", tmp_path / "no.sql", "--wait", 0)
+    assert (told.exit_code, "neither SQL nor a file" in told.stderr) == (1, True)
 
 
 def test_changes_that_cannot_be_sent(call: Call, folder: Path, tmp_path: Path) -> None:
@@ -100,25 +111,31 @@ def test_changes_that_cannot_be_sent(call: Call, folder: Path, tmp_path: Path) -
         told = call("change", *arguments)
         assert told.exit_code == 1
         assert words in told.stderr
-    assert not list((folder / "inbox").glob("*.json")) if (folder / "inbox").exists() else True
+    assert CommandLog(folder).last == 0
 
 
 def test_a_trace_is_sent_moment_by_moment(call: Call, folder: Path) -> None:
     trace = Path(__file__).parent.parent / "fixtures" / "scenarios" / "good" / "two_trains.trace.jsonl"
     told = call("change", folder, "--trace", trace, "--speed", 1000, "--wait", 0)
     assert told.exit_code == 0, told.stderr
-    sent = [json.loads(path.read_text())["changes"] for path in sorted((folder / "inbox").glob("*.json"))]
+    commands = CommandLog(folder)
+    sent = [commands.read(number) for number in range(1, commands.last + 1)]
     assert sent == [
-        ["device t1 -> west", "device t2 -> east"],
-        ["device t1 -> east"],
-        ["device t2 -> nowhere"],
-        ["device t2 -> west"],
+        ChangeTopology(tuple(parse_changes(changes)))
+        for changes in (
+            ["device t1 -> west", "device t2 -> east"],
+            ["device t1 -> east"],
+            ["device t2 -> nowhere"],
+            ["device t2 -> west"],
+        )
     ]
 
 
-def test_names_sort_in_the_order_of_sending(folder: Path) -> None:
-    files = [send(folder, [f"device t{i} -> east"]) for i in range(20)]
-    assert sorted(files) == files
+def test_commands_of_many_writers_have_one_order(folder: Path) -> None:
+    logs = [CommandLog(folder) for _ in range(4)]
+    numbers = [logs[k % 4].append(Submit(f"q{k}", "SELECT 1")) for k in range(40)]
+    assert numbers == list(range(1, 41))
+    assert logs[0].read(7) == Submit("q6", "SELECT 1")
 
 
 def test_the_oldest_stories_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,12 +56,29 @@ def test_changes_reach_a_running_fleet(call: Call, open_fleet: Callable[..., Fle
     fleet.topology.add(Topology.of(sites, [Link("west", "east")], [Device("t1", "west")]))  # type: ignore[arg-type]
     fleet.start()
     told = call("change", fleet.root, "device t1 -> east")
-    assert (told.exit_code, told.stdout.strip()) == (0, "taken"), told.stderr
+    assert (told.exit_code, told.stdout.strip()) == (0, f"accepted: epoch {fleet.deployment.epoch}"), told.stderr
     assert fleet.topology.now.devices["t1"].site == "east"  # type: ignore[index]
     told = call("change", fleet.root, "device t7 -> east")
     assert told.exit_code == 1
     assert "there is no such device" in told.stderr
-    (fleet.root / "inbox" / "1.json").write_text('{"changes": 7}')
-    fleet.stop()
-    fleet.inbox.look()
-    assert "must be a list of lines" in (fleet.root / "inbox" / "refused" / "1.reason").read_text()
+
+
+def test_queries_reach_a_running_fleet(call: Call, open_fleet: Callable[..., Fleet]) -> None:
+    fleet = open_fleet()
+    fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+    fleet.stream("readings", "v int, ts timestamp", site="west")
+    fleet.start()
+    told = call("submit", fleet.root, "q", "SELECT v, ts FROM readings WHERE v > 1")
+    assert (told.exit_code, told.stdout.strip()) == (0, f"accepted: epoch {fleet.deployment.epoch}"), told.stderr
+    assert fleet.queries == ["q"]
+    told = call("submit", fleet.root, "p", "SELECT nothing FROM readings")
+    assert told.exit_code == 1
+    assert "nothing" in told.stderr
+    told = call("alter", fleet.root, "q", "SELECT v, ts FROM readings WHERE v > 5")
+    assert told.exit_code == 0, told.stderr
+    assert fleet.execution(fleet.queries[0]).parameters == ("5",)
+    told = call("alter", fleet.root, "q", "SELECT v FROM readings")
+    assert told.exit_code == 1
+    assert "another shape" in told.stderr
+    assert call("withdraw", fleet.root, "q").exit_code == 0
+    assert fleet.queries == []

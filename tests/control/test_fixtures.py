@@ -17,7 +17,7 @@ from godwit.ids import DeviceId, DqpId, SiteId
 from godwit.model.change_text import parse_changes
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Device, Link, Site, Topology
-from tests.control.worlds import STREAMS, aggregate, join, select
+from tests.control.worlds import STREAMS, Settled, aggregate, join, select
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 QUERIES = {"aggregate": aggregate, "join": join, "select": select}
@@ -32,12 +32,11 @@ def plane(case: dict[str, Any]) -> ControlPlane:
     links = [Link(*map(SiteId, pair.split(" - "))) for pair in case["links"]]
     devices = [Device(DeviceId(name), SiteId(site)) for name, site in case["devices"].items()]
     feeds = {stream: tuple(map(DeviceId, names)) for stream, names in case["feeds"].items()}
-    made = ControlPlane(
+    made = Settled(
         Topology.of(sites, links, devices),
         rule=case["rule"],
         streams=STREAMS,
         feeds=feeds,  # type: ignore[arg-type]
-        automatic=True,
     )
     for name, kind in case["queries"].items():
         made.submit(QUERIES[kind](name), SiteId(case["sink"]))

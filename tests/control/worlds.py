@@ -6,7 +6,10 @@ and shrinks to something readable.
 
 from __future__ import annotations
 
+from typing import Any
+
 from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Event, Instruction, Publish, Revert
 from godwit.ids import DeviceId, RegionId, SiteId, StreamId
 from godwit.model.changes import (
     CapacityChanged,
@@ -22,6 +25,7 @@ from godwit.model.changes import (
 )
 from godwit.model.plan import Query
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.protocol.handover import moves_between
 from godwit.testing import queries
 from godwit.testing.topologies import build
 
@@ -110,5 +114,35 @@ def change_of(topology: Topology, kind: int, a: int, b: int) -> Change | None:
     return None
 
 
-def control(topology: Topology | None = None, **options: object) -> ControlPlane:
-    return ControlPlane(topology or tree(), streams=STREAMS, feeds=FEEDS, **options)  # type: ignore[arg-type]
+class Recorded(ControlPlane):
+    """Keeps what its instructions publish, as an executor does, and checks what they say about moves."""
+
+    def __init__(self, topology: Topology, **options: Any) -> None:
+        super().__init__(topology, **options)
+        self.published = self.deployment
+
+    def handle(self, event: Event) -> list[Instruction]:
+        return self.carry_out(super().handle(event))
+
+    def carry_out(self, told: list[Instruction]) -> list[Instruction]:
+        for one in told:
+            if isinstance(one, Publish | Revert):
+                after = self.published.apply(one.delta)
+                shapes = {**self.published.shapes(), **after.shapes()}
+                assert after.epoch == one.epoch
+                assert sorted(one.moves) == sorted(m for s in shapes for m in moves_between(self.published, after, s))
+                self.published = after
+        return told
+
+
+class Settled(Recorded):
+    """All regions acknowledge every epoch at once."""
+
+    def handle(self, event: Event) -> list[Instruction]:
+        return [*super().handle(event), *self.carry_out(self.settle())]
+
+
+def control(topology: Topology | None = None, automatic: bool = False, **options: object) -> Recorded:
+    """`automatic`: all regions acknowledge at once."""
+    plane = Settled if automatic else Recorded
+    return plane(topology or tree(), streams=STREAMS, feeds=FEEDS, **options)  # type: ignore[arg-type]

@@ -122,7 +122,8 @@ class AdmissionController:
             device = producer(part.id)
             clock = self._fleet.gateway.source(part.target, device).clock
             if clock > NEVER:
-                self._fleet.gateway.tell(part.target, {device: clock}, self._fleet.deployment)
+                with self._fleet.lock:
+                    self._fleet.gateway.tell(part.target, {device: clock}, self._fleet.deployment)
 
     def leave(self, query: Query) -> None:
         """A query has ended: its resources are free, and parts that nobody reads any more end too."""
@@ -135,23 +136,19 @@ class AdmissionController:
                 self._fleet.change([DeviceRemoved(producer(part))])
         self._ways.drop(self._fleet.deployment.queries)
 
-    def places(
-        self, query: Query, deployment: Deployment
-    ) -> tuple[SiteId | None, Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
-        """Where a query was in an earlier process: a derived stream's sink stays, and so does what admission placed."""
+    def places(self, query: Query, deployment: Deployment) -> tuple[Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
+        """What admission wanted for a query in an earlier process."""
         plan, told = query.shape.plan, self._ways.of(query.id)
-        sink = len(plan.operators) - 1
-        out = deployment.placement.get(instance_id(query.id, sink)) if query.target else None
         here: dict[Wish, SiteId] = {}
         if query.internal or query.parts or told:
-            for operator in range(sink + 1):
+            for operator in range(len(plan.operators)):
                 scans = plan.scans_below(operator) if plan.is_local(operator) else ()
                 devices: list[DeviceId | None] = [d for scan in scans for d in deployment.devices_of(query, scan)]
                 for device in devices or [None]:
                     node = deployment.placement.get(instance_id(query.id, operator, device))
                     if node is not None and SiteId(node) in deployment.sites:
                         here[query.id, operator, deployment.devices.get(device) if device else None] = SiteId(node)
-        return SiteId(out) if out else None, here, told
+        return here, told
 
     def plan_of(self, query: QueryId) -> Plan | None:
         """Admission's plan, as far as it is known in this process."""
@@ -170,7 +167,7 @@ class AdmissionController:
     def look(self) -> Replanned | None:
         """Plan anew if devices, or shared parts, send other than was planned with; None: they do not."""
         fleet = self._fleet
-        with fleet.deciding, fleet.lock:
+        with fleet.control.driving():
             if not self.on or not fleet.deployment.queries:
                 return None
             admission, seen = self._current(), {**self._measured, **fleet.gateway.meter.mbps()}

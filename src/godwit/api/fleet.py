@@ -1,13 +1,15 @@
 """The fleet: what users hold. Declares streams, attaches devices, submits queries, and keeps the regions running.
 
-Everything it decides becomes an epoch in the control log; everything it is told becomes an entry in a source log. What
-it keeps in memory can be made again from the two, so a fleet may be killed at any moment and opened again.
+What users ask for is a command in the command log; what is decided is an epoch in the control log; what devices send is
+an entry in a source log. All that is in memory can be made again from the three, so a fleet may be killed at any moment
+and opened again. Commands are carried out by the control loop (`control_loop.py`), in the order of the log.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +18,32 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from godwit.api.admission_controller import AdmissionController, Let
+from godwit.api.admission_controller import AdmissionController
+from godwit.api.control_loop import ControlLoop
+from godwit.api.control_loop import check as check_loop
+from godwit.api.executor import Executor
 from godwit.api.handles import DeviceHandle, QueryHandle
-from godwit.api.inbox import Inbox
+from godwit.api.operations import Operations
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.topology_store import Ground
+from godwit.control.commands import Alter, ChangeTopology, Connect, Declare, Place, Submit, Withdraw
 from godwit.control.control_plane import ControlPlane
-from godwit.control.events import Instruction, Park, Publish, Resume, Revert
-from godwit.control.events import Record as StoryRecord
+from godwit.control.events import (
+    Event,
+    HandoverDone,
+    PlacesWished,
+    QueryWithdrawn,
+    RegionAcked,
+)
 from godwit.control.reoptimiser import Watching
+from godwit.control.restore import Hints, restore
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.session import spark_session
-from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher, producer
+from godwit.errors import ConfigError, DeploymentError, SourceError
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
+from godwit.ingest.derived import PRODUCER, Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.source_log import Rows, Schema, columns_of
 from godwit.ingest.sources.replay import Replay
@@ -39,10 +51,9 @@ from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
 from godwit.maintenance.supervisor import Supervisor
-from godwit.model.changes import Change, DeviceAdded, DeviceMoved, DeviceRemoved
-from godwit.model.deployment import Delta, between, split_instance
-from godwit.model.plan import QUERY, Column, Query, Stream
-from godwit.model.topology import Device, Topology
+from godwit.model.changes import Change, DeviceMoved
+from godwit.model.deployment import Delta, Deployment
+from godwit.model.plan import QUERY, Query, Stream
 from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.status import Status
@@ -51,12 +62,12 @@ from godwit.placement.rules.base import Wish
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
-from godwit.sql import Builder, compile_query
+from godwit.sql import Builder
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import Fault
-from godwit.sql.sharing import begins
 from godwit.storage.base import Durability
-from godwit.storage.epoch_log import Control
+from godwit.storage.command_log import CommandLog
+from godwit.storage.epoch_log import Control, Standing
 from godwit.storage.lock import FolderLock
 from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links
@@ -79,6 +90,7 @@ class Fleet:
         limits: Limits | None = None,
         retention: Retention | None = None,
         durability: Durability = "process",
+        ack_timeout: float = 10.0,
         at: Callable[[str], None] = lambda moment: None,
     ) -> None:
         self.store = store = Store.local(root, durability)
@@ -86,34 +98,42 @@ class Fleet:
         self.folder_lock = FolderLock(root)
         self.folder_lock.take()
         inspect(store)
-        #: whoever decides, or appends to a source log, holds it
+        #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = self._lock = threading.RLock()
-        #: one decision after the other; taken before the lock, and held while stages wait for each other
-        self.deciding = self._deciding = threading.RLock()
-        self._strategies = {"rule": rule, "redeployment_strategy": redeployment, "state": state}
-        self._control = Control(store)
-        self._analyst = Analyst(spark)
+        control, commands = Control(store), CommandLog(store)
+        self.analyst = Analyst(spark)
         self.gateway = Gateway(store)
         self.history = History(store)
         publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
         self.topology = Ground(self)
         self.carriage = StateTransfer(store, state, links, self.topology.path)
-        self.chronicle = ReconfigurationTracker(
-            self.history, lambda: list(self.crew.runners.values()), self._handed_over
-        )
-        told = [publisher.publish, self.chronicle.committed]
-        self.crew = RunnerPool(spark, store, limits or Limits(), at, told, self.carriage)
+        self._events, self._news = deque[Event](), threading.Condition()
+        tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
+        acknowledge = lambda region, epoch: self._post(RegionAcked(region, epoch))  # noqa: E731
+        told = [publisher.publish, tracker.committed]
+        self.crew = RunnerPool(spark, store, limits or Limits(), at, told, self.carriage, acknowledge)
+        self.gateway.appended = self.crew.wake
         self.attendant = Supervisor(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(store, spark)
-        self.inbox = Inbox(self)
-        self.deployment = self._control.deployment_at(self._control.last)
-        self.parked: dict[QueryId, str] = {}
         self._opened: list[SparkSource] = []
-        self._twins = QueryAliases(store)
+        self.aliases = QueryAliases(store)
+        standing, deployment = control.standing(), control.deployment_at(control.last)
+        plane = ControlPlane(
+            standing.topology,
+            rule=rule,
+            redeployment_strategy=redeployment,
+            state=state,
+            streams=deployment.streams,
+            feeds=deployment.feeds,
+            epoch=deployment.epoch,
+        )
+        self._executor = Executor(plane, control, self.gateway, self.crew, tracker, self._lock, self._post)
+        self._operations = Operations(self)
+        parts = (self.crew, self._events, self._news, ack_timeout)
+        self.control = ControlLoop(self._executor, commands, self._operations.carry_out, *parts)
         self.door = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
-        self._plane = ControlPlane(Topology(), automatic=True, **self._strategies)  # type: ignore[arg-type]
-        self._reopen()
+        self._reopen(standing)
 
     @staticmethod
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
@@ -150,26 +170,19 @@ class Fleet:
         disorder_us = _length(name, "disorder", disorder) if disorder else 0
         idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
         stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
-        with self._deciding, self._lock:
-            self._declare(stream)
-            if device is None:
-                self.device(name, site=site, streams=[name])
+        if self.deployment.streams.get(stream.id) != stream:
+            self.control.execute(Declare(stream))
+        if device is None:
+            self.device(name, site=site, streams=[name])
         return stream
 
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
         """A device and the streams it feeds; made known to the topology if it is new."""
         device = DeviceId(name)
-        with self._deciding, self._lock:
-            known = self._plane.topology.devices.get(device)
-            if known is None:
-                self._change([DeviceAdded(Device(device, SiteId(site) if site else None))])
-            elif site is not None and known.site != site:
-                self._change([DeviceMoved(device, SiteId(site))])
-            new = [StreamId(s) for s in streams if device not in self.deployment.feeds.get(StreamId(s), ())]
-            if new:
-                self._carry_out(self._plane.feed(device, new))
-                self._sync(f"{name} feeds {', '.join(new)}")
-                self.gateway.follow([device], self.deployment)
+        known = self.plane.topology.devices.get(device)
+        fed = all(device in self.deployment.feeds.get(StreamId(s), ()) for s in streams)
+        if known is None or not fed or (site is not None and known.site != site):
+            self.control.execute(Connect(name, site, tuple(streams)))
         return DeviceHandle(self, device)
 
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
@@ -229,74 +242,33 @@ class Fleet:
 
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
-        text = sql if isinstance(sql, str) else sql.sql()
-        with self._deciding:
-            query = compile_query(text, self.deployment.streams, QueryId(name))
-            candidates = self.door.orders(query)  # without the lock: rows come in meanwhile
-            with self._lock:
-                return self._submit(query, candidates, sink)
-
-    def _submit(self, query: Query, candidates: Sequence[Query], sink: str | None) -> QueryHandle:
-        if query.id in self.deployment.queries or query.id in self._twins.names(self.deployment):
-            msg = f"there is a query '{query.id}' already; stop it first or choose another name"
-            raise DeploymentError(msg)
-        columns = self._analyst.output(query)
-        twin = self._twins.find(query, self.deployment)
-        if twin is not None:
-            self._twins.join(query.id, twin)
-            return QueryHandle(self, query.id)
-        admitted = self.door.admit(candidates)
-        for part, stream in admitted.starting:
-            self.deploy(part, stream.columns, admitted.sinks[part.id], admitted)
-        pinned = sink or (self._plane.planner.default_root() if query.target else None)
-        self.deploy(begins(admitted.reader, int(self.deployment.epoch) + 1), columns, pinned, admitted)
-        self.door.settle(admitted)
-        return QueryHandle(self, query.id)
-
-    def deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
-        """Place a query that was let in, and start it."""
-        places, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
-        self._carry_out(self._plane.submit(query, SiteId(sink) if sink else None, places, ways))  # type: ignore[arg-type]
-        self._sync(f"submit {query.id}")
-        self.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
-        if query.target is not None:
-            self._derive(query, columns)
-
-    def undeploy(self, query: QueryId) -> None:
-        """Take a query off its sites."""
-        self._carry_out(self._plane.withdraw(query))
-        self._sync(f"withdraw {query}")
-
-    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
-        """Move operators of running queries to these sites, where they can be."""
-        with self._deciding, self._lock:
-            self._carry_out(self._plane.wish(wishes, cause))
-            self._sync(cause)
+        self.control.execute(Submit(name, sql if isinstance(sql, str) else sql.sql(), sink))
+        return QueryHandle(self, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
         """Stop a query; its results stay readable. An execution that others share goes on for them."""
-        with self._deciding, self._lock:
-            self.query(query)
-            ended = self._twins.leave(query, self.deployment)
-            if ended is not None:
-                self.undeploy(ended.id)
-                self.door.leave(ended)
+        self.control.execute(Withdraw(query))
+
+    def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
+        """Give a running query other parameters, by the same SQL with other literals. It begins again with them."""
+        self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
+        return QueryHandle(self, query)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
-        if name not in self._twins.names(self.deployment):
-            msg = f"there is no query '{name}'; running: {', '.join(self._twins.names(self.deployment)) or 'none'}"
+        if name not in self.aliases.names(self.deployment):
+            msg = f"there is no query '{name}'; running: {', '.join(self.aliases.names(self.deployment)) or 'none'}"
             raise DeploymentError(msg)
         return QueryHandle(self, QueryId(name))
 
     @property
     def queries(self) -> list[QueryId]:
         """The names of the running queries."""
-        return self._twins.names(self.deployment)
+        return self.aliases.names(self.deployment)
 
     def execution(self, query: QueryId) -> Query:
         """The query whose execution answers this one: itself, or its identical twin."""
-        return self._twins.runs(query, self.deployment)
+        return self.aliases.runs(query, self.deployment)
 
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped."""
@@ -304,116 +276,54 @@ class Fleet:
         found = segments.frame(self.spark, self.crew.results(query.shape.key))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
-            return segments.empty(self.spark, self._analyst.output(query))
+            return segments.empty(self.spark, self.analyst.output(query))
         return found.where(F.col(QUERY) == query.id).select(*columns)
-
-    def _derive(self, query: Query, columns: tuple[Column, ...]) -> None:
-        """The results of an INSERT become rows of a stream."""
-        assert query.target is not None
-        sink = query.shape.plan.sink
-        if sink.time is None:
-            msg = f"'{query.target}' would have no event time"
-            raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
-        if query.target not in self.deployment.streams:
-            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
-            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
-        place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-        self.device(producer(query.id), site=str(place) if place else None, streams=[query.target])
-
-    def _declare(self, stream: Stream) -> None:
-        known = self.deployment.streams.get(stream.id)
-        if known is not None and known != stream:
-            msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
-            raise SourceError(msg)
-        schema = self._analyst.declare(stream)
-        self.gateway.declare(schema, set(self.deployment.sites.values()))
-        self._plane.declare(stream)
-        if known is None:
-            self._publish(Delta(streams={stream.id: stream}, cause=f"declare {stream.id}"))
 
     # --- the ground moves
 
     def change(self, changes: Iterable[Change]) -> None:
         """Topology changes happened: re-place what must move, and deploy it.
 
-        Where a strategy redeploys in several stages, each waits until all regions work under the one before.
+        Returns when the changes are published or, if regions are still to acknowledge the epoch before, soon after.
         """
-        with self._deciding:
-            planned = self._change(changes, stepwise=self.crew.running)
-            while self._plane.unfinished:
-                self.crew.await_epoch(self.deployment.epoch)  # without the lock: rows come in meanwhile
-                with self._lock:
-                    self._carry_out(self._plane.go_on(), planned)
-                    self._sync("next stage")
-
-    def _change(self, changes: Iterable[Change], stepwise: bool = False) -> float:
-        """Plan for the changes and publish the (first) stage; the seconds that planning took."""
-        changes = list(changes)
-        with self._lock:
-            began = time.perf_counter()
-            told = self._plane.change(changes, stepwise)
-            planned = time.perf_counter() - began
-            self._carry_out(told, planned)
-            self._sync(", ".join(type(c).__name__ for c in changes))
-            self.gateway.follow([c.device for c in changes if isinstance(c, DeviceMoved)], self.deployment)
-            for change in changes:
-                if isinstance(change, DeviceRemoved):
-                    self.gateway.close(change.device, self.deployment)
-            self.topology.save(self._plane.topology)
-        return planned
+        self.control.execute(ChangeTopology(tuple(changes)))
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
-        """Place instances by hand (`query/operator` -> site), past the planner: for tests and experiments."""
-        with self._deciding, self._lock:
-            for instance in placement:
-                query, operator, _ = split_instance(OperatorId(instance))
-                known = self.deployment.queries.get(query)
-                if known and known.target and operator == len(known.shape.plan.operators) - 1:
-                    msg = f"'{query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
-                    raise DeploymentError(msg)
-            self._publish(Delta(placement={OperatorId(i): NodeId(s) for i, s in placement.items()}, cause=cause))
+        """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
+        self.control.execute(Place(placement, cause))
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""
-        return self._plane.explain_change(changes)
+        with self.control.driving():
+            return self.plane.explain_change(changes)
 
     @property
     def plane(self) -> ControlPlane:
-        return self._plane
+        return self._executor.plane
 
-    def _carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:
-        """Do what the control plane has decided; `planned`: the seconds that took, for the story."""
-        began = time.perf_counter()
-        for instruction in instructions:
-            match instruction:
-                case Publish() | Revert():
-                    before = self.deployment
-                    self._publish(instruction.delta)
-                    self.chronicle.published(instruction.epoch, before, self.deployment)
-                case Park(query, reason):
-                    self.parked[query] = reason
-                case Resume(query):
-                    self.parked.pop(query, None)
-                case StoryRecord(story):
-                    self.chronicle.tell(story.timed("plan", planned).timed("publish", time.perf_counter() - began))
-                case _:
-                    pass
+    @property
+    def deployment(self) -> Deployment:
+        """What is published."""
+        return self._executor.deployment
 
-    def _handed_over(self, instance: OperatorId, epoch: Epoch) -> None:
-        with self._lock:
-            self._carry_out(self._plane.handed_over(instance, epoch))
+    @property
+    def parked(self) -> dict[QueryId, str]:
+        """Queries that have no place now, with the reason."""
+        return self._executor.parked
 
-    def _sync(self, cause: str) -> None:
-        """The control log says what the control plane has planned, to the row."""
-        delta = between(self.deployment, self._plane.deployment, cause)
-        if delta is not None:
-            self._publish(delta)
+    def _post(self, event: Event) -> None:
+        """Something has happened in a region."""
+        with self._news:
+            self._events.append(event)
+            self._news.notify_all()
 
-    def _publish(self, delta: Delta) -> None:
-        starts = self.gateway.starts(set(self.deployment.sites.values()))
-        self._control.publish(delta, starts)
-        self.deployment = self.deployment.apply(delta)
-        self.crew.arrange(self.deployment)
+    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
+        """Move operators of running queries to these sites, where they can be."""
+        self.control.ask(PlacesWished(wishes, cause))
+
+    def undeploy(self, query: QueryId) -> None:
+        """Take a query off its sites."""
+        self.control.ask(QueryWithdrawn(query))
 
     # --- running
 
@@ -423,11 +333,11 @@ class Fleet:
         self.metrics.listen()
         self.crew.start()
         self.attendant.start()
-        self.inbox.start()
+        self.control.start()
 
     def stop(self) -> None:
         self.metrics.ignore()  # what is broken off now has not failed
-        self.inbox.stop()
+        self.control.stop()
         for source in self._opened:
             source.stop()
         self.crew.stop()
@@ -444,11 +354,13 @@ class Fleet:
         while time.monotonic() < until:
             self.check()
             if self.crew.running:
-                if self.crew.idle():
+                if self.crew.idle() and self.control.quiet:
                     return self.attendant.flush()
                 time.sleep(0.02)
-            elif not self.crew.step_all():
-                if not self.crew.underway:
+                continue
+            self.control.turn()
+            if not self.crew.step_all():
+                if not self.crew.underway and self.control.quiet:
                     return self.attendant.flush()
                 time.sleep(0.002)
         msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
@@ -458,38 +370,35 @@ class Fleet:
         """Raise if a region's runner, a sink or a source has failed."""
         for source in self._opened:
             source.check()
+        check_loop(self.control)
         for name, failure in {**self.crew.failures(), **self.attendant.failures()}.items():
             msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
             raise DeploymentError(msg) from failure
 
+    def keep_copies(self) -> None:
+        """Copy deployment and topology beside the control log, now and then."""
+        self._executor.log.copy_if_due(int(self.plane.coordinator.stable))
+
     def runners_of(self, shape: str) -> list[Runner]:
         return self.crew.of_shape(shape)
 
-    def _reopen(self) -> None:
-        """Make again from the logs what an earlier process had in memory."""
-        topology = self.topology.saved()
-        if topology is None:
-            return
+    def _reopen(self, standing: Standing) -> None:
+        """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
         old = self.deployment
-        self._plane = ControlPlane(
-            topology,
-            streams=old.streams,
-            feeds=old.feeds,
-            automatic=True,
-            **self._strategies,  # type: ignore[arg-type]
-        )
-        self._plane.recall(old)
+        places = [self.door.places(query, old) for query in old.queries.values()]
+        wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
+        ways = {wish: way for _, known in places for wish, way in known.items()}
+        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
         for stream in old.streams.values():
-            schema = self._analyst.declare(stream)
-            self.gateway.declare(schema, set(old.sites.values()))
-        self.gateway.follow(old.devices, old)  # what has changed since ends sessions that the logs may not know of
-        for query in old.queries.values():
-            for instruction in self._plane.submit(query, *self.door.places(query, old)):
-                if isinstance(instruction, Park):
-                    self.parked[instruction.query] = instruction.reason
-        self.crew.arrange(self.deployment)
-        self._sync("opened again")
-        self.gateway.follow(self.deployment.devices, self.deployment)
+            self._operations.prepare(stream)
+        with self._lock:
+            self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
+        rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
+        self.crew.expect(Deployment(), rows, old)
+        self.crew.hire()
+        with self.control.driving():
+            self._executor.carry_out(self.plane.coordinator.resume(standing.waiting))
+            self.control.recover(standing.command)
 
     def __enter__(self) -> Fleet:
         return self

@@ -41,6 +41,14 @@ class QueryAliases:
         self._stands_for[query] = runs
         self._save()
 
+    def succeed(self, query: QueryId, runs: QueryId) -> None:
+        """From now on the query is answered by an execution that has no other name: its newest version."""
+        if runs in self._stands_for:  # it was the same as one that runs already
+            runs = self._stands_for.pop(runs)
+        else:
+            self._unseen.add(runs)
+        self.join(query, runs)
+
     def leave(self, query: QueryId, deployment: Deployment) -> Query | None:
         """The query is withdrawn; returns the execution that can end now, if one can."""
         runs = self._stands_for.pop(query, query)

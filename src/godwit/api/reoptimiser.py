@@ -41,7 +41,7 @@ class Reoptimiser:
         if before is None or at <= before[0]:
             return []
         rates = {source: (count - before[1].get(source, 0)) / (at - before[0]) for source, count in rows.items()}
-        with self._fleet.deciding, self._fleet.lock:
+        with self._fleet.control.driving():
             advice = self._watch.look(self._fleet.plane.planner, Seen(at, rates, self._latencies()))
             for one in advice:
                 self._act(one)

@@ -1,4 +1,4 @@
-"""`fleet.topology`: load the ground from a file, look at it, keep it for the next start."""
+"""`fleet.topology`: load a topology from a file, look at it. It is kept in the control log, change by change."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from godwit.ids import NodeId
 from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
-from godwit.model.codec import decode, encode
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
-from godwit.storage.names import TOPOLOGY
 
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
@@ -38,18 +36,9 @@ class Ground:
         self.add(load_topology(source))
 
     def add(self, topology: Topology) -> None:
-        self._fleet.change(_missing(self.now, topology))
-
-    def save(self, topology: Topology) -> None:
-        parts = [encode(list(part.values())) for part in (topology.sites, topology.links, topology.devices)]
-        self._fleet.store.put_document(TOPOLOGY, parts)
-
-    def saved(self) -> Topology | None:
-        saved = self._fleet.store.get_document(TOPOLOGY)
-        if saved is None:
-            return None
-        sites, links, devices = (list(decode(part)) for part in saved)
-        return Topology.of(sites, links, devices)
+        missing = list(_missing(self.now, topology))
+        if missing:
+            self._fleet.change(missing)
 
 
 def _missing(have: Topology, want: Topology) -> Iterable[Change]:

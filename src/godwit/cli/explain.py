@@ -51,9 +51,8 @@ def explain(
         state=state,
         streams=declared,
         feeds=feeds,
-        automatic=True,
     )
-    told = plane.submit(compiled, SiteId(sink) if sink else None)
+    told = [*plane.submit(compiled, SiteId(sink) if sink else None), *plane.settle()]
     parked = {one.query: one.reason for one in told if isinstance(one, Park)}
     what_if = plane.explain_change(given(change)) if change else ""
     _print(how, compiled, plane, parked, what_if)

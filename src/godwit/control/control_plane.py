@@ -1,19 +1,16 @@
-"""The control plane in one object: what a fleet's runtime and command line talk to.
+"""The control plane: planner and coordinator behind one door. Pure: what it decides, others carry out.
 
-    control = ControlPlane(topology, streams=streams, feeds=feeds)
-    for instruction in control.submit(query, sink_site):
-        ...                                   # publish it, tell the regions
-    control.acknowledge(region, epoch)        # -> the next instructions
+    plane.change([DeviceMoved(...)]) -> [Publish(epoch 7, ...)]      an executor writes and announces the epoch
+    plane.acknowledge(region, 7)     -> [Commit(epoch 7), ...]       when the regions work under it
 
-Everything returns instructions; nothing is done here.
+There is one epoch number: the coordinator's, which is the number of the record in the control log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-from godwit.control.coordinator import Coordinator
+from godwit.control.coordinator import IDLE, Coordinator
 from godwit.control.events import (
     ChangesArrived,
     DeviceFeeds,
@@ -21,34 +18,24 @@ from godwit.control.events import (
     HandoverDone,
     Instruction,
     PlacesWished,
-    Publish,
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
-    Revert,
 )
 from godwit.control.explain import explain
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import Batch, redeployment
-from godwit.control.stage import merged
 from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, apply
-from godwit.model.deployment import Delta, Deployment
+from godwit.model.deployment import Deployment
 from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import Ways, Wish
 
-#: so many deltas are kept before they are merged into the deployment unasked
-KEEP_UNREAD = 1000
-
 
 class ControlPlane:
-    """Planner and coordinator behind one door.
-
-    `automatic`: regions need not acknowledge; every stage counts as in force when it is published. For one process,
-    which may still let a stage wait for the one before it (`change(.., stepwise=True)`, then `go_on` until it is done).
-    """
+    """Planner and coordinator behind one door."""
 
     def __init__(
         self,
@@ -60,27 +47,18 @@ class ControlPlane:
         streams: Mapping[StreamId, Stream] | None = None,
         feeds: Mapping[StreamId, Iterable[DeviceId]] | None = None,
         cost: Cost = unit_cost,
-        automatic: bool = False,
+        epoch: Epoch = Epoch(0),  # noqa: B008 - a number
     ) -> None:
         self.planner = Planner(topology, rule, state, streams, feeds, cost)
         self.planner.journal.forget()
         self._strategy = redeployment(redeployment_strategy)
-        self.coordinator = Coordinator(self.planner, self._strategy)
-        self._automatic = automatic
-        self._deployment = self.planner.rows.deployment(Epoch(0))
-        #: deltas published since somebody last asked for the deployment
-        self._unread: list[Delta] = []
-
-    def recall(self, before: Deployment) -> None:
-        """Go on where an earlier process left off, as far as the ground does not say it."""
-        self.planner.rows.recall(before)
-        self._deployment = self.planner.rows.deployment(Epoch(0))
+        self.coordinator = Coordinator(self.planner, self._strategy, epoch)
 
     # -- reading
 
     @property
     def topology(self) -> Topology:
-        """The ground with all changes that have arrived, planned for or not."""
+        """The topology with all changes that have arrived, planned for or not."""
         return self.coordinator.monitor.latest
 
     @property
@@ -88,43 +66,27 @@ class ControlPlane:
         return self.coordinator.epoch
 
     @property
+    def idle(self) -> bool:
+        """Whether no epoch waits for acknowledgements."""
+        return self.coordinator.phase == IDLE
+
+    @property
     def deployment(self) -> Deployment:
-        """All rows as of the epoch published last."""
-        if self._unread:
-            self._deployment = replace(self._deployment.apply(merged(self._unread)), epoch=self.epoch)
-            self._unread = []
-        return self._deployment
+        """All rows as planned, written out; what is published has one holder, the executor."""
+        return self.planner.rows.deployment(self.epoch)
 
     # -- events
 
-    def handle(self, event: Event, stepwise: bool = False) -> list[Instruction]:
-        told = self.coordinator.handle(event)
-        while self._automatic and self.coordinator.phase != "idle" and not (stepwise and self.unfinished):
-            told += self._acknowledge_all()
-        return self._noted(told)
+    def handle(self, event: Event) -> list[Instruction]:
+        return self.coordinator.handle(event)
 
-    def go_on(self) -> list[Instruction]:
-        """The stage published last is in force: the next one."""
-        told = self._acknowledge_all()
-        while self.coordinator.phase != "idle" and not self.unfinished:
-            told += self._acknowledge_all()
-        return self._noted(told)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether stages of the running reconfiguration are still to be published."""
-        return self.coordinator.unfinished
-
-    def _acknowledge_all(self) -> list[Instruction]:
-        epoch, told = self.epoch, list[Instruction]()
-        for region in sorted(self.planner.regions):
-            told += self.coordinator.handle(RegionAcked(region, epoch))
-        return told
-
-    def _noted(self, told: list[Instruction]) -> list[Instruction]:
-        self._unread += [one.delta for one in told if isinstance(one, Publish | Revert)]
-        if len(self._unread) > KEEP_UNREAD:
-            _ = self.deployment
+    def settle(self) -> list[Instruction]:
+        """Acknowledge on behalf of all regions until nothing is left to do: for plans that no region runs."""
+        told = list[Instruction]()
+        while not self.idle:
+            epoch = self.epoch
+            for region in sorted(self.planner.regions):
+                told += self.coordinator.handle(RegionAcked(region, epoch))
         return told
 
     def submit(
@@ -143,21 +105,15 @@ class ControlPlane:
     def withdraw(self, query: QueryId) -> list[Instruction]:
         return self.handle(QueryWithdrawn(query))
 
-    def change(self, changes: Iterable[Change], stepwise: bool = False) -> list[Instruction]:
+    def change(self, changes: Iterable[Change]) -> list[Instruction]:
         """Topology changes, in order; TopologyError names the first that does not fit, and then none is taken."""
-        return self.handle(ChangesArrived(tuple(changes)), stepwise)
+        return self.handle(ChangesArrived(tuple(changes)))
 
     def acknowledge(self, region: RegionId, epoch: Epoch) -> list[Instruction]:
         return self.handle(RegionAcked(region, epoch))
 
     def handed_over(self, instance: OperatorId, epoch: Epoch) -> list[Instruction]:
         return self.handle(HandoverDone(instance, epoch))
-
-    # -- streams
-
-    def declare(self, stream: Stream, devices: Iterable[DeviceId] = ()) -> None:
-        """Make a stream known before queries read it; its row goes out with the next delta."""
-        self.planner.declare(stream, devices)
 
     def feed(self, device: DeviceId, streams: Iterable[StreamId]) -> list[Instruction]:
         """From now on the device feeds these streams."""

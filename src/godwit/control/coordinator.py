@@ -27,6 +27,7 @@ from godwit.control.events import (
     HandoverDone,
     Instruction,
     Park,
+    PlacedByHand,
     PlacesWished,
     Publish,
     QuerySubmitted,
@@ -38,6 +39,7 @@ from godwit.control.events import (
     Request,
     Resume,
     Revert,
+    StreamDeclared,
     TimedOut,
 )
 from godwit.control.monitor import Monitor
@@ -55,11 +57,11 @@ IDLE, PUBLISHING, REVERTING = "idle", "publishing", "reverting"
 
 
 class Coordinator:
-    def __init__(self, planner: Planner, strategy: Redeployment) -> None:
+    def __init__(self, planner: Planner, strategy: Redeployment, epoch: Epoch = Epoch(0)) -> None:  # noqa: B008
         self.planner, self._strategy = planner, strategy
         self.phase = IDLE
         self.monitor = Monitor(planner.topology)
-        self.epoch, self.stable = Epoch(0), Epoch(0)
+        self.epoch, self.stable = epoch, epoch
         self.lost: set[RegionId] = set()
         self.story = Story(0, "nothing has happened yet", outcome="committed")
         self._requests: list[Request] = []
@@ -71,9 +73,23 @@ class Coordinator:
         self._awaiting: set[RegionId] = set()
         self._known: dict[QueryId, None] = {}
 
+    def resume(self, waiting: Iterable[Change]) -> list[Instruction]:
+        """Go on after a restart, with the planner as it was: changes that no epoch has brought yet, parked queries."""
+        self._known = dict.fromkeys(self.planner.rows.queries)
+        self.monitor.add(waiting)
+        self._hope = bool(self.planner.parked())
+        return self._begin() if self._waiting else []
+
     def handle(self, event: Event) -> list[Instruction]:
         """Take one event and say what to do about it."""
         return _TABLE[self.phase, type(event)](self, event)
+
+    def together(self, requests: Iterable[Request]) -> list[Instruction]:
+        """Several requests in one epoch, while nothing else is under way."""
+        assert self.phase == IDLE, self.phase
+        for request in requests:
+            self._queue(request)
+        return self._begin()
 
     # -- something arrives
 
@@ -121,7 +137,9 @@ class Coordinator:
     def _begin(self) -> list[Instruction]:
         batch = self._next_batch()
         before = dict(self.planner.parked())
-        todo = [stage for stage in self._strategy(self.planner, batch) if not stage.empty]
+        stages = self._strategy(self.planner, batch)
+        # What has happened to the topology is in the control log, also if no row changes by it.
+        todo = [stage for stage in stages if not stage.empty] or (stages[-1:] if batch.changes else [])
         if not todo:
             self.planner.journal.forget()
             return self._begin() if self._waiting else []
@@ -150,7 +168,9 @@ class Coordinator:
         number = (len(self._published), len(self._published) + len(self._todo))
         self._announce(stage)
         parts = (stage.contexts, stage.steps, stage.migrations(self.epoch), stage.marker(self.epoch))
-        publish = Publish(self.epoch, stage.delta, *parts, number)
+        batch = self._running if number[0] == 1 else None
+        changes, requests = (batch.changes, batch.requests) if batch is not None else ((), ())
+        publish = Publish(self.epoch, stage.delta, *parts, number, stage.moves_at(self.epoch), changes, requests)
         return [publish, *self._await_acks()]
 
     def _announce(self, stage: Stage) -> None:
@@ -187,6 +207,7 @@ class Coordinator:
         if self._awaiting:
             return []
         if self.phase == REVERTING:
+            self.stable = self.epoch
             return self._end("reverted")
         if self._todo:
             return self._publish_next()
@@ -202,9 +223,9 @@ class Coordinator:
         return [*told, *self._begin()] if self._waiting else told
 
     @property
-    def unfinished(self) -> bool:
-        """Whether stages of the running reconfiguration are still to be published."""
-        return bool(self._todo)
+    def unpublished(self) -> bool:
+        """Whether something that was asked for, or a stage of what is under way, is still to be published."""
+        return bool(self._todo) or bool(self.monitor) or bool(self._requests)
 
     @property
     def _waiting(self) -> bool:
@@ -230,7 +251,7 @@ class Coordinator:
         self.story = replace(self.story, reason=reason)
         self._announce(stage)
         parts = (stage.contexts, stage.steps, stage.migrations(self.epoch), stage.marker(self.epoch))
-        told = Revert(self.epoch, self.stable, stage.delta, *parts, reason)
+        told = Revert(self.epoch, self.stable, stage.delta, *parts, reason, stage.moves_at(self.epoch))
         return [told, *self._parking(before), *self._await_acks()]
 
     def _spoiled_by(self, changes: Iterable[Change]) -> str:
@@ -303,7 +324,7 @@ class Coordinator:
         return []
 
 
-_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished)
+_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished, PlacedByHand, StreamDeclared)
 #: (phase, event) -> what to do; a pair that is not here is a bug
 _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] = {
     **{(IDLE, e): Coordinator._queue_and_begin for e in (ChangesArrived, *_REQUESTS)},

@@ -13,8 +13,9 @@ from godwit.migration.adhoc_query import MigrationQuery
 from godwit.migration.base import Step
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
-from godwit.model.plan import Query
+from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
+from godwit.protocol.handover import Move
 
 # -- events
 
@@ -43,8 +44,23 @@ class PlacesWished:
 
 
 @dataclass(frozen=True)
+class PlacedByHand:
+    """Instances are pinned to these sites, also through later changes, as long as the sites can host them."""
+
+    placement: Mapping[OperatorId, SiteId]
+    cause: str
+
+
+@dataclass(frozen=True)
 class QueryWithdrawn:
     query: QueryId
+
+
+@dataclass(frozen=True)
+class StreamDeclared:
+    """Queries may read this stream from now on."""
+
+    stream: Stream
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,8 @@ Event = (
     | QuerySubmitted
     | QueryWithdrawn
     | PlacesWished
+    | PlacedByHand
+    | StreamDeclared
     | DeviceFeeds
     | RegionAcked
     | HandoverDone
@@ -101,7 +119,7 @@ Event = (
     | TimedOut
 )
 #: what waits for the next batch, beside changes of the topology
-Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds | PlacesWished
+Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds | PlacesWished | PlacedByHand | StreamDeclared
 
 # -- instructions
 
@@ -119,6 +137,12 @@ class Publish:
     marker: Marker
     #: which of the reconfiguration's stages this is, and of how many
     stage: tuple[int, int] = (1, 1)
+    #: the instances that change region with this epoch
+    moves: tuple[Move, ...] = ()
+    #: what has happened to the topology: with the first stage
+    changes: tuple[Change, ...] = ()
+    #: what users have asked for and plans must respect: with the first stage
+    requests: tuple[Request, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,6 +157,7 @@ class Revert:
     migrations: tuple[MigrationQuery, ...]
     marker: Marker
     reason: str
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True)

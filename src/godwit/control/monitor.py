@@ -39,6 +39,11 @@ class Monitor:
         self.latest = apply(self.latest, changes)
         self._waiting.extend(changes)
 
+    @property
+    def waiting(self) -> tuple[Change, ...]:
+        """What no batch has taken yet."""
+        return tuple(self._waiting)
+
     def put_back(self, changes: Sequence[Change]) -> None:
         """Changes of a reconfiguration that was taken back: before everything that waits."""
         self._waiting[:0] = changes

@@ -102,6 +102,10 @@ class Planner:
     def root_of(self, query: QueryId) -> NodeId:
         return self._root[query]
 
+    def sink_of(self, query: QueryId) -> SiteId | None:
+        """Where the results of a query must leave, if somebody has said so."""
+        return self._sink[query]
+
     # -- streams and their devices
 
     def declare(self, stream: Stream, devices: Iterable[DeviceId] = ()) -> None:
@@ -167,14 +171,18 @@ class Planner:
         if query.id in self.rows.queries:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
+        self.ground.hope(wishes, ways)
+        self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
+        return self.try_place(query.id)
+
+    def take_in(self, query: Query, sink: SiteId | None, root: NodeId) -> None:
+        """Make a query part of the plan, without a place; its rows travel to the root."""
         covered = {i: self.covered(query, i) for i, _ in query.shape.plan.scans}
         self.journal.put(self.rows.queries, query.id, query)
         self.journal.put(self._sink, query.id, sink)
-        self.ground.hope(wishes, ways)
         self._pending.take(self.plan.add_query(query, covered, sink), self)
-        self._set_root(query.id, NodeId(sink) if sink is not None else self.default_root())
+        self._set_root(query.id, root)
         self._pending.names.update(self.plan.uses(query.id))
-        return self.try_place(query.id)
 
     def wish(self, wishes: Mapping[Wish, SiteId]) -> None:
         """Somebody wants operators of running queries elsewhere; those that are not there are placed anew."""
@@ -187,6 +195,16 @@ class Planner:
                     self.ground.placement.get(instance),
                 ):
                     self._pending.asked.append(instance)
+
+    def pin(self, placement: Mapping[OperatorId, SiteId]) -> None:
+        """Somebody places instances by hand; those that are not there are placed again."""
+        for name, site in placement.items():
+            instance = self.plan.uses(split_instance(name)[0]).get(name)
+            for other in self.plan.names.get(instance, ()) if instance is not None else ():
+                self.journal.drop(self.ground.by_hand, other)  # who shares it moves with it; the last word counts
+            self.journal.put(self.ground.by_hand, name, NodeId(site))
+            if instance is not None and self.ground.placement.get(instance) not in (None, NodeId(site)):
+                self._pending.asked.append(instance)
 
     def remove_query(self, query: QueryId) -> None:
         self.ground.forget(query)
@@ -372,12 +390,12 @@ class Planner:
             self.leave(instance, None)
         fault = self.rule(self.ground, part)
         for edge in sorted({*edges, *(e for i in part for e in self.plan.edges_at(i))}):
-            fault = fault or self._reroute(edge)
+            fault = fault or self.reroute(edge)
         if fault is not None:
             self.journal.undo(mark)
         return fault
 
-    def _reroute(self, edge: Edge) -> Infeasible | None:
+    def reroute(self, edge: Edge) -> Infeasible | None:
         self.unroute(edge)
         start, end = self.ground.placement.get(edge[0]), self.ground.placement.get(edge[1])
         if start is None or end is None or start == end or self.ground.away(start):

@@ -15,6 +15,7 @@ from godwit.migration.adhoc_query import MigrationQuery, migration_queries
 from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
 from godwit.model.subplan import DqpEdit
+from godwit.protocol.handover import Move
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,15 @@ class Stage:
     placement: tuple[Edit, ...] = ()
     #: all nodes that a hand-over or a context of this stage needs alive
     nodes: frozenset[NodeId] = field(default=frozenset())
+    #: the stateful instances that change region (their epoch is known when the stage is published)
+    moves: tuple[Move, ...] = ()
 
     @cached_property
     def contexts(self) -> tuple[DeploymentContext, ...]:
         return contexts(self.edits, self.moving)
+
+    def moves_at(self, epoch: Epoch) -> tuple[Move, ...]:
+        return tuple(replace(move, epoch=epoch) for move in self.moves)
 
     def marker(self, epoch: Epoch) -> Marker:
         return marker(epoch, self.contexts, self.channels)
@@ -78,7 +84,22 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
         (),
         tuple(backwards(edit) for stage in reversed(stages) for edit in reversed(stage.placement)),
         frozenset().union(*(stage.nodes for stage in stages)),
+        _moves_back(stages),
     )
+
+
+def _moves_back(stages: Iterable[Stage]) -> tuple[Move, ...]:
+    """From where each instance is after all stages to where it was before them."""
+    first: dict[tuple[QueryId, int], Move] = {}
+    last: dict[tuple[QueryId, int], Move] = {}
+    for move in (move for stage in stages for move in stage.moves):
+        instance = (move.query, move.operator)
+        first.setdefault(instance, move)
+        last[instance] = move
+    back = [
+        Move(Epoch(0), *i, last[i].target, first[i].source, last[i].to_site, first[i].from_site) for i in sorted(first)
+    ]
+    return tuple(move for move in back if move.source != move.target)
 
 
 def merged(deltas: Iterable[Delta]) -> Delta:

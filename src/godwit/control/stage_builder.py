@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from godwit.control.diff import diff
 from godwit.control.stage import Stage
-from godwit.ids import DqpId, NodeId, OperatorId, QueryId
+from godwit.ids import DqpId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId
 from godwit.migration.base import Moved, steps
 from godwit.model.deployment import Delta, split_instance
 from godwit.model.subplan import DqpEdit
+from godwit.protocol.handover import Move
 
 if TYPE_CHECKING:
     from godwit.control.plan_state import Pending, Planner
@@ -40,6 +41,7 @@ def make_stage(planner: Planner, pending: Pending, since: int, cause: str) -> St
         tuple(sorted(pending.lost)),
         diff(was, {instance: planner.ground.placement.get(instance) for instance in was}),
         frozenset(edit.node for edit in edits if edit.after is not None) | {n for m in moved for n in m.path},
+        _moves(planner, rows, planner.journal.changed(planner.rows.sites, since)),
     )
 
 
@@ -88,6 +90,27 @@ def _moved(planner: Planner, pending: Pending, rows: dict[OperatorId, NodeId | N
                 found.append(Moved(name, None, target, (), _scans(planner, name)))
         elif (source := rows.get(name)) is not None:
             found.append(Moved(name, source, target, planner.path_of_state(source, target), _scans(planner, name)))
+    return tuple(found)
+
+
+def _moves(
+    planner: Planner, rows: dict[OperatorId, NodeId | None], sites: dict[SiteId, RegionId | None]
+) -> tuple[Move, ...]:
+    """The stateful instances that change region; `rows` and `sites` are what was there before, where it differs."""
+    placed = dict(rows)
+    for site, region in sites.items():
+        if region is not None and planner.rows.sites.get(site, region) != region:
+            hosted = planner.ground.hosted.get(NodeId(site), {})
+            placed |= {name: NodeId(site) for i in hosted for name in planner.plan.names.get(i, ()) if name not in rows}
+    found = []
+    for name, source in sorted(placed.items()):
+        target = planner.rows.placement.get(name)
+        if source is None or target is None or not _is_stateful(planner, name):
+            continue
+        before = sites[SiteId(source)] if SiteId(source) in sites else planner.rows.sites.get(SiteId(source))
+        after = planner.rows.sites.get(SiteId(target))
+        if before is not None and after is not None and before != after:
+            found.append(Move(Epoch(0), *split_instance(name)[:2], before, after, str(source), str(target)))
     return tuple(found)
 
 

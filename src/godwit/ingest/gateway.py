@@ -6,7 +6,7 @@ old region's log, and the entry that says so follows that row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,8 @@ class Gateway:
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+        #: told of every entry: whoever reads the region's logs may want to look
+        self.appended: Callable[[RegionId], None] = lambda region: None
 
     def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
@@ -58,14 +60,15 @@ class Gateway:
         numbers = self._streams[stream].sequences.items()
         return max((n for sender, n in numbers if sender.startswith(f"{feeder}|")), default=0)
 
-    def starts(self, regions: Iterable[RegionId]) -> dict[str, int]:
-        """Where every source log stands: "region/stream" -> number."""
-        return {f"{r}/{s}": self.log(r, s).log.last for r in regions for s in self._schemas}
+    def starts(self, regions: Iterable[RegionId], streams: Iterable[StreamId]) -> dict[str, int]:
+        """Where the source logs of streams stand: "region/stream" -> number."""
+        return {f"{r}/{s}": self.log(r, s).log.last for s in self._schemas.keys() & set(streams) for r in regions}
 
     def log(self, region: RegionId, stream: StreamId) -> SourceLog:
         key = (region, stream)
         if key not in self._logs:
             self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter)
+            self._logs[key].appended = lambda: self.appended(region)
         return self._logs[key]
 
     def push(

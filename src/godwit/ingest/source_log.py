@@ -7,7 +7,7 @@ Appends carry the device's sequence number, so that a device that sends again af
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -112,6 +112,8 @@ class SourceLog:
         self.schema, self._meter = schema, meter
         self.log = store.log(names.source_log(region, schema.stream.id))
         self._data = Place(store, f"{self.log.name}/data")
+        #: called after every entry
+        self.appended: Callable[[], None] = lambda: None
 
     def append(
         self, table: pa.Table, marks: Mapping[DeviceId, Mark], rows: dict[str, int], sequence: dict[str, int]
@@ -142,7 +144,9 @@ class SourceLog:
         sequence: dict[str, int],
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
-        return self.log.append(SourceRecord(segment, told, rows, newest_us, sequence).to_json())
+        number = self.log.append(SourceRecord(segment, told, rows, newest_us, sequence).to_json())
+        self.appended()
+        return number
 
 
 class DeadLetters:

@@ -18,9 +18,9 @@ from godwit.storage.store import Store
 
 #: what may lie in a fleet's folder
 OURS = {
-    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "inbox", "ingest", "landing"),
-    *(f"{name}.json" for name in (names.TOPOLOGY, names.ALIASES, names.RELAYS, names.DEAD_LETTERS)),
-    *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", "commands"),
+    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
+    *(f"{name}.json" for name in (names.ALIASES, names.RELAYS, names.DEAD_LETTERS)),
+    *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
 }
 #: in a log's folder, beside its records
 BESIDE = {"data", "truncated", "folded.json"}
@@ -54,10 +54,12 @@ def _epochs(store: Store) -> Iterator[Finding]:
     whole = store.has_record(names.CONTROL, 1)
     for number in store.numbers(names.SNAPSHOTS):
         yield from _document(store, f"{names.SNAPSHOTS}/{names.number(number)}", "drop" if whole else "none")
+    for number in store.numbers(names.STANDINGS):
+        yield from _document(store, f"{names.STANDINGS}/{names.number(number)}", "drop" if whole else "none")
 
 
 def _documents(store: Store) -> Iterator[Finding]:
-    for name in (names.TOPOLOGY, names.ALIASES, names.RELAYS):
+    for name in (names.ALIASES, names.RELAYS):
         yield from _document(store, name, "none")
     yield from _document(store, names.DEAD_LETTERS, "drop")
 

@@ -54,8 +54,6 @@ def sequences(store: Store) -> Iterator[Finding]:
     """Gaps, and positions past the end of a log."""
     for log in logs(store):
         yield from _gaps(store, log)
-    if _starts(store) and not store.exists(f"{names.TOPOLOGY}.json"):
-        yield Finding("error", f"{names.TOPOLOGY}.json", "it is missing, though sites were declared")
     ends: dict[str, int] = {}
     for log, position, by, shapes in _positions(store):
         if log not in ends:

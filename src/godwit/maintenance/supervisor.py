@@ -67,7 +67,7 @@ class Supervisor:
         with self._round:
             for delivery in list(self.deliveries.values()):
                 delivery.pump()
-            self._fleet.chronicle.look()
+            self._fleet.keep_copies()
             self._keep_house()
 
     def sweep(self) -> Swept:

@@ -8,11 +8,12 @@ An instance is named `query/operator` or, for operators that run once for each d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.layered import Draft
 from godwit.model.plan import Query, Scan, Shape, Stream
 
 K = TypeVar("K")
@@ -85,22 +86,20 @@ class Deployment:
     stays: Mapping[DeviceId, RegionId] = field(default_factory=dict)
 
     def apply(self, delta: Delta) -> Deployment:
-        devices = {**self.devices, **delta.devices}
-        for device in delta.gone:
-            devices.pop(device, None)
+        """The deployment of the next epoch; costs what the delta changes, not what is there."""
         sites = _merged(self.sites, delta.sites)
         arrived = {device: sites[site] for device, site in delta.devices.items() if site is not None and site in sites}
         return Deployment(
             Epoch(self.epoch + 1),
             _merged(self.queries, delta.queries),
             _merged(self.placement, delta.placement),
-            devices,
+            _written(self.devices, delta.devices, delta.gone),
             sites,
-            {**self.sessions, **delta.sessions},
-            {**self.streams, **delta.streams},
-            {**self.feeds, **delta.feeds},
+            _written(self.sessions, delta.sessions),
+            _written(self.streams, delta.streams),
+            _written(self.feeds, delta.feeds),
             _merged(self.parked, delta.parked),
-            {**self.stays, **arrived} if arrived else self.stays,
+            _written(self.stays, arrived),
         )
 
     def without(self, queries: Collection[QueryId]) -> Deployment:
@@ -199,11 +198,17 @@ def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
     return changed
 
 
-def _merged(old: Mapping[K, V], new: Mapping[K, V | None]) -> dict[K, V]:
-    merged = dict(old)
-    for key, value in new.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = value
-    return merged
+def _merged(old: Mapping[K, V], new: Mapping[K, V | None]) -> Mapping[K, V]:
+    """With these rows; None removes one."""
+    rows = {key: value for key, value in new.items() if value is not None}
+    return _written(old, rows, [key for key, value in new.items() if value is None])
+
+
+def _written(old: Mapping[K, V], rows: Mapping[K, V], gone: Iterable[K] = ()) -> Mapping[K, V]:
+    draft = Draft(old)
+    for key, value in rows.items():
+        draft[key] = value
+    for key in gone:
+        if key in draft:
+            del draft[key]
+    return draft.frozen() if rows or gone else old

@@ -13,6 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _GONE: Any = object()
+_UNCHANGED: Any = object()
 #: tables up to this size are simply copied
 SMALL = 256
 
@@ -24,22 +25,22 @@ class Layered(Mapping[K, V]):
         self._base, self._patch, self._size = base, patch, size
 
     def __getitem__(self, key: K) -> V:
-        value = self._patch.get(key)
-        if value is None:
+        value = self._patch.get(key, _UNCHANGED)
+        if value is _UNCHANGED:
             return self._base[key]
         if value is _GONE:
             raise KeyError(key)
-        return value
+        return value  # type: ignore[no-any-return]
 
     def get(self, key: K, default: Any = None) -> Any:
-        value = self._patch.get(key)
-        if value is None:
+        value = self._patch.get(key, _UNCHANGED)
+        if value is _UNCHANGED:
             return self._base.get(key, default)
         return default if value is _GONE else value
 
     def __contains__(self, key: object) -> bool:
-        value = self._patch.get(key)  # type: ignore[arg-type]
-        return key in self._base if value is None else value is not _GONE
+        value = self._patch.get(key, _UNCHANGED)  # type: ignore[arg-type]
+        return key in self._base if value is _UNCHANGED else value is not _GONE
 
     def __iter__(self) -> Iterator[K]:
         yield from (key for key in self._base if key not in self._patch)
@@ -53,7 +54,7 @@ class Layered(Mapping[K, V]):
 
 
 class Draft(Generic[K, V]):
-    """A table being changed: holds only the changed rows, reads the rest from below. Values are never None."""
+    """A table being changed: holds only the changed rows, reads the rest from below."""
 
     def __init__(self, table: Mapping[K, V]) -> None:
         if isinstance(table, Layered):
@@ -63,19 +64,19 @@ class Draft(Generic[K, V]):
         self._size = len(table)
 
     def get(self, key: K) -> V | None:
-        value = self._patch.get(key)
-        if value is None:
+        value = self._patch.get(key, _UNCHANGED)
+        if value is _UNCHANGED:
             return self._base.get(key)
         return None if value is _GONE else value
 
     def __getitem__(self, key: K) -> V:
-        value = self.get(key)
-        if value is None:
+        if key not in self:
             raise KeyError(key)
-        return value
+        return self.get(key)  # type: ignore[return-value]
 
     def __contains__(self, key: K) -> bool:
-        return self.get(key) is not None
+        value = self._patch.get(key, _UNCHANGED)
+        return key in self._base if value is _UNCHANGED else value is not _GONE
 
     def __setitem__(self, key: K, value: V) -> None:
         self._size += key not in self

@@ -1,4 +1,4 @@
-"""What a running fleet shows of itself: its logs, and what Spark's listener says of its streaming queries."""
+"""What a running fleet shows of itself: its logs, and what Spark's listener says of the streams it reads from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from godwit.storage.store import Store
 
 
 class Metrics(StreamingQueryListener):
-    """Hears every streaming query of the session: metronomes ("region/shape") and sources ("source stream/name")."""
+    """Hears the session's streaming queries: sources ("source stream/name"). What runners do is in their commits."""
 
     def __init__(self, store: Store, spark: SparkSession) -> None:
         self._spark, self._ledger = spark, Ledger(store)

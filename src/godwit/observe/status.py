@@ -11,7 +11,6 @@ from godwit.delivery import archive as kept
 from godwit.delivery.delivery import positions
 from godwit.errors import ConfigError
 from godwit.ids import QueryId, RegionId
-from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.model.topology import Topology
@@ -249,11 +248,7 @@ class Ledger:
             yield SinkStatus(saved["query"], saved["sink"], saved["exactly_once"], behind)
 
     def _topology(self) -> Topology:
-        saved = self._store.get_document(names.TOPOLOGY)
-        if saved is None:
-            return Topology()
-        sites, links, devices = (list(decode(part)) for part in saved)
-        return Topology.of(sites, links, devices)
+        return Control(self._store).standing().topology
 
     def _dead(self) -> dict[str, int]:
         return self._store.get_document(names.DEAD_LETTERS) or {}

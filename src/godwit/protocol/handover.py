@@ -57,8 +57,6 @@ class EpochChange:
     deployment: Deployment
     #: every stateful instance that changes region with it, of all shapes
     moves: tuple[Move, ...] = ()
-    #: where the source logs stood when it was published: "region/stream" -> number of the last entry
-    starts: Mapping[str, int] = field(default_factory=dict)
     #: regions that are declared lost under it: nobody waits for them, and nothing they still write counts
     fenced: frozenset[RegionId] = frozenset()
 

@@ -167,6 +167,9 @@ class InputLogs(Protocol[R]):
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterable[tuple[int, EpochChange]]:
         """Epochs past a number, whose deployment is given; at least up to the `needed` one."""
 
+    def start(self, epoch: int, source: str) -> int:
+        """Where a source log ("region/stream") stood when an epoch, or the first after it that needs the log, came."""
+
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterable[tuple[int, SourceEntry[R]]]:
         """A source log's entries, in order."""
 

@@ -50,7 +50,7 @@ def _before_next_query(
     for at, change in logs.epochs(number, deployment, ALL):
         if any(True for _ in change.deployment.of_shape(shape.key)):
             for index, scan in shape.plan.scans:
-                name, start = scan_log(index, scan), change.starts.get(f"{region}/{scan.stream}", 0)
+                name, start = scan_log(index, scan), logs.start(at, f"{region}/{scan.stream}")
                 positions[name] = max(positions.get(name, 0), start)
             break
         positions[CONTROL], deployment = at, change.deployment

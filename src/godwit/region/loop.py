@@ -1,76 +1,75 @@
-"""The metronome: a Structured Streaming query that calls a runner's steps, one for each (region, shape).
+"""A runner's thread: it builds the runner, then steps it whenever there is news in one of its logs.
 
-The streaming query brings Spark's scheduling, its listener and its names; its source only ticks. What was read, under
-which epoch, with which state and outputs stands in the runner's own atomic commit record, so Spark's offsets need not
-be durable: asynchronous progress tracking saves 35 of 50 ms a micro-batch.
+Whoever appends to a log wakes the loops that read it; a slow look now and then finds what nobody announced (records of
+other processes). What was read, under which epoch, with which state and outputs stands in the runner's own commits.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections.abc import Callable
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
 
+from godwit.ids import RegionId
 from godwit.region.runner import Runner
-from godwit.storage.names import checkpoint
 
 log = logging.getLogger(__name__)
 
-#: how often a waiting runner looks at its logs, and how long a tick lasts (seconds): a tick of its own for every
-#: micro-batch would cost each 15 ms, and a call of the listener
-LOOK_EVERY, TICK_LASTS = 0.01, 1.0
+#: how often a runner that nobody has woken looks at its logs (seconds); more often while state is on its way to it
+LOOK_EVERY, LOOK_FOR_STATE_EVERY = 0.25, 0.01
 
 
 class RunnerLoop:
     """Drives one runner until stopped."""
 
-    def __init__(self, spark: SparkSession, runner: Runner) -> None:
-        self._spark, self.runner = spark, runner
-        self._stopping = threading.Event()
-        self._checkpoint = checkpoint(runner.region, runner.shape.key)
-        self._query: StreamingQuery | None = None
+    def __init__(
+        self,
+        spark: SparkSession,
+        region: RegionId,
+        name: str,
+        build: Callable[[], Runner],
+        stepped: Callable[[Runner], None],
+    ) -> None:
+        self._spark, self._region, self.name, self._build, self._stepped = spark, region, name, build, stepped
+        self._stopping, self._news = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
         #: the error that ended the runner, if one did
         self.failure: BaseException | None = None
 
-    @property
-    def name(self) -> str:
-        return f"{self.runner.region}/{self.runner.shape.key}"
-
     def start(self) -> None:
-        self.runner.store.disk.delete_folder(self._checkpoint)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.runner.region)
-        ticks = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-        self._query = (
-            ticks.writeStream.queryName(self.name)
-            .foreachBatch(self._tick)
-            .option("checkpointLocation", self.runner.store.path(self._checkpoint))
-            .option("asyncProgressTrackingEnabled", "true")
-            .option("asyncProgressTrackingCheckpointIntervalMs", "60000")
-            .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")
-            .start()
-        )
+        self._thread = InheritableThread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
 
-    def stop(self) -> None:
+    def wake(self) -> None:
+        self._news.set()
+
+    def stop(self, wait: bool = True) -> None:
+        """End after the micro-batch that is under way."""
         self._stopping.set()
-        if self._query is not None:
-            self._query.stop()
+        self._news.set()
+        if wait and self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
-    def _tick(self, _: DataFrame, __: int) -> None:
-        until = time.monotonic() + TICK_LASTS
-        while not self._stopping.is_set() and time.monotonic() < until:
-            if self.runner.waiting():
-                self._step()
-            else:
-                self._stopping.wait(LOOK_EVERY)
-
-    def _step(self) -> None:
+    def _run(self) -> None:
         try:
-            self.runner.step()
+            # Regions share the task slots fairly, whoever has more to do.
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._region)
+            runner = self._build()
+            self._stepped(runner)
+            while not self._stopping.is_set():
+                self._turn(runner)
         except BaseException as error:
             if not self._stopping.is_set():
                 self.failure = error
                 log.exception("%s stopped: the micro-batch failed and was rolled back", self.name)
-            raise
+
+    def _turn(self, runner: Runner) -> None:
+        self._news.clear()
+        if runner.waiting():
+            runner.step()
+            self._stepped(runner)
+        else:
+            self._news.wait(LOOK_FOR_STATE_EVERY if runner.memory.underway else LOOK_EVERY)

@@ -13,10 +13,10 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Scan, Shape
 from godwit.protocol import inputs
 from godwit.protocol.commit import markers_from_json, marks_from_json
-from godwit.protocol.handover import EpochChange, Move, moves_between
+from godwit.protocol.handover import EpochChange, Move
 from godwit.protocol.inputs import CONTROL, PeerCommit, Sent, SourceEntry, scan_log
 from godwit.protocol.watermarks import Mark
-from godwit.storage.epoch_log import Control
+from godwit.storage.epoch_log import Control, moves_of
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import commit_log, regions_of, source_log
 from godwit.storage.store import Store
@@ -71,9 +71,10 @@ class Reader:
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
         for number, later, record in self.control.after(after, deployment):
-            moves = tuple(moves_between(deployment, later, self.shape.key))
-            deployment = later
-            yield number, EpochChange(later, moves, record["starts"])
+            yield number, EpochChange(later, moves_of(record))
+
+    def start(self, epoch: int, source: str) -> int:
+        return self.control.start(epoch - 1, source)
 
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterator[tuple[int, SourceEntry[Segment]]]:
         log = self._sources[scan_log(index, scan)]

@@ -1,23 +1,25 @@
-"""The crew: all runners of this process. It starts one for a (region, shape) when it is first needed.
+"""The runner pool: all runners of this process. It starts one for a (region, shape) when it is first needed.
 
 A region needs a shape's runner as soon as a device that feeds the shape is attached there, or an instance of it is
 placed there. It stays until the shape has no query any more: an idle one costs nothing but a glance at its logs.
+
+A region acknowledges an epoch when all its runners work under it; the pool reports that as it happens.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark.sql import SparkSession
 
 from godwit.delivery.archive import Entry, entries
-from godwit.ids import RegionId, StreamId
-from godwit.model.deployment import Deployment
+from godwit.ids import Epoch, RegionId, StreamId
+from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
 from godwit.region.loop import RunnerLoop
+from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.storage.log import Record, Segment
@@ -26,12 +28,9 @@ from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
 
-#: how often somebody who waits for an epoch looks (seconds)
-LOOK_EVERY = 0.002
-
 
 class RunnerPool:
-    """Runners and, while the fleet runs, their metronomes."""
+    """Runners and, while the fleet runs, their loops."""
 
     def __init__(
         self,
@@ -41,21 +40,45 @@ class RunnerPool:
         at: Callable[[str], None],
         told: Sequence[Callable[[Runner, int, Record], None]],
         carriage: StateTransfer | None = None,
+        acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
     ) -> None:
         self._spark, self._store, self._limits, self._at, self._told = spark, store, limits, at, told
-        self._carriage = carriage
+        self._carriage, self._acknowledge = carriage, acknowledge
+        self._needs = Needs()
         self.runners: dict[Key, Runner] = {}
-        self._metronomes: dict[Key, RunnerLoop] = {}
+        #: what is, or is to be, run here
+        self._wanted: dict[Key, Shape] = {}
+        self._loops: dict[Key, RunnerLoop] = {}
         self._running = False
         self._entries: dict[Key, list[Entry]] = {}
-        #: shapes whose earlier runners, if there were any, are here again
-        self._resumed: set[str] = set()
+        #: the epoch under which a runner has come to the end of a step, and a region all its runners
+        self._reached: dict[Key, Epoch] = {}
+        self._acked: dict[RegionId, Epoch] = {}
+        #: guards the tables above; never held while a runner is built, stepped or waited for
         self._changing = threading.Lock()
 
-    def arrange(self, deployment: Deployment) -> None:
-        """See to it that every runner that the deployment needs is there."""
-        with self._changing:
-            self._arrange(deployment)
+    # --- which runners there are
+
+    def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
+        """The next epoch is about to be published: note the runners that it needs; returns those that are new."""
+        new: list[Key] = []
+        for shape, regions in self._needs.change(before, delta, after).items():
+            # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
+            earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
+            known = self._needs.shapes[shape]
+            missing = [(region, shape) for region in sorted(regions | earlier) if (region, shape) not in self._wanted]
+            with self._changing:
+                self._wanted.update(dict.fromkeys(missing, known))
+            new += missing
+        return new
+
+    def hire(self) -> None:
+        """Build the runners that are missing: each on its loop's thread or, if the fleet does not run, here."""
+        for key, shape in list(self._wanted.items()):
+            if self._running and key not in self._loops:
+                self._start(key, shape)
+            elif not self._running and key not in self.runners:
+                self._stepped(self._build(key, shape))
 
     def dismiss(self, deployment: Callable[[], Deployment], kept: AbstractSet[str]) -> None:
         """Let go of the runners of shapes that no query has any more, once they know it; but not of the `kept` ones.
@@ -64,52 +87,84 @@ class RunnerPool:
         """
         with self._changing:
             needed = {*deployment().shapes(), *kept}
-            for shape in {key for _, key in self.runners} - needed:
-                mine = [key for key in self.runners if key[1] == shape]
-                if all(self.runners[key].unemployed for key in mine):
+            gone: list[RunnerLoop] = []
+            for shape in {key for _, key in self._wanted} - needed:
+                mine = [key for key in self._wanted if key[1] == shape]
+                if all(key in self.runners and self.runners[key].unemployed for key in mine):
                     for key in mine:
-                        if (metronome := self._metronomes.pop(key, None)) is not None:
-                            metronome.stop()
-                        del self.runners[key]
-                    self._resumed.discard(shape)
+                        del self._wanted[key], self.runners[key]
+                        self._reached.pop(key, None)
+                        gone += [self._loops.pop(key)] if key in self._loops else []
+        for loop in gone:
+            loop.stop()
 
-    def _arrange(self, deployment: Deployment) -> None:
-        for shape in deployment.shapes().values():
-            # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
-            earlier = set() if shape.key in self._resumed else self.regions_of(shape.key)
-            self._resumed.add(shape.key)
-            for region in sorted(deployment.regions_of(shape) | earlier):
-                if (region, shape.key) not in self.runners:
-                    self._hire(region, shape)
+    def _start(self, key: Key, shape: Shape) -> None:
+        name = f"{key[0]}/{key[1]}"
+        loop = RunnerLoop(self._spark, key[0], name, lambda: self._build(key, shape), self._stepped)
+        with self._changing:
+            self._loops[key] = loop
+        loop.start()
 
-    def _hire(self, region: RegionId, shape: Shape) -> None:
-        key = (region, shape.key)
-        parts = (self._limits, self._carriage, self._at, self._after)
-        self.runners[key] = Runner(self._spark, self._store, region, shape, *parts)
-        runner = self.runners[key]
-        last = runner.commits.read(runner.commits.last)
-        if last is not None:
-            self._after(runner, runner.commits.last, last)  # the process may have died right after this commit
-        if self._running:
-            self._metronomes[key] = RunnerLoop(self._spark, self.runners[key])
-            self._metronomes[key].start()
+    def _build(self, key: Key, shape: Shape) -> Runner:
+        runner = self.runners.get(key)
+        if runner is None:
+            parts = (self._limits, self._carriage, self._at, self._after)
+            runner = Runner(self._spark, self._store, key[0], shape, *parts)
+            with self._changing:
+                self.runners[key] = runner
+            last = runner.commits.read(runner.commits.last)
+            if last is not None:
+                self._after(runner, runner.commits.last, last)  # the process may have died right after this commit
+        return runner
 
     def _after(self, runner: Runner, number: int, record: Record) -> None:
         for tell in self._told:
             tell(runner, number, record)
+        for (_, shape), loop in list(self._loops.items()):
+            if shape == runner.shape.key:
+                loop.wake()
+
+    def wake(self, region: RegionId | None = None) -> None:
+        """There is news in logs of a region, or of all."""
+        for (where, _), loop in list(self._loops.items()):
+            if region in (None, where):
+                loop.wake()
+
+    # --- acknowledgements
+
+    def _stepped(self, runner: Runner) -> None:
+        """A runner has looked at the control log: its region may have reached a new epoch."""
+        region = runner.region
+        with self._changing:
+            self._reached[region, runner.shape.key] = runner.deployment.epoch
+            mine = [self._reached.get(key, Epoch(0)) for key in self._wanted if key[0] == region]
+            epoch = min(mine, default=Epoch(0))
+            news = epoch > self._acked.get(region, Epoch(0))
+            self._acked[region] = max(epoch, self._acked.get(region, Epoch(0)))
+        if news:
+            self._acknowledge(region, epoch)
+
+    def runs(self, region: RegionId) -> bool:
+        """Whether anything runs in a region, or is about to."""
+        return any(where == region for where, _ in list(self._wanted))
+
+    def scans(self, key: Key) -> set[StreamId]:
+        """The streams that a runner reads."""
+        return {scan.stream for _, scan in self._wanted[key].plan.scans}
+
+    # --- running
 
     def start(self) -> None:
         self._running = True
-        for key, runner in self.runners.items():
-            if key not in self._metronomes:
-                self._metronomes[key] = RunnerLoop(self._spark, runner)
-                self._metronomes[key].start()
+        self.hire()
 
     def stop(self) -> None:
         self._running = False
-        for metronome in self._metronomes.values():
-            metronome.stop()
-        self._metronomes.clear()
+        loops, self._loops = self._loops, {}
+        for loop in loops.values():
+            loop.stop(wait=False)
+        for loop in loops.values():
+            loop.stop()
 
     @property
     def running(self) -> bool:
@@ -120,26 +175,22 @@ class RunnerPool:
         """The newest epoch that all runners work under."""
         return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)
 
-    def await_epoch(self, epoch: int) -> bool:
-        """Wait until all runners work under an epoch; False if the fleet is stopped, or a runner has failed, before."""
-        while self._running and not self.failures():
-            if self.adopted >= epoch:
-                return True
-            time.sleep(LOOK_EVERY)
-        return False
-
     def failures(self) -> dict[str, BaseException]:
-        return {m.name: m.failure for m in self._metronomes.values() if m.failure is not None}
+        return {loop.name: loop.failure for loop in list(self._loops.values()) if loop.failure is not None}
 
-    def step_all(self) -> bool:
-        """One micro-batch of every runner that has something to do; whether there was any."""
+    def step_all(self, sources: bool = True) -> bool:
+        """One micro-batch of every runner that has something to do; whether there was any. Without `sources`, only
+        what other regions and the control plane have sent is taken in."""
         busy = False
         for runner in list(self.runners.values()):
             if runner.waiting():
-                busy = runner.step() is not None or busy
+                busy = runner.step(sources) is not None or busy
+            self._stepped(runner)  # somebody else may have stepped it
         return busy
 
     def idle(self) -> bool:
+        if len(self.runners) < len(self._wanted):
+            return False
         return not self.underway and not any(runner.waiting() for runner in list(self.runners.values()))
 
     @property
@@ -147,8 +198,10 @@ class RunnerPool:
         """Whether state that was announced has not reached its new home yet."""
         return any(runner.memory.underway for runner in list(self.runners.values()))
 
+    # --- reading
+
     def of_shape(self, shape: str) -> list[Runner]:
-        return [runner for (_, key), runner in self.runners.items() if key == shape]
+        return [runner for (_, key), runner in list(self.runners.items()) if key == shape]
 
     def commits(self, key: Key, after: int) -> Iterator[tuple[int, Record]]:
         """Commit records past a number, as far as they are kept."""

@@ -4,10 +4,8 @@
     2. commit    one atomic record: input positions, epoch, live state, clocks, staged outputs
     3. nothing   other regions, sinks and readers of results follow the commit log itself
 
-A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. Spark's
-streaming query drives it (`loop.py`); its own checkpoint is not needed for correctness.
-
-What is decided is the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark step -> append.
+A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. `loop.py`
+drives it. Decisions are the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark step -> append.
 """
 
 from __future__ import annotations
@@ -49,8 +47,6 @@ from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-#: of so many epochs a runner remembers when it took them in
-KEEP_MOMENTS = 100
 #: names of the moments at which a test may let the process die
 MOMENTS = ("polled", "staged", "committed", "cleaned")
 _NOTHING: Record = {"states": {}, "rooms": [], "underway": [], "seen": {}, "cuts": {}}
@@ -89,8 +85,6 @@ class Runner:
         self.memory: Memory
         self.tables: Tables
         self._tables: Tables | None = None
-        #: the newest epochs -> when (wall clock) this runner began to work under each
-        self._since: dict[int, float] = {}
         #: the last commit that all readers are known to have taken in
         self._passed = 0
         #: when (wall clock) an operator wants to be called even if nothing comes
@@ -113,41 +107,45 @@ class Runner:
 
     # --- the micro-batch
 
-    def step(self) -> Record | None:
-        """One micro-batch; returns its commit record, or None if there was nothing to do."""
+    def step(self, sources: bool = True) -> Record | None:
+        """One micro-batch; returns its commit record, or None if there was nothing to do.
+
+        Without `sources` it takes in only what other regions and the control plane have sent.
+        """
         stopped: dict[QueryId, Failure] = {}
         again = True
         while True:
             try:
-                return self._step_without(stopped)
+                return self._step_without(stopped, sources)
             except BatchFailedError as failed:
                 found = self._to_blame(failed, stopped)
                 if found is None or not (found or again):
                     raise failed.fault from failed
                 stopped, again = {**stopped, **found}, bool(found)
 
-    def _step_without(self, stopped: Mapping[QueryId, Failure]) -> Record | None:
+    def _step_without(self, stopped: Mapping[QueryId, Failure], sources: bool) -> Record | None:
         try:
             if stopped:
                 self._exclude(stopped)
-            return self._step()
+            return self._step(sources)
         except BaseException:
             self._recover()  # what the failed attempt has changed in memory never happened
             raise
 
-    def _take_in(self, now: float) -> tuple[Work, Decision]:
+    def _take_in(self, now: float, sources: bool = True) -> tuple[Work, Decision]:
         """The input of a micro-batch, and what follows from it."""
         kernel, work = self.kernel, Work()
-        self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources=not self._must_wait())
+        sources = sources and not self._must_wait()
+        self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources)
         self._receive(work)
         announced = [Move.from_json(parcel["move"]) for parcel in self.memory.underway]
         decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
         self._follow(work, decision)
         return work, decision
 
-    def _step(self) -> Record | None:
+    def _step(self, sources: bool) -> Record | None:
         started, due = time.time(), self._is_due()
-        work, decision = self._take_in(started)
+        work, decision = self._take_in(started, sources)
         if not (decision.commit or due):
             return None
         self._at("polled")
@@ -274,9 +272,6 @@ class Runner:
             self.memory.forget(query, epoch)
         if work.changes or decision.ended:
             self._arrange()
-            self._since[int(self.deployment.epoch)] = time.time()
-            if len(self._since) > KEEP_MOMENTS:
-                del self._since[min(self._since)]
 
     def _keep_cuts(self, work: Work, moved: Iterable[Epoch]) -> None:
         """How far everybody had read when an epoch moved instances; first ours, from before this micro-batch."""
@@ -288,12 +283,6 @@ class Runner:
             self.memory.seen[region] = seen(record)
             for other, theirs in record["cuts"].items():
                 self.memory.cuts.setdefault(int(other), {})[region] = theirs
-
-    def working_since(self, epoch: int) -> float | None:
-        """When this runner began to work under an epoch or a later one; None: it does not yet."""
-        if self.deployment.epoch < epoch:
-            return None
-        return min((at for e, at in list(self._since.items()) if e >= epoch), default=0.0)
 
     def _arrange(self) -> None:
         self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, self._tables)

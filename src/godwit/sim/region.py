@@ -16,7 +16,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, Scan, Shape
 from godwit.protocol import recovery
 from godwit.protocol.commit import recall
-from godwit.protocol.handover import EpochChange, Move, moves_between
+from godwit.protocol.handover import EpochChange, Move
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
 from godwit.sim.operators import Row
@@ -83,8 +83,11 @@ class Logs:
         if not self.sight.control:
             last = min(last, max(needed, self._born))
         for number in range(after + 1, last + 1):
-            before, (deployment, starts) = deployment, self._world.control[number]
-            yield number, EpochChange(deployment, tuple(moves_between(before, deployment, self._shape.key)), starts)
+            published = self._world.control[number]
+            yield number, EpochChange(published.deployment, published.moves)
+
+    def start(self, epoch: int, source: str) -> int:
+        return self._world.control[epoch].starts.get(source, 0)
 
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterator[tuple[int, SourceEntry[Rows]]]:
         log = self._world.source_log(self._region, scan.stream)
@@ -103,7 +106,7 @@ class Logs:
         return (after or 0) < len(self._world.source_log(self._region, name.partition(":")[2]))  # type: ignore[arg-type]
 
     def oldest(self) -> tuple[int, Deployment]:
-        return 0, self._world.control[0][0]
+        return 0, self._world.control[0].deployment
 
 
 class Runner:
@@ -185,7 +188,7 @@ class Runner:
         memories = [commit.memory for commit in self.commits[last.memory["snapshot"] - 1 :]]
         memory = recall(None, json.loads(json.dumps(memories)))
         assert memory is not None
-        deployment = self.world.control[memory.positions["control"]][0]
+        deployment = self.world.control[memory.positions["control"]].deployment
         self.kernel = recovery.recover(self.region, self.shape, self.logs, deployment, memory)
         self.states = _copied(last.states)
 

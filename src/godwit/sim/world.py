@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +25,9 @@ from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import HandOver
 from godwit.model.changes import CapacityChanged, Change, DeviceMoved, LinkAdded, LinkRemoved, SiteAdded, SiteFailed
 from godwit.model.changes import SiteRemoved as Removed
-from godwit.model.deployment import Delta, Deployment, instance_id
+from godwit.model.deployment import Deployment, instance_id
 from godwit.model.plan import Query
+from godwit.protocol.handover import Move as Handover
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer
@@ -40,6 +41,16 @@ class Entry:
 
     rows: list[dict[str, Any]]
     marks: dict[str, Mark]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One epoch of the control log."""
+
+    deployment: Deployment
+    moves: tuple[Handover, ...] = ()
+    #: "region/stream" -> how many entries the source log had
+    starts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,7 +83,7 @@ class World:
             streams=STREAMS,
             feeds=FEEDS,
         )
-        self.control: list[tuple[Deployment, dict[str, int]]] = [(self.plane.deployment, {})]
+        self.control = [Published(self.plane.deployment)]
         self._logs: dict[tuple[RegionId, StreamId], list[Entry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
@@ -82,7 +93,7 @@ class World:
 
     @property
     def deployment(self) -> Deployment:
-        return self.control[-1][0]
+        return self.control[-1].deployment
 
     def source_log(self, region: RegionId, stream: StreamId) -> list[Entry]:
         return self._logs.setdefault((region, stream), [])
@@ -152,15 +163,14 @@ class World:
         for one in instructions:
             self.told.append(_line(one))
             if isinstance(one, Publish | Revert):
-                self._publish(one.delta)
+                self._publish(one)
                 self._done_in_place(one)
 
     # -- the control log and the gateway
 
-    def _publish(self, delta: Delta) -> None:
+    def _publish(self, one: Publish | Revert) -> None:
         starts = {f"{region}/{stream}": len(log) for (region, stream), log in self._logs.items()}
-        before = self.deployment
-        self.control.append((before.apply(delta), starts))
+        self.control.append(Published(self.deployment.apply(one.delta), one.moves, starts))
         for shape in self.deployment.shapes().values():
             for region in sorted(self.deployment.regions_of(shape)):
                 if (region, shape.key) not in self.runners:
@@ -174,7 +184,7 @@ class World:
     def _done_in_place(self, one: Publish | Revert) -> None:
         """State that stays in its region's log is where it must be as soon as the epoch is."""
         for step in one.steps:
-            before, now = self.control[-2][0], self.deployment
+            before, now = self.control[-2].deployment, self.deployment
             here = now.region_of(step.target)
             if not isinstance(step, HandOver) or before.region_of(step.source) == here:
                 self.inbox.append(HandoverDone(step.instance, one.epoch))

@@ -17,7 +17,8 @@ from godwit.ids import RegionId, StreamId
 from godwit.storage.base import Disk
 
 CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
-TOPOLOGY, ALIASES, RELAYS, DEAD_LETTERS = "topology", "twins", "ways", "dead_letters"
+STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
+ALIASES, RELAYS, DEAD_LETTERS = "twins", "ways", "dead_letters"
 HISTORY = "history.jsonl"
 
 #: (region, shape)

@@ -7,6 +7,7 @@ durability="power"     it also survives a lost power supply: contents and names 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import zlib
@@ -69,18 +70,24 @@ class Store:
         return Log(self, name)
 
     def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
-        name = f"{log}/{number:010d}.json"
-        draft = f"{log}/{number:010d}.tmp"
+        if not self.try_append(log, number, record):
+            where = self.where(f"{log}/{number:010d}.json")
+            msg = f"{where} exists already: two writers share this log; run one process per region"
+            raise StateError(msg)
+
+    def try_append(self, log: str, number: int, record: Mapping[str, Any]) -> bool:
+        """Write a record whole, or not at all if its number is taken: then False."""
+        draft = f"{log}/{number:010d}-{os.getpid()}-{threading.get_ident()}.tmp"
         try:
             self.disk.write(draft, pack(record))
-            self._enter(draft, name, self.disk.link)  # fails if the number is taken
-        except FileExistsError as taken:
-            msg = f"{self.where(name)} exists already: two writers share this log; run one process a region"
-            raise StateError(msg) from taken
+            self._enter(draft, f"{log}/{number:010d}.json", self.disk.link)  # fails if the number is taken
+        except FileExistsError:
+            return False
         finally:
             self.disk.delete(draft)
         with self._news:
             self._news.notify_all()
+        return True
 
     def read_record(self, log: str, number: int) -> dict[str, Any] | None:
         name = f"{log}/{number:010d}.json"

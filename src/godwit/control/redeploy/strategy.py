@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from godwit.control.events import DeviceFeeds, PlacesWished, QuerySubmitted, QueryWithdrawn, Request
+from godwit.control.events import (
+    DeviceFeeds,
+    PlacedByHand,
+    PlacesWished,
+    QuerySubmitted,
+    QueryWithdrawn,
+    Request,
+    StreamDeclared,
+)
 from godwit.control.plan_state import Planner
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
@@ -61,6 +69,10 @@ def ground_first(planner: Planner, batch: Batch) -> tuple[list[OperatorId], set[
             planner.feed(request.device, request.streams)
         elif isinstance(request, PlacesWished):
             planner.wish(request.wishes)
+        elif isinstance(request, PlacedByHand):
+            planner.pin(request.placement)
+        elif isinstance(request, StreamDeclared):
+            planner.declare(request.stream)
     return planner.take_changes(batch.topology, batch.changes)
 
 
@@ -85,5 +97,7 @@ def _asked(request: Request) -> str:
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
             return f"device '{device}' feeds {', '.join(streams)}"
-        case PlacesWished(_, cause):
+        case PlacesWished(_, cause) | PlacedByHand(_, cause):
             return cause
+        case StreamDeclared(stream):
+            return f"stream '{stream.id}' declared"

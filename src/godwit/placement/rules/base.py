@@ -74,6 +74,8 @@ class Ground:
     wishes: dict[Wish, NodeId] = field(default_factory=dict)
     #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
     ways: dict[Wish, Ways] = field(default_factory=dict)
+    #: an instance, by its query's name -> where somebody has put it by hand, if it has room
+    by_hand: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: where the instances that are being placed again were until now
     before: dict[OperatorId, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
@@ -130,11 +132,15 @@ class Ground:
     def wish(self, instance: OperatorId) -> NodeId | None:
         """Where somebody wants the instance, if it can be there."""
         wanted = self.plan.instances[instance]
-        for key in self._keys(instance):
-            node = self.wishes.get(key)
+        names = sorted(self.plan.names.get(instance, ())) if self.by_hand else ()
+        for node in (*map(self.by_hand.get, names), *map(self.wishes.get, self._keys(instance))):
             if node is not None and self.topology.has(node) and self.hosts(node, wanted):
                 return node
         return None
+
+    def put_by_hand(self, instance: OperatorId) -> NodeId | None:
+        """Where somebody has put the instance by hand, if it can be there."""
+        return self.wish(instance) if any(n in self.by_hand for n in self.plan.names.get(instance, ())) else None
 
     def wished_way(self, producer: OperatorId, start: NodeId, end: NodeId) -> Way | None:
         """The way that somebody wants the producer's rows to take, if all its links are there."""
@@ -164,6 +170,8 @@ class Ground:
 
     def forget(self, query: QueryId) -> None:
         """Nobody wants anything of a query any more."""
+        for name in [name for name in self.by_hand if split_instance(name)[0] == query]:
+            self.journal.drop(self.by_hand, name)
         for wish in [wish for wish in self.wishes if wish[0] == query]:
             self.journal.drop(self.wishes, wish)
         for wish in [wish for wish in self.ways if wish[0] == query]:
@@ -204,7 +212,7 @@ class Ground:
     def put_pinned(self, instance: OperatorId) -> Infeasible | None:
         """Put a scan on its device, a sink on its site."""
         wanted = self.plan.instances[instance]
-        node = wanted.pinned if wanted.pinned is not None else self.root[instance]
+        node = wanted.pinned if wanted.pinned is not None else self.put_by_hand(instance) or self.root[instance]
         if not self.topology.has(node):
             reason = f"{_called(wanted)} belongs on '{node}', which is not in the topology; add it or choose another"
             return Infeasible(instance, "site", reason)

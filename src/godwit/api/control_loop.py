@@ -1,0 +1,304 @@
+"""The control loop: the one consumer of commands and of what regions report. It lets the coordinator decide, and acts.
+
+While the fleet runs, it is a thread. While it does not, whoever has a command drives it, and steps the runners (without
+reading sources) until an epoch that must be in force is: so the same coordinator runs in both cases.
+
+Changes of the topology are handed over as they come, also in the middle of a reconfiguration, which they may spoil;
+every other command waits until the epoch before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from godwit.api.executor import Executor
+from godwit.control.commands import Answer, ChangeTopology, Command
+from godwit.control.events import ChangesArrived, Event, Request, TimedOut
+from godwit.errors import DeploymentError, GodwitError
+from godwit.region.pool import RunnerPool
+from godwit.storage.command_log import CommandLog
+
+log = logging.getLogger(__name__)
+
+#: how often the loop looks for commands of other processes (seconds)
+LOOK_EVERY = 0.05
+#: how often whoever waits for regions to work under the newest epoch looks (seconds)
+REST_EVERY = 0.002
+#: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
+PUBLISHED_WITHIN = 0.5
+
+
+class _Stopped(BaseException):
+    """The loop was stopped while it waited for regions."""
+
+
+@dataclass
+class _Waiter:
+    """Somebody in this process waits for the answer to a command."""
+
+    taken: threading.Event = field(default_factory=threading.Event)
+    answered: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+
+class ControlLoop:
+    def __init__(
+        self,
+        executor: Executor,
+        commands: CommandLog,
+        carry_out: Callable[[Command, bool], None],
+        pool: RunnerPool,
+        events: deque[Event],
+        news: threading.Condition,
+        ack_timeout: float,
+    ) -> None:
+        self._executor, self._commands, self._carry_out, self._pool = executor, commands, carry_out, pool
+        self._events, self._news, self._ack_timeout = events, news, ack_timeout
+        self._driving = threading.RLock()
+        self._driver: int | None = None
+        self._next = commands.first
+        #: up to which command an epoch named them when the fleet was opened, and up to which there were any
+        self._covered, self._old = 0, 0
+        #: somebody in this process has written a command since the last turn
+        self._asked = False
+        #: taken in, and to be answered once they are published
+        self._open: list[int] = []
+        self._waiters: dict[int, _Waiter] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: what ended the loop, if something did
+        self.failure: BaseException | None = None
+
+    # -- from any thread
+
+    def execute(self, command: Command) -> None:
+        """Write a command down, and have it carried out; raises what is wrong with it."""
+        if self._driver == threading.get_ident():
+            self._carry_out(command, False)  # part of a command that is being carried out
+            return
+        waiter = _Waiter()
+        with self._news:
+            number = self._commands.append(command)
+            self._waiters[number] = waiter
+            self._asked = True
+            self._news.notify_all()
+        if self.running:
+            self._await_answer(number, waiter, isinstance(command, ChangeTopology))
+        if not self.running and not waiter.answered.is_set():
+            self._drive(number, waiter)
+        self._waiters.pop(number, None)
+        if waiter.error is not None:
+            raise waiter.error
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Decide something here: nobody else does meanwhile. Runners and sources never wait for it."""
+        with self._driving:
+            before, self._driver = self._driver, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._driver = before
+
+    def _await_answer(self, number: int, waiter: _Waiter, bounded: bool) -> None:
+        while not waiter.taken.wait(LOOK_EVERY) and self.running:
+            pass
+        until = time.monotonic() + PUBLISHED_WITHIN
+        while not waiter.answered.wait(LOOK_EVERY) and self.running:
+            if bounded and time.monotonic() > until:
+                return
+
+    def _drive(self, number: int, waiter: _Waiter) -> None:
+        """The fleet does not run: work here until the command is answered."""
+        with self.driving():
+            while not waiter.answered.is_set():
+                self._turn()
+                if not waiter.answered.is_set():
+                    self._await(lambda: not self._executor.plane.coordinator.unpublished)
+                    self._answer()
+
+    # -- inside a command
+
+    def ask(self, event: Event, *more: Request) -> None:
+        """Let the coordinator decide, once the epoch before is in force; returns when all of it is published."""
+        plane = self._executor.plane
+        with self.driving():
+            self._await(lambda: plane.idle)
+            self._executor.handle(event, *more)
+            self._await(lambda: not plane.coordinator.unpublished)
+
+    def _await(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            if self._take_events():
+                continue
+            if self._pool.running:
+                if self._stopping.is_set() and self._thread is threading.current_thread():
+                    raise _Stopped
+                self._time_out()
+                with self._news:
+                    self._news.wait_for(lambda: bool(self._events), LOOK_EVERY)
+            elif not self._step():
+                self._executor.handle(TimedOut(self._executor.plane.epoch))
+
+    def _step(self) -> bool:
+        """Let the runners look at the control log; whether a region has reported something."""
+        self._pool.hire()
+        self._pool.step_all(sources=False)
+        return bool(self._events)
+
+    # -- one turn
+
+    def turn(self) -> None:
+        """Take in whatever is there, without waiting for regions (unless a command needs them)."""
+        with self.driving():
+            self._turn()
+
+    @property
+    def command(self) -> int:
+        """The number of the command that is being carried out."""
+        return self._executor.command
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no command and no epoch is under way."""
+        plane = self._executor.plane
+        return plane.idle and not self._events and not self._open and not self._commands.exists(self._next)
+
+    def _turn(self) -> None:
+        self._asked = False
+        self._take_events()
+        self._time_out()
+        while self._commands.exists(self._next):
+            command = self._commands.read(self._next)
+            if command is None:
+                self._next = max(self._next + 1, self._commands.first)
+                continue
+            if not isinstance(command, ChangeTopology) and not self._executor.plane.idle:
+                if self._pool.running:
+                    break
+                self._await(lambda: self._executor.plane.idle)
+                self._answer()
+            self._take(self._next, command)
+            self._answer()
+        self._answer()
+
+    def _take_events(self) -> bool:
+        busy = False
+        while self._events:
+            self._executor.handle(self._events.popleft())
+            busy = True
+        return busy
+
+    def _time_out(self) -> None:
+        executor = self._executor
+        if not self._pool.running or executor.plane.idle:
+            return
+        if time.monotonic() > executor.published_at + self._ack_timeout:
+            log.warning(
+                "not all regions have acknowledged epoch %s within %g s", executor.plane.epoch, self._ack_timeout
+            )
+            executor.published_at = time.monotonic()
+            executor.handle(TimedOut(executor.plane.epoch))
+
+    def _take(self, number: int, command: Command) -> None:
+        again = number <= self._old  # an earlier process may have carried it out, wholly or in part
+        if again and self._commands.answer_of(number) is not None:
+            self._next = number + 1
+            return
+        self._executor.command = max(self._executor.command, number)
+        self._next = number + 1
+        try:
+            if not isinstance(command, ChangeTopology):
+                self._carry_out(command, again)
+            elif number > self._covered:  # otherwise its changes are in an epoch, or wait for one
+                self._executor.handle(ChangesArrived(command.changes))
+        except GodwitError as error:
+            self._refuse(number, error)
+        except Exception as error:
+            log.exception("command %s failed", number)
+            self._refuse(number, error)
+        except BaseException:
+            # Stopped, or dying: whoever drives next, or opens the fleet again, goes on from here.
+            self._next, self._old = number, max(self._old, number)
+            raise
+        else:
+            self._open.append(number)
+            if (waiter := self._waiters.get(number)) is not None:
+                waiter.taken.set()
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        self._commands.answer(number, Answer(None, type(error).__name__, str(error)))
+        if (waiter := self._waiters.get(number)) is not None:
+            waiter.error = error
+            waiter.taken.set()
+            waiter.answered.set()
+
+    def _answer(self) -> None:
+        """Commands whose epochs are all published are answered."""
+        if not self._open or self._executor.plane.coordinator.unpublished:
+            return
+        numbers, self._open = self._open, []
+        for number in numbers:
+            self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
+            if (waiter := self._waiters.get(number)) is not None:
+                waiter.answered.set()
+
+    def rest(self) -> None:
+        """Wait until all that was asked for is in force in all regions (that answer); or until the fleet is stopped."""
+        while not self.quiet and self.running:
+            time.sleep(REST_EVERY)
+
+    # -- running
+
+    def recover(self, covered: int) -> None:
+        """Carry out what was asked for and not answered; `covered`: the last command that an epoch names."""
+        self._covered = self._executor.command = covered
+        self._old = self._commands.last
+        self.turn()
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, name="godwit-control", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._news:
+            self._news.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                with self.driving():
+                    self._turn()
+                with self._news:
+                    self._news.wait_for(self._has_news, LOOK_EVERY)
+        except _Stopped:
+            return
+        except BaseException as error:
+            self.failure = error
+            log.exception("the control loop has stopped: nothing is lost, but nothing changes until it is opened again")
+
+    def _has_news(self) -> bool:
+        return bool(self._events) or self._asked or self._stopping.is_set()
+
+
+def check(loop: ControlLoop) -> None:
+    """Raise what has ended the loop."""
+    if loop.failure is not None:
+        msg = f"the control loop has stopped: {loop.failure}. Nothing is lost: fix the cause, then reopen the fleet"
+        raise DeploymentError(msg) from loop.failure

@@ -1,0 +1,102 @@
+"""The executor: carries out what the coordinator instructs. It writes the control log and holds what is published.
+
+There is one epoch number, that of the record; one copy of the published deployment, this one; and what regions hand
+over stands in the record. Decisions are the coordinator's alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from godwit.control.control_plane import ControlPlane
+from godwit.control.epoch_record import epoch_record
+from godwit.control.events import Event, Instruction, Park, Publish, Record, RegionAcked, Request, Resume, Revert
+from godwit.ids import DeviceId, QueryId
+from godwit.ingest.gateway import Gateway
+from godwit.model.deployment import Delta, Deployment
+from godwit.observe.tracker import ReconfigurationTracker
+from godwit.region.pool import Key, RunnerPool
+from godwit.storage.epoch_log import Control
+
+
+class Executor:
+    """Not thread-safe: one thread at a time drives it (`ControlLoop`). Its deployment may be read by any."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        log: Control,
+        gateway: Gateway,
+        pool: RunnerPool,
+        tracker: ReconfigurationTracker,
+        lock: threading.RLock,
+        post: Callable[[Event], None],
+    ) -> None:
+        self.plane, self.log = plane, log
+        self._gateway, self._pool, self._tracker, self._lock, self._post = gateway, pool, tracker, lock, post
+        self.deployment: Deployment = log.deployment_at(log.last)
+        self.parked: dict[QueryId, str] = dict(self.deployment.parked)
+        #: the last command that was taken in
+        self.command = 0
+        #: when the newest epoch was published (monotonic seconds)
+        self.published_at = 0.0
+
+    def handle(self, event: Event, *more: Request) -> None:
+        """An event; or several requests, which one epoch is to bring."""
+        began = time.perf_counter()
+        told = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
+        self.carry_out(told, time.perf_counter() - began)
+
+    def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Publish() | Revert():
+                    self._publish(instruction, planned)
+                    planned = 0.0
+                case Park(query, reason):
+                    self.parked[query] = reason
+                case Resume(query):
+                    self.parked.pop(query, None)
+                case Record(story):
+                    self._tracker.ended(story)
+                case _:
+                    pass  # a commit needs no deed: regions work under the epoch already
+
+    def _publish(self, told: Publish | Revert, planned: float) -> None:
+        began = time.perf_counter()
+        before, after = self.deployment, self.deployment.apply(told.delta)
+        needed = self._pool.expect(before, told.delta, after)
+        with self._lock:  # rows that are pushed from now on go where the new epoch says
+            starts = self._starts(told.delta, after, needed)
+            waiting = self.plane.coordinator.monitor.waiting
+            self.log.publish(told.epoch, epoch_record(told, before, after, waiting, starts, self.command))
+            self.deployment = after
+            self._follow(told, before)
+        self.published_at = time.monotonic()
+        self._pool.hire()
+        self._pool.wake()
+        self._tracker.published(told, self.plane.coordinator.story, planned, time.perf_counter() - began)
+        for region in self.plane.planner.regions:
+            if not self._pool.runs(region):
+                self._post(RegionAcked(region, told.epoch))
+
+    def _starts(self, delta: Delta, after: Deployment, needed: Iterable[Key]) -> dict[str, int]:
+        """Where the logs stand that a new query, or a new runner, reads."""
+        found: dict[str, int] = {}
+        for key in needed:
+            found |= self._gateway.starts([key[0]], self._pool.scans(key))
+        new = [query for query in delta.queries.values() if query is not None]
+        streams = {scan.stream for query in new for _, scan in query.shape.plan.scans}
+        return found | self._gateway.starts(set(after.sites.values()), streams) if streams else found
+
+    def _follow(self, told: Publish | Revert, before: Deployment) -> None:
+        """Devices that have moved end their sessions where they were; those that are gone send nothing more."""
+        delta, after = told.delta, self.deployment
+        fed: set[DeviceId] = set()
+        for stream, devices in delta.feeds.items():
+            fed |= set(devices).difference(before.feeds.get(stream, ()))
+        self._gateway.follow([*delta.devices, *sorted(fed.difference(delta.devices))], after)
+        for device in sorted(delta.gone) if isinstance(told, Publish) else ():
+            self._gateway.close(device, after)

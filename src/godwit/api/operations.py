@@ -1,0 +1,174 @@
+"""What each command does to a fleet: which questions go to the coordinator, and what is prepared before and after.
+
+Called by the control loop, one command at a time. Every question waits until the epoch before it is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from godwit.api.admission_controller import Let
+from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, Place, Submit, Withdraw
+from godwit.control.events import (
+    ChangesArrived,
+    DeviceFeeds,
+    PlacedByHand,
+    QuerySubmitted,
+    StreamDeclared,
+)
+from godwit.errors import DeploymentError, SourceError, SqlError
+from godwit.ids import DeviceId, OperatorId, QueryId, SiteId, StreamId
+from godwit.ingest.derived import producer
+from godwit.model.changes import DeviceAdded, DeviceMoved
+from godwit.model.deployment import split_instance
+from godwit.model.plan import Column, Query, Stream
+from godwit.model.topology import Device
+from godwit.sql import compile_query
+from godwit.sql.sharing import begins
+
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+
+
+class Operations:
+    """The commands of one fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def carry_out(self, command: Command, again: bool) -> None:
+        """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
+        match command:
+            case Declare(stream):
+                self._declare(stream)
+            case Connect(device, site, streams):
+                self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
+            case Submit(name, sql, sink):
+                self._submit(QueryId(name), sql, sink, again)
+            case Withdraw(name):
+                if not again or name in self._fleet.queries:
+                    self._withdraw(QueryId(name))
+            case Alter(name, sql):
+                self._alter(QueryId(name), sql, again)
+            case ChangeTopology(changes):
+                self._fleet.control.ask(ChangesArrived(changes))
+            case Place(placement, cause):
+                self._place({OperatorId(i): SiteId(s) for i, s in placement.items()}, cause)
+
+    def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
+        known = self._fleet.plane.topology.devices.get(device)
+        if known is None:
+            self._fleet.control.ask(ChangesArrived((DeviceAdded(Device(device, site)),)))
+        elif site is not None and known.site != site:
+            self._fleet.control.ask(ChangesArrived((DeviceMoved(device, site),)))
+        new = [s for s in streams if device not in self._fleet.deployment.feeds.get(s, ())]
+        if new:
+            self._fleet.control.ask(DeviceFeeds(device, tuple(new)))
+
+    def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
+        query = compile_query(sql, self._fleet.deployment.streams, name)
+        if name in self._fleet.deployment.queries or name in self._fleet.queries:
+            if again and self._fleet.execution(name).sql == query.sql:
+                if query.target is not None:
+                    self._derive(query, self._fleet.analyst.output(query))
+                return
+            msg = f"there is a query '{name}' already; stop it first or choose another name"
+            raise DeploymentError(msg)
+        candidates = self._fleet.door.orders(query)
+        columns = self._fleet.analyst.output(query)
+        twin = self._fleet.aliases.find(query, self._fleet.deployment)
+        if twin is not None:
+            self._fleet.aliases.join(name, twin)
+            return
+        admitted = self._fleet.door.admit(candidates)
+        for part, stream in admitted.starting:
+            self._deploy(part, stream.columns, admitted.sinks[part.id], admitted)
+        pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
+        self._deploy(begins(admitted.reader, int(self._fleet.deployment.epoch) + 1), columns, pinned, admitted)
+        self._fleet.door.settle(admitted)
+
+    def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
+        """Place a query that was let in, and start it."""
+        wishes, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
+        self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, wishes, ways))  # type: ignore[arg-type]
+        with self._fleet.lock:
+            self._fleet.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
+        if query.target is not None:
+            self._derive(query, columns)
+
+    def _withdraw(self, query: QueryId) -> None:
+        self._fleet.query(query)
+        ended = self._fleet.aliases.leave(query, self._fleet.deployment)
+        if ended is not None:
+            self._fleet.undeploy(ended.id)
+            self._fleet.door.leave(ended)
+
+    def _alter(self, name: QueryId, sql: str, again: bool) -> None:
+        """The query ends, and a new version of it begins, with the new parameters, under the same name."""
+        version, sink = QueryId(f"{name}~{self._fleet.control.command}"), None
+        if name in self._fleet.queries or not again:
+            old = self._fleet.execution(self._fleet.query(name).id)
+            if again and old.id == version:
+                return
+            new = compile_query(sql, self._fleet.deployment.streams, version)
+            if old.shape.key != new.shape.key:
+                msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
+                raise DeploymentError(msg)
+            self._fleet.analyst.output(new)
+            sink = self._fleet.plane.planner.sink_of(old.id)
+            self._withdraw(name)
+        self._submit(version, sql, sink, again)
+        self._fleet.aliases.succeed(name, version)
+
+    def _place(self, placement: Mapping[OperatorId, SiteId], cause: str) -> None:
+        for instance, site in placement.items():
+            query, operator, _ = split_instance(instance)
+            known = self._fleet.deployment.queries.get(query)
+            if known is None or instance not in self._fleet.deployment.placement:
+                msg = f"there is no instance '{instance}' to place; `godwit explain` shows the operators of a query"
+                raise DeploymentError(msg)
+            if site not in self._fleet.deployment.sites:
+                msg = f"'{instance}' cannot be placed on '{site}': there is no such site; add it first"
+                raise DeploymentError(msg)
+            if known.target and operator == len(known.shape.plan.operators) - 1:
+                msg = f"'{query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
+                raise DeploymentError(msg)
+        self._fleet.control.ask(PlacedByHand(placement, cause))
+
+    def _derive(self, query: Query, columns: tuple[Column, ...]) -> None:
+        """The results of an INSERT become rows of a stream."""
+        assert query.target is not None
+        sink = query.shape.plan.sink
+        if sink.time is None:
+            msg = f"'{query.target}' would have no event time"
+            raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
+        if query.target not in self._fleet.deployment.streams:
+            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
+            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
+        place = self._fleet.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
+        self._connect(producer(query.id), SiteId(place) if place else None, [query.target])
+
+    def _declare(self, stream: Stream) -> None:
+        known = self._fleet.deployment.streams.get(stream.id)
+        if known is not None and known != stream:
+            msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
+            raise SourceError(msg)
+        if known is None:
+            self.prepare(stream)
+            self._fleet.control.ask(StreamDeclared(stream))
+
+    def prepare(self, stream: Stream) -> None:
+        """Take rows of a stream, with what earlier processes left in its logs."""
+        schema = self._fleet.analyst.declare(stream)
+        with self._fleet.lock:
+            self._fleet.gateway.declare(schema, set(self._fleet.deployment.sites.values()))
+
+
+def _difference(old: Query, new: Query) -> str:
+    """Where two plans part ways, for people."""
+    before, after = old.shape.plan.operators, new.shape.plan.operators
+    for was, now in zip(before, after, strict=False):
+        if was != now:
+            return f"{type(was).__name__} {was} became {type(now).__name__} {now}"
+    return f"{len(before)} operators became {len(after)}" if len(before) != len(after) else "other types of parameters"

@@ -1,0 +1,100 @@
+"""Commands: everything that users may ask of a fleet, as values with a codec. Python and the command line write them.
+
+A command is durable before anybody acts on it, and has one answer: the epoch that brought it, or what was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from godwit.errors import StateError
+from godwit.model.changes import Change
+from godwit.model.codec import decode, encode
+from godwit.model.plan import Stream
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Declare:
+    """Make a stream known."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class Connect:
+    """A device (made known if it is new), where it is (None: as it is), and the streams it feeds from now on."""
+
+    device: str
+    site: str | None
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Submit:
+    query: str
+    sql: str
+    sink: str | None = None
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    query: str
+
+
+@dataclass(frozen=True)
+class Alter:
+    """The query goes on under its name with other parameters: the same shape."""
+
+    query: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class ChangeTopology:
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Put instances ("query/operator") on sites by hand."""
+
+    placement: Mapping[str, str]
+    cause: str
+
+
+Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | Place
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, Place)
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What has become of a command: taken, in an epoch, or refused."""
+
+    epoch: int | None
+    #: of a refusal: the error's class and message
+    error: str = ""
+    message: str = ""
+
+    @property
+    def taken(self) -> bool:
+        return not self.error
+
+
+def to_json(command: Command) -> dict[str, Any]:
+    inside = {field.name: encode(getattr(command, field.name)) for field in fields(command)}
+    return {"version": VERSION, "kind": type(command).__name__, **inside}
+
+
+def from_json(record: Mapping[str, Any]) -> Command:
+    kind = _KINDS.get(record.get("kind", ""))
+    if record.get("version") != VERSION or kind is None:
+        msg = f"the command log holds a '{record.get('kind')}' of version {record.get('version')}; update godwit"
+        raise StateError(msg)
+    made: Command = kind(**{field.name: decode(record[field.name]) for field in fields(kind)})
+    return made
