@@ -302,7 +302,7 @@ def test_copies_beside_the_log_replace_what_is_forgotten(make: Callable[..., Pla
         site.loop.execute(move("d1", f"e{1 + k % 4}"))
     before = site.executor.log.standing()
     assert site.executor.log.forget(BASE + 5) == BASE + 5
-    after = Control(site.commands._log.folder.parent).standing()
+    after = Control(site.store).standing()
     assert replace(after, topology=before.topology) == before
     assert after.topology.devices == before.topology.devices
     again = make()
