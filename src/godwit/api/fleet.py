@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.handles import DeviceHandle, QueryHandle
 from godwit.api.inbox import Inbox
+from godwit.api.options import AHEAD, check_changes, check_options, check_sink, declared
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.topology_store import Ground
@@ -28,12 +30,12 @@ from godwit.control.events import Record as StoryRecord
 from godwit.control.reoptimiser import Watching
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
-from godwit.engine.session import spark_session
-from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
+from godwit.engine.session import check_session, spark_session
+from godwit.errors import DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER, Publisher, producer
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.source_log import Rows, Schema, columns_of
+from godwit.ingest.schema import Rows, Schema
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
@@ -51,8 +53,6 @@ from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.sql import Builder, compile_query
-from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
 from godwit.sql.sharing import begins
 from godwit.storage.epoch_log import Control
 from godwit.testing.link_emulator import Links
@@ -75,8 +75,11 @@ class Fleet:
         limits: Limits | None = None,
         retention: Retention | None = None,
         at: Callable[[str], None] = lambda moment: None,
+        **misspelt: Never,
     ) -> None:
-        root = root.resolve()  # Java keeps the working directory it was started in
+        check_options(Fleet.__init__, misspelt)
+        check_session(spark)
+        root = Path(root).resolve()  # Java keeps the working directory it was started in
         self.root, self.spark = root, spark
         root.mkdir(parents=True, exist_ok=True)
         #: whoever decides, or appends to a source log, holds it
@@ -124,25 +127,19 @@ class Fleet:
         device: str | None = None,
         disorder: str | None = None,
         idle: str | None = None,
+        ahead: str | None = AHEAD,
         site: str | None = None,
         mbps: float | None = None,
     ) -> Stream:
         """Declare a stream. `device`: the column that names the sender; without one, the stream itself is a device.
 
         `disorder`: how far a device's rows may lie behind its newest; `idle`: after how long a silent device that is
-        attached no longer holds the clocks back; `site`: where a stream without a device column is attached; `mbps`:
+        attached no longer holds the clocks back; `ahead`: how far ahead of the wall clock its rows may be (None: any
+        distance, for simulated time); `site`: where a stream without a device column is attached; `mbps`:
         what one device sends, for admission.
         """
-        columns = columns_of(schema)
-        for what, column in (("time", time), ("device", device)):
-            if column is not None and column not in {c.name for c in columns}:
-                msg = (
-                    f"stream '{name}' has no column '{column}' (its {what} column); it has {[c.name for c in columns]}"
-                )
-                raise SourceError(msg)
-        disorder_us = _length(name, "disorder", disorder) if disorder else 0
-        idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
-        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
+        roles: dict[str, Any] = {"time": time, "device": device, "disorder": disorder, "idle": idle, "ahead": ahead}
+        stream = declared(name, schema, self.deployment.streams, mbps=mbps, **roles)
         with self._deciding, self._lock:
             self._declare(stream)
             if device is None:
@@ -151,7 +148,9 @@ class Fleet:
 
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
         """A device and the streams it feeds; made known to the topology if it is new."""
-        device = DeviceId(name)
+        return self._device(DeviceId(names.check("device", name)), site, streams)
+
+    def _device(self, device: DeviceId, site: str | None, streams: Sequence[str]) -> DeviceHandle:
         with self._deciding, self._lock:
             known = self._plane.topology.devices.get(device)
             if known is None:
@@ -161,7 +160,7 @@ class Fleet:
             new = [StreamId(s) for s in streams if device not in self.deployment.feeds.get(StreamId(s), ())]
             if new:
                 self._carry_out(self._plane.feed(device, new))
-                self._sync(f"{name} feeds {', '.join(new)}")
+                self._sync(f"{device} feeds {', '.join(new)}")
                 self.gateway.follow([device], self.deployment)
         return DeviceHandle(self, device)
 
@@ -223,7 +222,9 @@ class Fleet:
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
         text = sql if isinstance(sql, str) else sql.sql()
+        names.check("query", name)
         with self._deciding:
+            check_sink(name, sink, self._plane.topology)
             query = compile_query(text, self.deployment.streams, QueryId(name))
             candidates = self.door.orders(query)  # without the lock: rows come in meanwhile
             with self._lock:
@@ -311,7 +312,7 @@ class Fleet:
             names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
             self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
         place = self.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
-        self.device(producer(query.id), site=str(place) if place else None, streams=[query.target])
+        self._device(producer(query.id), str(place) if place else None, [query.target])
 
     def _declare(self, stream: Stream) -> None:
         known = self.deployment.streams.get(stream.id)
@@ -331,6 +332,8 @@ class Fleet:
 
         Where a strategy redeploys in several stages, each waits until all regions work under the one before.
         """
+        changes = list(changes)
+        check_changes(changes)
         with self._deciding:
             planned = self._change(changes, stepwise=self.crew.running)
             while self._plane.unfinished:
@@ -487,11 +490,3 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _length(stream: str, option: str, text: str) -> int:
-    try:
-        return microseconds(text)
-    except Fault as fault:
-        msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
-        raise ConfigError(msg) from fault

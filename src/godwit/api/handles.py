@@ -13,7 +13,7 @@ from godwit.delivery.delivery import Delivery
 from godwit.delivery.sinks.base import Sink
 from godwit.engine import segments
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.source_log import Rows
+from godwit.ingest.schema import Rows, as_rows
 from godwit.model.explain import explain
 from godwit.model.plan import EPOCH, QUERY, Query
 from godwit.sql.sharing import begun, own_names
@@ -110,7 +110,7 @@ class DeviceHandle:
         """Send rows; False if they were buffered, or if this sequence number came through before."""
         target = self._fleet.stream_of(self.id, stream)
         if not self.attached:
-            self._buffer.append((target, rows, sequence))
+            self._buffer.append((target, as_rows(target, rows), sequence))
             return False
         return self._fleet.push(target, rows, device=self.id, sequence=sequence)
 

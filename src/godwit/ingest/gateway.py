@@ -6,7 +6,8 @@ old region's log, and the entry that says so follows that row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
-from godwit.ingest.source_log import DeadLetters, Rows, Schema, SourceLog, newest_by_device
+from godwit.ingest.schema import Rows, Schema
+from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered
 from godwit.model.deployment import Deployment
 from godwit.protocol.watermarks import FOREVER, Mark
@@ -25,8 +27,10 @@ from godwit.storage.log import Segment
 class Gateway:
     """Appends to source logs. One a fleet; callers hold the fleet's lock."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, now: Callable[[], float] = time.time) -> None:
         self._root = root
+        #: the wall clock (seconds), for rows that lie too far ahead of it
+        self.now = now
         self.dead, self.meter = DeadLetters(root), Meter()
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
@@ -42,6 +46,9 @@ class Gateway:
             msg = f"there is no stream '{stream}'; declare it with fleet.stream(...). Known: {sorted(self._schemas)}"
             raise SourceError(msg)
         return self._schemas[stream]
+
+    def now_us(self) -> int:
+        return int(self.now() * 1e6)
 
     def source(self, stream: StreamId, device: DeviceId) -> SourceState:
         return self._streams[stream].devices.setdefault(device, SourceState())
@@ -74,10 +81,12 @@ class Gateway:
         """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
         schema = self.schema(stream)
         if sequence is not None:
-            assert device is not None
+            if device is None:
+                msg = f"sequence {sequence} for '{stream}' needs a sender; push through a device's handle"
+                raise SourceError(msg)
             if sequence <= self.sequence(stream, device):
                 return False
-        conformed = schema.conform(rows)
+        conformed = schema.conform(rows, device, self.now_us())
         if conformed.dead:
             self.dead.add(stream, conformed.dead)
         for region, table in self._by_region(schema, conformed.table, deployment, device):

@@ -18,10 +18,23 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+)
 
+from godwit import names
 from godwit.engine import segments
+from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
-from godwit.ingest.source_log import Schema, newest_by_device
+from godwit.ingest.schema import Schema
+from godwit.ingest.source_log import newest_by_device
 from godwit.storage.log import Segment
 
 if TYPE_CHECKING:
@@ -41,7 +54,8 @@ class Feeder:
     """Feeds one stream. `name` tells it from other feeders of the stream, also after a restart."""
 
     def __init__(self, fleet: Fleet, stream: StreamId, name: str, ahead: int) -> None:
-        self._fleet, self.stream, self.name, self._ahead = fleet, stream, name, ahead
+        self._fleet, self.stream, self._ahead = fleet, stream, ahead
+        self.name = names.check("feeder", name, SourceError)
         self.schema: Schema = fleet.schema(stream)
         self._folder: Path = fleet.root / "ingest" / stream / name
         self.rows = 0
@@ -54,7 +68,7 @@ class Feeder:
         """Let Spark write the rows, each with the reason if it does not fit; None if there are none."""
         path = self._folder / f"{sequence:010d}"
         shutil.rmtree(path, ignore_errors=True)
-        return segments.write(judged(frame, self.schema), path, small=False)
+        return segments.write(judged(frame, self.schema, self._fleet.gateway.now_us()), path, small=False)
 
     def feed(self, segment: Segment, sequence: int, *, staged: bool, newest: Newest | None = None) -> None:
         """Append the segment's rows to the logs of the regions their devices belong to.
@@ -153,7 +167,7 @@ class Feeder:
         return found
 
 
-def judged(frame: DataFrame, schema: Schema) -> DataFrame:
+def judged(frame: DataFrame, schema: Schema, now_us: int | None = None) -> DataFrame:
     """Rows cast to the schema, and what is wrong with those that do not fit: one native Spark plan."""
     reasons: list[Column] = []
     if CORRUPT in frame.columns:
@@ -164,8 +178,23 @@ def judged(frame: DataFrame, schema: Schema) -> DataFrame:
         cast = F.col(f"`{field.name}`").try_cast(field.dataType)
         columns.append(cast.alias(field.name))
         wrong = F.lit(f"{field.name} is not a {field.dataType.simpleString()}")
-        reasons.append(F.when(F.col(f"`{field.name}`").isNotNull() & cast.isNull(), wrong))
+        reasons.append(F.when(F.col(f"`{field.name}`").isNotNull() & _lost(frame, field, cast), wrong))
     reasons += [F.when(F.col(f"`{name}`").isNull(), F.lit(reason)) for name, reason in schema.needed]
+    micros = F.unix_micros(F.col(f"`{schema.stream.time}`").try_cast("timestamp"))
+    for first, end, reason in schema.times(now_us):
+        reasons.append(F.when((micros >= first) & (micros < end), F.lit(reason)))
     reason = F.coalesce(*reasons)
     told = F.to_json(F.struct(reason.alias("reason"), F.struct(*(F.col(f"`{c}`") for c in frame.columns)).alias("row")))
     return frame.select(*columns, F.when(reason.isNotNull(), told).alias(DEAD))
+
+
+def _lost(frame: DataFrame, field: StructField, cast: Column) -> Column:
+    """Whether a value is not what its column holds, or would not come back as it was (the rule is in `schema.py`)."""
+    have, want = frame.schema[field.name].dataType, field.dataType
+    if have == want:
+        return F.lit(False)
+    numbers = isinstance(have, NumericType) and isinstance(want, NumericType)
+    if not numbers and not isinstance(want, ArrayType | MapType | StructType):
+        return F.lit(True)
+    rounds = isinstance(want, FloatType | DoubleType) and isinstance(have, FractionalType)
+    return cast.isNull() if rounds or not numbers else cast.isNull() | (cast.try_cast(have) != F.col(f"`{field.name}`"))
