@@ -109,7 +109,7 @@ def check_session(session: SparkSession, settings: Mapping[str, str] = MappingPr
     """Raise if a session would give other results than ours, or is not as asked for."""
     fixed = session.sparkContext.getConf()
     for key, wanted in {**NEEDED, **settings}.items():
-        has = fixed.get(key) if key.startswith("spark.scheduler.") else session.conf.get(key, None)
+        has = session.conf.get(key) if key.startswith("spark.sql.") else fixed.get(key)
         if has is None or has.lower() != wanted.lower():
             msg = (
                 f"the Spark session that is running has {key}={has or '(not set)'}, and '{wanted}' is needed; stop it "

@@ -53,7 +53,7 @@ class Progress:
         """(scan, source, session) of every source that a query here counts on."""
         for query in self._queries.values():
             for index, scan in self._plan.scans:
-                for device in self._deployment.devices_of(query, index):
+                for device in self._deployment.sources_of(query, index):
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
 
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
@@ -62,7 +62,7 @@ class Progress:
             if isinstance(node, STATEFUL):
                 yield child, released(query.id)
             elif isinstance(node, Scan):
-                devices = self._deployment.devices_of(query, child)
+                devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
             else:
                 yield from self._walk(query, child)

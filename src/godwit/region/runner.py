@@ -214,7 +214,7 @@ class Runner:
                     self.begun[query.id] = dict(self.positions)
                 if query.id in before.parked and query.id not in after.parked:
                     self.memory.moves.resumed[query.id] = after.epoch
-            if before.feeds != after.feeds or here != {query.id for query in before.of_shape(self.shape.key)}:
+            if not before.same_sources(after) or here != {query.id for query in before.of_shape(self.shape.key)}:
                 # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
                 self._expect(Progress(self.shape, after))
             self.deployment = after
@@ -244,7 +244,7 @@ class Runner:
     def _arrange(self) -> None:
         old = self._tables
         self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, old)
-        if old is None or old.queries != self.tables.queries or old.deployment.feeds != self.deployment.feeds:
+        if old is None or old.queries != self.tables.queries or not old.deployment.same_sources(self.deployment):
             self.progress = Progress(self.shape, self.deployment)
             self._expect(self.progress)
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if isinstance(operator, STATEFUL)]

@@ -204,7 +204,7 @@ class Runner:
                 self._forget(query, after.epoch)
             for query in self._ids(after) - self._ids(before):
                 self.begun[query] = dict(self.positions)
-            if self._ids(after) != self._ids(before):
+            if self._ids(after) != self._ids(before) or not before.same_sources(after):
                 # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
                 self._expect(Progress(self.shape, after))
             self.deployment = after
