@@ -56,7 +56,7 @@ CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [
     ("device query:x", ConfigError, "reserved", lambda f: f.device("query:x", site="west")),
     ("device added", TopologyError, "reserved", lambda f: f.change(QUERY_X)),
     ("target", SqlError, "SQL identifier", lambda f: f.submit("INSERT INTO `a-b` SELECT train, ts FROM trains", "q")),
-    ("target column", SqlError, "AS name", lambda f: f.submit("INSERT INTO d SELECT n + 1, ts FROM trains", "q")),
+    ("target column", SqlError, "AS name", lambda f: f.submit("INSERT INTO d SELECT n AS `a b`, ts FROM trains", "q")),
     ("feeder", SourceError, "'/'", lambda f: f.replay("trains", __file__, name="a/b")),
     ("time string", ConfigError, "declare it as timestamp", lambda f: f.stream("s", "ts string", site="west")),
     ("time date", ConfigError, "declare it as timestamp", lambda f: f.stream("s", "ts date", site="west")),

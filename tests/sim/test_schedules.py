@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from godwit.model.topology import Device, Topology
 from godwit.protocol.handover import MigrationLedger
 from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim import region
-from godwit.sim.run import play, run, story
 from godwit.sim.region import Sight
+from godwit.sim.run import play, run, story
 from godwit.sim.schedule import Deliver, Move, Schedule, Send, Submit, Tick, draw
 from godwit.sim.world import World
 from godwit.sim.worlds import topology
@@ -148,16 +149,10 @@ def test_a_device_that_was_never_attached_holds_nobody_back(monkeypatch: pytest.
     assert world.faults() == []
 
 
-@pytest.mark.parametrize("first", range(0, 400, 100))
-def test_schedules_in_which_a_device_comes_late(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    """Whatever happens meanwhile: nothing is emitted that should not be, and only rows of the latecomer are late."""
+def test_a_device_that_comes_at_any_moment_and_sends_nothing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("godwit.sim.world.topology", _d3_is_somewhere)
-    for seed in range(first, first + 100):
+    for seed in range(400):
         schedule = draw(seed)
-        world = World(schedule)
-        for action in schedule.actions:
-            world.play(action)
-        world.finish()
-        rows = [row for r in world.runners.values() for record in r.commits for row in record["late"]]
-        if not rows:
-            assert world.faults() == [], story(schedule)
+        silent = tuple(a for a in schedule.actions if not (isinstance(a, Send) and a.device == "d3"))
+        schedule = replace(schedule, actions=silent)
+        assert not play(schedule), story(schedule)

@@ -295,7 +295,7 @@ class Fleet:
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped."""
         query = self.execution(query_id)
-        found = segments.frame(self.spark, self.crew.results(query.shape.key))
+        found = segments.frame(self.spark, self.crew.results(query.shape.key, query.id))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
             return segments.empty(self.spark, self._analyst.output(query))

@@ -90,9 +90,9 @@ class Inbox:
     def _take(self, file: Path) -> None:
         try:
             self._fleet.change(parse_changes(_lines(file)))
-        except GodwitError as fault:
-            log.warning("changes in %s refused: %s", file.name, fault)
-            self._move(file, "refused", str(fault))
+        except Exception as fault:  # whatever it is: the next ones must be taken, and the sender must hear of it
+            log.warning("changes in %s refused: %s", file.name, fault, exc_info=not isinstance(fault, GodwitError))
+            self._move(file, "refused", str(fault) or repr(fault))
         else:
             self._move(file, "taken")
 

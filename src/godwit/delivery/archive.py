@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from godwit.ids import RegionId
 from godwit.observe.rollup import Totals, late_of, results_of
 from godwit.region.poll import commit_log
+from godwit.storage.by_query import ROWS, write_by_query
 from godwit.storage.cache import RECENT
 from godwit.storage.log import Log, Record, Segment
 
@@ -115,8 +115,8 @@ def _rewritten(group: list[Segment], file: Path) -> Segment:
     file.parent.mkdir(parents=True, exist_ok=True)
     tables = [RECENT.at_hand(f) for s in group for f in s.files]
     table = pa.concat_tables(tables, promote_options="permissive")
-    pq.write_table(table, file, compression="snappy")
-    return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema)
+    tags = {ROWS: write_by_query(table, file)}
+    return Segment((str(file),), table.num_rows, file.stat().st_size, group[0].schema, tags=tags)
 
 
 def _linked(segment: Segment, folder: Path, name: str) -> Segment:
@@ -128,7 +128,7 @@ def _linked(segment: Segment, folder: Path, name: str) -> Segment:
         target.unlink(missing_ok=True)  # of an attempt that did not come to its end
         os.link(file, target)
         files.append(str(target))
-    return Segment(tuple(files), segment.rows, segment.bytes, segment.schema)
+    return replace(segment, files=tuple(files))
 
 
 def _last_kept(log: Log) -> int:

@@ -24,6 +24,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Draft, Frame, made, together
 from godwit.model.plan import Column
+from godwit.storage.by_query import ROWS, write_by_query
 from godwit.storage.cache import RECENT
 from godwit.storage.log import Segment
 
@@ -68,6 +69,20 @@ def write_table(table: pa.Table, path: Path, schema: str, prune_by: str | None =
     RECENT.keep(str(file), table)
     low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
     return Segment((str(file),), table.num_rows, file.stat().st_size, schema, low, high)
+
+
+def write_results(frame: Frame, path: Path, *, small: bool) -> Segment | None:
+    """Rows of several queries, so that a reader of one finds its own (`storage/by_query.py`)."""
+    if not small:
+        return write(frame, path, small=False)
+    table = frame.toArrow()
+    if table.num_rows == 0:
+        return None
+    file = path.with_suffix(".parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tags = {ROWS: write_by_query(table, file)}
+    RECENT.keep(str(file), table)
+    return Segment((str(file),), table.num_rows, file.stat().st_size, schema_of(frame), tags=tags)
 
 
 def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:

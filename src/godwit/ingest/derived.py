@@ -20,6 +20,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
 from godwit.protocol.watermarks import Mark
 from godwit.region.runner import Runner
+from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 
 #: a derived stream's rows come from this pseudo-device
@@ -67,7 +68,8 @@ class Publisher:
         schema = self._gateway.schema(query.target)
         found = []
         for told in record["results"]:
-            for file in Segment.from_json(told).files:
+            segment = Segment.from_json(told)
+            for file in segment.files if may_hold(segment, query.id) else ():
                 table = pq.read_table(file)
                 mine = table.filter(pc.equal(table.column(QUERY), query.id))
                 found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))

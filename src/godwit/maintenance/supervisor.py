@@ -1,8 +1,11 @@
-"""The attendant: beside the runners, it delivers results to sinks and keeps house. One thread while the fleet runs."""
+"""The supervisor: beside the runners, it delivers results to sinks, keeps house, re-optimises and re-admits.
+
+One thread while the fleet runs. Each duty, and each sink, fails alone: the others go on, `fleet.status()` says which
+one failed and why, and it is tried again after a pause (`duties.py`).
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from godwit.delivery.archive import kept_log
 from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.sinks.base import Sink
 from godwit.errors import StateError
+from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.region.poll import source_log
 from godwit.storage.log import Log
@@ -20,8 +24,6 @@ from godwit.storage.log import Log
 if TYPE_CHECKING:
     from godwit.api.fleet import Fleet
     from godwit.ids import QueryId
-
-log = logging.getLogger(__name__)
 
 #: how often the attendant looks around (seconds)
 EVERY = 0.25
@@ -38,7 +40,12 @@ class Supervisor:
         self._fleet = fleet
         self.housekeeper = Housekeeper(fleet.root, retention)
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
-        self.failure: Exception | None = None
+        self._history = Duty("history", lambda: fleet.chronicle.look())
+        self._housekeeping = Duty("housekeeping", self._keep_house, self._break_off)
+        self._looks = (
+            Duty("re-optimiser", lambda: fleet.reoptimiser.look_if_due()),
+            Duty("admission", lambda: fleet.door.look_if_due()),
+        )
         self._round = threading.Lock()
         self._pass: Iterator[None] | None = None
         self._stopping = threading.Event()
@@ -69,8 +76,8 @@ class Supervisor:
         with self._round:
             for delivery in list(self.deliveries.values()):
                 delivery.pump()
-            self._fleet.chronicle.look()
-            self._keep_house()
+            self._history.run()
+            self._housekeeping.run()
 
     def sweep(self) -> Swept:
         """Keep house now, from the beginning to the end."""
@@ -93,6 +100,10 @@ class Supervisor:
                 self._pass = None
             elif time.monotonic() >= until:
                 return
+
+    def _break_off(self) -> None:
+        """A pass that failed begins again: what it did stays done."""
+        self._pass = None
 
     def _sweep(self, swept: Swept) -> Iterator[None]:
         crew = self._fleet.crew
@@ -132,15 +143,11 @@ class Supervisor:
             for (query, name), delivery in self.deliveries.items()
             if delivery.failure is not None
         }
-        return found if self.failure is None else {**found, "housekeeping": self.failure}
+        duties = (self._history, self._housekeeping, *self._looks)
+        return found | {duty.name: duty.attempts.failure for duty in duties if duty.attempts.failure is not None}
 
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
-            try:
-                self.flush()
-                self._fleet.reoptimiser.look_if_due()
-                self._fleet.door.look_if_due()
-            except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
-                self.failure = error
-                log.exception("housekeeping has stopped; nothing is lost, but the folder grows")
-                return
+            self.flush()
+            for duty in self._looks:
+                duty.run()

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow.compute as pc
 
 from godwit.model.plan import QUERY
+from godwit.storage.by_query import rows_by_query
 from godwit.storage.cache import RECENT
 from godwit.storage.log import Record, Segment
 
@@ -77,7 +78,10 @@ def count(into: dict[str, int], segments: Iterable[Segment]) -> None:
 def by_query(segments: Iterable[Segment]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for segment in segments:
-        for file in segment.files:
+        told = rows_by_query(segment)
+        for query, rows in (told or {}).items():
+            found[query] = found.get(query, 0) + rows
+        for file in segment.files if told is None else ():
             for entry in pc.value_counts(RECENT.at_hand(file, [QUERY]).column(QUERY)).to_pylist():
                 found[entry["values"]] = found.get(entry["values"], 0) + entry["counts"]
     return found

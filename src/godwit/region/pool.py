@@ -15,13 +15,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from godwit.delivery.archive import Entry, entries
-from godwit.ids import RegionId, StreamId
+from godwit.ids import QueryId, RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
 from godwit.region.loop import RunnerLoop
 from godwit.region.poll import commit_log
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage.by_query import may_hold
 from godwit.storage.log import Log, Record, Segment
 
 Key = tuple[RegionId, str]
@@ -173,9 +174,9 @@ class RunnerPool:
         """The regions that run, or ever ran, a shape."""
         return {RegionId(p.parts[-4]) for p in (self._root / "regions").glob(f"*/shapes/{shape}/commits")}
 
-    def results(self, shape: str) -> list[Segment]:
-        """Result segments of a shape's queries, from all regions, as far as they are committed."""
-        return [segment for entry in self._catch_up(shape) for segment in entry.results]
+    def results(self, shape: str, query: QueryId) -> list[Segment]:
+        """Segments with results of a query (and perhaps others), from all regions, as far as they are committed."""
+        return [s for entry in self._catch_up(shape) for s in entry.results if may_hold(s, query)]
 
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]

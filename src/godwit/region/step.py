@@ -255,7 +255,7 @@ class Step:
             wanted = [QUERY, *operator.columns]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
             frame = frame if frame.columns == wanted else frame.select(*wanted)
-            segment = self.write(frame, "results", small=self.sized[index])
+            segment = segments.write_results(frame, self.folder / self.name("results"), small=self.sized[index])
             if segment is not None:
                 self.outputs.results.append(segment)
 
