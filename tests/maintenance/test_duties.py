@@ -38,7 +38,8 @@ def test_a_duty_waits_for_its_next_attempt() -> None:
     def do() -> None:
         done.append(clock[0])
         if len(done) < 3:
-            raise ValueError("not yet")
+            msg = "not yet"
+            raise ValueError(msg)
 
     duty = Duty("d", do, lambda: put_right.append(clock[0]), lambda: clock[0])
     for moment in (0.0, 0.1, 0.5, 0.6, 1.5, 1.6):
@@ -53,16 +54,17 @@ def test_a_duty_waits_for_its_next_attempt() -> None:
 def test_whatever_fails_in_the_background_results_go_on(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """One duty is out of order while the fleet runs; a sink still gets every result, and the status says what failed."""
+    """One duty is out of order while the fleet runs; a sink still gets every result, and the status says why."""
     fleet = open_fleet()
     fleet.topology.add(Topology.of([Site("west")]))
     fleet.stream("s", "n int, ts timestamp", site="west")
     taken: list[Any] = []
     query = fleet.submit("SELECT n, ts FROM s", "q")
-    query.write_to(CallbackSink(lambda table: taken.extend(table.to_pylist()), name="taken"))
+    query.write_to(CallbackSink(lambda rows: taken.extend(rows), name="taken"))
 
     def fail(*_: Any) -> None:
-        raise OSError("no room")
+        msg = "no room"
+        raise OSError(msg)
 
     owner, name = {
         "housekeeping": (fleet.attendant.housekeeper, "behind"),
@@ -93,10 +95,11 @@ def test_a_sink_that_recovers_goes_on_where_it_was(open_fleet: Callable[..., Fle
     taken: list[int] = []
     full = [True]
 
-    def take(table: Any) -> None:
+    def take(rows: list[dict[str, Any]]) -> None:
         if full[0]:
-            raise OSError("no room")
-        taken.extend(table.column("n").to_pylist())
+            msg = "no room"
+            raise OSError(msg)
+        taken.extend(row["n"] for row in rows)
 
     query = fleet.submit("SELECT n, ts FROM s", "q")
     delivery = query.write_to(CallbackSink(take, name="full"))
