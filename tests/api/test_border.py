@@ -138,3 +138,87 @@ def test_query_names_never_leave_the_folder(fleet: Fleet) -> None:
     fleet.device("t0").push([row(0), row(9)])
     fleet.process_available()
     assert handle.results().count() == 1
+
+
+def answered(fleet: Fleet) -> dict[tuple[str, int], int]:
+    rows = fleet.query("q").results().collect()
+    return {(r["train"], int((r["until"].replace(tzinfo=dt.UTC) - START).total_seconds())): r["n"] for r in rows}
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_whoever_sends_after_the_end_begins_again(open_fleet: OpenFleet, reopened: bool) -> None:
+    """All windows closed; later rows count, and nothing that was answered is answered again."""
+    fleet = ground(open_fleet(), "t0", "t1")
+    fleet.submit(COUNTS, "q")
+    for train in ("t0", "t1"):
+        fleet.device(train).push([row(0, train), row(5, train)])
+    fleet.close_sources()
+    fleet.process_available()
+    assert answered(fleet) == {(t, s): 1 for t in ("t0", "t1") for s in (2, 6)}
+    if reopened:
+        fleet.stop()
+        fleet = open_fleet()
+    fleet.device("t0").push([row(60), row(61), row(70)])
+    fleet.process_available()
+    assert answered(fleet)["t0", 62] == 2  # t1 is closed: nobody waits for it
+    assert ("t0", 72) not in answered(fleet)
+    fleet.close_sources()
+    fleet.process_available()
+    assert answered(fleet)["t0", 72] == 1
+    assert fleet.query("q").verdict().equal
+    assert fleet.query("q").late().count() == 0
+
+
+def test_a_device_that_is_closed_and_sends_again_is_not_late(open_fleet: OpenFleet) -> None:
+    fleet = ground(open_fleet(), "t0", "t1")
+    fleet.submit(COUNTS, "q")
+    for train in ("t0", "t1"):
+        fleet.device(train).push([row(0, train), row(3, train)])
+    fleet.device("t1").close()
+    fleet.device("t0").push([row(20)])
+    fleet.process_available()
+    assert ("t1", 4) in answered(fleet)
+    fleet.device("t1").push([row(21, "t1")])
+    fleet.device("t0").push([row(40)])
+    fleet.process_available()
+    assert ("t0", 22) not in answered(fleet) or ("t1", 22) in answered(fleet)
+    fleet.close_sources()
+    fleet.process_available()
+    assert fleet.query("q").verdict().equal
+
+
+def test_a_clock_that_was_wrong_is_reset(open_fleet: OpenFleet) -> None:
+    """A row from the far future: without a reset, all later rows of its device would let windows close too early."""
+    fleet = ground(open_fleet(), "t0", "t1")
+    fleet.submit(COUNTS, "q")
+    wild = fleet.device("t0")
+    wild.push([row(0), row(3600)])
+    fleet.device("t1").push([row(10, "t1")])
+    fleet.process_available()
+    wild.reset_clock()
+    fleet.device("t1").push([row(30, "t1")])
+    wild.push([row(12)])
+    fleet.process_available()
+    assert ("t1", 12) in answered(fleet)
+    assert ("t0", 14) not in answered(fleet)  # its clock says 12, and holds the window open
+    fleet.close_sources()
+    fleet.process_available()
+    assert fleet.query("q").verdict().equal
+
+
+def test_devices_that_never_came_hold_no_window_open(open_fleet: OpenFleet) -> None:
+    fleet = ground(open_fleet())
+    for k in range(1, 4):
+        fleet.device(f"t{k}", streams=["trains"])
+    fleet.submit(COUNTS, "q")
+    fleet.device("t0").push([row(0), row(5)])
+    fleet.process_available()
+    assert answered(fleet) == {("t0", 2): 1}
+    late_comer = fleet.device("t1")
+    late_comer.attach("east")
+    late_comer.push([row(6, "t1"), row(9, "t1")])
+    fleet.device("t0").push([row(9)])
+    fleet.close_sources()
+    fleet.process_available()
+    assert answered(fleet)["t1", 8] == 1
+    assert fleet.query("q").verdict().equal

@@ -159,5 +159,5 @@ def test_spark_judges_by_the_same_rule(spark: SparkSession) -> None:
     assert "x is not a int" in told[1]
     assert "1900 to 2299" in told[2]
     assert "ahead of the clock" in told[3]
-    text = spark.sql("SELECT '3' AS x, TIMESTAMP'2026-01-01' AS ts")
-    assert [row[DEAD] is None for row in judged(text, wanted, NOW_US).collect()] == [False]
+    text = spark.sql("SELECT x, '2026-01-01' AS ts FROM VALUES ('3'), ('1.5'), ('few') AS t(x)")
+    assert [row[DEAD] is None for row in judged(text, wanted, NOW_US).collect()] == [True, False, False]

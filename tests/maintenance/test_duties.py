@@ -70,7 +70,7 @@ def test_whatever_fails_in_the_background_results_go_on(
         "housekeeping": (fleet.attendant.housekeeper, "behind"),
         "re-optimiser": (fleet.reoptimiser, "look_if_due"),
         "admission": (fleet.door, "look_if_due"),
-        "history": (fleet.chronicle, "look"),
+        "history": (fleet.attendant._history, "do"),
     }[broken]
     monkeypatch.setattr(owner, name, fail)
     fleet.start()

@@ -181,8 +181,12 @@ class Fleet:
         with self._lock:
             self.gateway.close(device, self.deployment)
 
+    def reset_clock(self, device: DeviceId) -> None:
+        with self._lock:
+            self.gateway.reset_clock(device, self.deployment)
+
     def close_sources(self) -> None:
-        """Nothing more comes from anybody: every window closes."""
+        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
         with self._lock:
             for device in self.deployment.devices:
                 if not device.startswith(PRODUCER):

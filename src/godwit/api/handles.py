@@ -125,6 +125,10 @@ class DeviceHandle:
         for stream, rows, sequence in waiting:
             self._fleet.push(stream, rows, device=self.id, sequence=sequence)
 
+    def reset_clock(self) -> None:
+        """Its clock was wrong: its watermark is what it sends from now on. Windows that have closed stay closed."""
+        self._fleet.reset_clock(self.id)
+
     def close(self) -> None:
-        """Nothing more will come from it: no clock waits for it any longer."""
+        """Nothing more will come from it: no clock waits for it any longer. It begins again by sending."""
         self._fleet.close_device(self.id)

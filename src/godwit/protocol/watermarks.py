@@ -32,18 +32,26 @@ class Mark:
     over: bool = False
     #: it is attached, but has been silent for too long: do not wait for it
     idle: bool = False
+    #: how often the source was closed or begun again in this session, odd while it is closed: a later turn prevails
+    turn: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more comes unless it begins again: nobody waits for it. Its clock lies behind all windows so far."""
+        return self.turn % 2 == 1
 
     def to_json(self) -> list[Any]:
-        return [self.session, self.clock, int(self.over), int(self.idle)]
+        return [self.session, self.clock, int(self.over), int(self.idle), self.turn]
 
     @staticmethod
     def from_json(record: list[Any]) -> Mark:
-        return Mark(record[0], record[1], bool(record[2]), bool(record[3]))
+        return Mark(record[0], record[1], bool(record[2]), bool(record[3]), record[4])
 
     def joined(self, later: Mark) -> Mark:
         """Both said of the same session, in whatever order they came by."""
-        ahead = self if (self.clock, self.over) > (later.clock, later.over) else later
-        return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle)
+        mine, other = (self.turn, self.clock, self.over), (later.turn, later.clock, later.over)
+        ahead = self if mine > other else later
+        return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle, ahead.turn)
 
 
 class WatermarkTracker:
@@ -93,16 +101,25 @@ class WatermarkTracker:
         }
 
     def clock(self, operator: int, sources: Iterable[str]) -> int:
-        """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves."""
+        """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves.
+
+        Closed ones do not count either; once all are, it is as far as the one that was closed last says.
+        """
         least, least_of_all = FOREVER, FOREVER
-        awake = False
+        awake, counted, ended = False, False, FOREVER
         for source in sources:
             mark = self.mark(operator, source)
+            if mark is not None and mark.closed:
+                ended = mark.clock if ended >= FOREVER else max(ended, mark.clock)
+                continue
+            counted = True
             clock = NEVER if mark is None else mark.clock
             least_of_all = min(least_of_all, clock)
             if mark is None or not mark.idle:
                 awake = True
                 least = min(least, clock)
+        if not counted:
+            return ended
         return least if awake else least_of_all
 
     def to_json(self) -> list[list[Any]]:
@@ -126,7 +143,8 @@ class WatermarkTracker:
             del sessions[ended.session]
             following = ended.session + 1
             heir = sessions.get(following, Mark(following, NEVER))
-            sessions[following] = Mark(following, max(heir.clock, ended.clock), heir.over, heir.idle)
+            clock = heir.clock if ended.closed else max(heir.clock, ended.clock)
+            sessions[following] = Mark(following, clock, heir.over, heir.idle, heir.turn)
 
 
 def source_id(stream: str, device: str) -> str:

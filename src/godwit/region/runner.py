@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -284,8 +284,8 @@ class Runner:
                     continue
                 attached = self.deployment.devices.get(source.partition("/")[2]) is not None  # type: ignore[call-overload]
                 silent = now - self._last_arrival.setdefault(source, now)
-                if attached and not (mark.idle or mark.over) and silent > stream.idle_seconds:
-                    idle = (index, source, Mark(mark.session, mark.clock, idle=True))
+                if attached and not (mark.idle or mark.over or mark.closed) and silent > stream.idle_seconds:
+                    idle = (index, source, replace(mark, idle=True))
                     work.marks.append(idle)
                     work.own_marks.append(idle)
 

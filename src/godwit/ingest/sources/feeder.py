@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     FractionalType,
     MapType,
     NumericType,
+    StringType,
     StructField,
     StructType,
 )
@@ -193,6 +194,8 @@ def _lost(frame: DataFrame, field: StructField, cast: Column) -> Column:
     have, want = frame.schema[field.name].dataType, field.dataType
     if have == want:
         return F.lit(False)
+    if isinstance(have, StringType):
+        return cast.isNull()  # text is what such sources carry: Spark reads it
     numbers = isinstance(have, NumericType) and isinstance(want, NumericType)
     if not numbers and not isinstance(want, ArrayType | MapType | StructType):
         return F.lit(True)
