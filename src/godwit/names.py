@@ -71,7 +71,7 @@ def reserved(kind: Kind, name: object) -> str | None:
 def _problems(kind: Kind, name: str, shown: str, identifier: bool) -> Iterator[str]:
     if not name:
         yield _none(kind)
-    if len(name) > LONGEST:
+    if len(name.removeprefix(RESERVED[0])) > LONGEST:
         yield f"{shown} has {len(name)} characters; shorten it to {LONGEST}"
     odd = next((c for c in name if not c.isprintable()), None)
     if odd is not None:
