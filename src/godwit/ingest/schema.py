@@ -8,7 +8,7 @@ others of its batch go on. docs/sql.md says the rule to users.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -25,6 +25,8 @@ from godwit.model.plan import Column, Stream
 #: rows as users have them: a list, tuple or generator of dicts, one dict, a pyarrow table or batch, a pandas frame
 Rows: TypeAlias = Any
 Dead: TypeAlias = list[dict[str, Any]]
+#: of a table, which rows are meant
+Mask: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 
 #: event times lie from the first of these years to the beginning of the last: Spark, Arrow and Python agree on them
 YEARS = (1900, 2300)
@@ -120,17 +122,16 @@ class Schema:
             found.append((now_us + ahead + 1, END_US, f"{reason} the stream with ahead=None"))
         return found
 
-    def _misfits(
-        self, sender: str | None, now_us: int | None
-    ) -> Iterable[tuple[Callable[[pa.Table], pa.ChunkedArray], str]]:
+    def _misfits(self, sender: str | None, now_us: int | None) -> Iterator[tuple[Mask, str]]:
+        """Which rows of a table do not fit, and what to say of them."""
+        time, device = self.stream.time, self.stream.device
         for name, reason in self.needed:
-            yield lambda table, name=name: pc.is_null(table.column(name)), reason  # type: ignore[misc]
+            yield _lacks(name), reason
         for first, end, reason in self.times(now_us):
-            yield lambda table, a=first, b=end: _within(table.column(self.stream.time), a, b), reason  # type: ignore[misc]
-        column = self.stream.device
-        if sender is not None and column is not None:
-            reason = f"{column} names another device than '{sender}', which sent it; push it through that one's handle"
-            yield lambda table: pc.not_equal(table.column(column).cast(pa.string()), sender), reason
+            yield _between(time, first, end), reason
+        if sender is not None and device is not None:
+            reason = f"{device} names another device than '{sender}', which sent it; push it through that one's handle"
+            yield _of_another(device, sender), reason
 
     def _signed(self, table: pa.Table, sender: str | None) -> pa.Table:
         """Rows that a device sent without saying whose they are, are its own."""
@@ -261,6 +262,17 @@ def _may_cast(have: pa.DataType, want: pa.DataType) -> bool:
     return pa.types.is_timestamp(want) and pa.types.is_timestamp(have)
 
 
-def _within(times: pa.ChunkedArray, first: int, end: int) -> pa.ChunkedArray:
-    micros = times.cast(_UTC).cast(pa.int64())
-    return pc.fill_null(pc.and_(pc.greater_equal(micros, first), pc.less(micros, end)), False)
+def _lacks(column: str) -> Mask:
+    return lambda table: pc.is_null(table.column(column))
+
+
+def _between(time: str, first: int, end: int) -> Mask:
+    def mask(table: pa.Table) -> pa.ChunkedArray:
+        micros = table.column(time).cast(_UTC).cast(pa.int64())
+        return pc.fill_null(pc.and_(pc.greater_equal(micros, first), pc.less(micros, end)), False)
+
+    return mask
+
+
+def _of_another(column: str, sender: str) -> Mask:
+    return lambda table: pc.not_equal(table.column(column).cast(pa.string()), sender)

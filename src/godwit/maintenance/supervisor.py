@@ -144,7 +144,10 @@ class Supervisor:
             if delivery.failure is not None
         }
         duties = (self._history, self._housekeeping, *self._looks)
-        return found | {duty.name: duty.attempts.failure for duty in duties if duty.attempts.failure is not None}
+        for duty in duties:
+            if duty.attempts.failure is not None:
+                found[duty.name] = duty.attempts.failure
+        return found
 
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
