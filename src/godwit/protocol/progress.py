@@ -58,7 +58,7 @@ class Progress:
         """(scan, source, session) of every source that a query here counts on; devices that are gone are none."""
         for query in self._queries.values():
             for index, scan in self._plan.scans:
-                for device in self._deployment.devices_of(query, index):
+                for device in self._deployment.sources_of(query, index):
                     if device not in self._deployment.devices:
                         continue
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
@@ -75,7 +75,7 @@ class Progress:
             if node.stateful:
                 yield child, released(query.id)
             elif isinstance(node, Scan):
-                devices = self._deployment.devices_of(query, child)
+                devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
             else:
                 yield from self._walk(query, child)
