@@ -14,21 +14,26 @@ from godwit.delivery.sinks.base import Batch
 from godwit.ids import QueryId, RegionId
 from godwit.model.plan import QUERY
 from godwit.model.topology import Site, Topology
-from godwit.storage.by_query import ROWS, may_hold, write_by_query
+from godwit.storage.by_query import ROWS, by_query, may_hold
 from godwit.storage.log import Segment
+from godwit.storage.store import Store
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def test_a_querys_rows_are_one_row_group_in_their_order(tmp_path: Path) -> None:
     table = pa.table({QUERY: ["b", "a", "b", "c", "a"], "n": [1, 2, 3, 4, 5]})
-    file = tmp_path / "results.parquet"
-    assert write_by_query(table, file) == {"a": 2, "b": 2, "c": 1}
-    assert pq.read_metadata(file).num_row_groups == 3
-    segment = Segment((str(file),), 5, file.stat().st_size, "", tags={ROWS: {"a": 2, "b": 2, "c": 1}})
+    sorted_table, rows = by_query(table)
+    assert rows == {"a": 2, "b": 2, "c": 1}
+    store = Store.local(tmp_path)
+    size, checksum = store.put_table("results.parquet", sorted_table, list(rows.values()))
+    assert pq.read_metadata(tmp_path / "results.parquet").num_row_groups == 3
+    segment = Segment(("results.parquet",), 5, size, "", tags={ROWS: rows}, sums=(checksum,), store=store)
     assert may_hold(segment, "a")
     assert not may_hold(segment, "d")
-    assert may_hold(Segment((str(file),), 5, 1, ""), "d")  # it does not say, so it must be looked into
+    assert may_hold(
+        Segment(("results.parquet",), 5, 1, "", store=store), "d"
+    )  # it does not say, so it must be looked into
     batch = Batch(RegionId("r"), 1, QueryId("b"), ["n"], [segment])
     assert [t.to_pydict() for t in batch.tables()] == [{"n": [1, 3]}]
 

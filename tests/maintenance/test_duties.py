@@ -50,7 +50,7 @@ def test_a_duty_waits_for_its_next_attempt() -> None:
     assert duty.attempts.failure is None
 
 
-@pytest.mark.parametrize("broken", ["housekeeping", "re-optimiser", "admission", "history"])
+@pytest.mark.parametrize("broken", ["housekeeping", "re-optimiser", "admission", "copies of the control log"])
 def test_whatever_fails_in_the_background_results_go_on(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -70,7 +70,7 @@ def test_whatever_fails_in_the_background_results_go_on(
         "housekeeping": (fleet.attendant.housekeeper, "behind"),
         "re-optimiser": (fleet.reoptimiser, "look_if_due"),
         "admission": (fleet.door, "look_if_due"),
-        "history": (fleet.attendant._history, "do"),
+        "copies of the control log": (fleet, "keep_copies"),
     }[broken]
     monkeypatch.setattr(owner, name, fail)
     fleet.start()

@@ -80,7 +80,7 @@ def test_a_device_that_changed_region_just_before_the_process_died_begins_a_new_
         train.push(rows(0))
     session = fleet.deployment.sessions.get("t0", 1)  # type: ignore[call-overload]
     fleet.stop()
-    CommandLog(fleet.root).append(ChangeTopology((DeviceMoved("t0", "east"),)))  # type: ignore[arg-type]
+    CommandLog(fleet.store).append(ChangeTopology((DeviceMoved("t0", "east"),)))  # type: ignore[arg-type]
     fleet = open_fleet()
     assert fleet.deployment.sessions["t0"] == session + 1  # type: ignore[index]
     train = fleet.device("t0")
