@@ -43,7 +43,9 @@ class Progress:
         for query in self._queries:
             made_of = self.heard(query, operator)
             if made_of not in known:
-                known[made_of] = _clock(book, [one for one in made_of if self._counts(book, *one)])
+                counting = [one for one in made_of if self._counts(book, *one)]
+                # Of a query whose first source is still to come, nothing can be said: its rows may be of any time.
+                known[made_of] = _clock(book, counting) if made_of else NEVER
             found[query] = known[made_of]
         return found
 
