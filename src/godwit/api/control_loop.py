@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from godwit.api.executor import Executor
+from godwit.api.options import check_changes
 from godwit.control.commands import Answer, ChangeTopology, Command
 from godwit.control.events import ChangesArrived, Event, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
@@ -217,6 +218,7 @@ class ControlLoop:
             if not isinstance(command, ChangeTopology):
                 self._carry_out(command, again)
             elif number > self._covered:  # otherwise its changes are in an epoch, or wait for one
+                check_changes(command.changes)
                 self._executor.handle(ChangesArrived(command.changes))
         except GodwitError as error:
             self._refuse(number, error)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from godwit.api.control_loop import check as check_loop
 from godwit.api.executor import Executor
 from godwit.api.handles import DeviceHandle, QueryHandle
 from godwit.api.operations import Operations
+from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.topology_store import Ground
@@ -40,12 +41,12 @@ from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
-from godwit.engine.session import spark_session
-from godwit.errors import ConfigError, DeploymentError, SourceError
+from godwit.engine.session import check_session, spark_session
+from godwit.errors import DeploymentError, SourceError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER, Publisher
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.source_log import Rows, Schema, columns_of
+from godwit.ingest.schema import Rows, Schema
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
@@ -63,8 +64,6 @@ from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.sql import Builder
-from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control, Standing
@@ -92,9 +91,13 @@ class Fleet:
         durability: Durability = "process",
         ack_timeout: float = 10.0,
         at: Callable[[str], None] = lambda moment: None,
+        **misspelt: Never,
     ) -> None:
+        check_options(Fleet.__init__, misspelt)
+        check_session(spark)
+        root = Path(root).resolve()  # Java keeps the working directory it was started in
         self.store = store = Store.local(root, durability)
-        self.root, self.spark = root.resolve(), spark
+        self.root, self.spark = root, spark
         self.folder_lock = FolderLock(root)
         self.folder_lock.take()
         inspect(store)
@@ -151,25 +154,19 @@ class Fleet:
         device: str | None = None,
         disorder: str | None = None,
         idle: str | None = None,
+        ahead: str | None = AHEAD,
         site: str | None = None,
         mbps: float | None = None,
     ) -> Stream:
         """Declare a stream. `device`: the column that names the sender; without one, the stream itself is a device.
 
         `disorder`: how far a device's rows may lie behind its newest; `idle`: after how long a silent device that is
-        attached no longer holds the clocks back; `site`: where a stream without a device column is attached; `mbps`:
+        attached no longer holds the clocks back; `ahead`: how far ahead of the wall clock its rows may be (None: any
+        distance, for simulated time); `site`: where a stream without a device column is attached; `mbps`:
         what one device sends, for admission.
         """
-        columns = columns_of(schema)
-        for what, column in (("time", time), ("device", device)):
-            if column is not None and column not in {c.name for c in columns}:
-                msg = (
-                    f"stream '{name}' has no column '{column}' (its {what} column); it has {[c.name for c in columns]}"
-                )
-                raise SourceError(msg)
-        disorder_us = _length(name, "disorder", disorder) if disorder else 0
-        idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
-        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
+        roles: dict[str, Any] = {"time": time, "device": device, "disorder": disorder, "idle": idle, "ahead": ahead}
+        stream = declared(name, schema, self.deployment.streams, mbps=mbps, **roles)
         if self.deployment.streams.get(stream.id) != stream:
             self.control.execute(Declare(stream))
         if device is None:
@@ -202,8 +199,12 @@ class Fleet:
         with self._lock:
             self.gateway.close(device, self.deployment)
 
+    def reset_clock(self, device: DeviceId) -> None:
+        with self._lock:
+            self.gateway.reset_clock(device, self.deployment)
+
     def close_sources(self) -> None:
-        """Nothing more comes from anybody: every window closes."""
+        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
         with self._lock:
             for device in self.deployment.devices:
                 if not device.startswith(PRODUCER):
@@ -273,7 +274,7 @@ class Fleet:
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped."""
         query = self.execution(query_id)
-        found = segments.frame(self.spark, self.crew.results(query.shape.key))
+        found = segments.frame(self.spark, self.crew.results(query.shape.key, query.id))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
             return segments.empty(self.spark, self.analyst.output(query))
@@ -405,11 +406,3 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _length(stream: str, option: str, text: str) -> int:
-    try:
-        return microseconds(text)
-    except Fault as fault:
-        msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
-        raise ConfigError(msg) from fault

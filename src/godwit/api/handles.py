@@ -13,7 +13,7 @@ from godwit.delivery.delivery import Delivery
 from godwit.delivery.sinks.base import Sink
 from godwit.engine import segments
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.source_log import Rows
+from godwit.ingest.schema import Rows, as_rows
 from godwit.model.explain import explain
 from godwit.model.plan import EPOCH, QUERY, Query
 from godwit.sql.sharing import begun, own_names
@@ -110,7 +110,7 @@ class DeviceHandle:
         """Send rows; False if they were buffered, or if this sequence number came through before."""
         target = self._fleet.stream_of(self.id, stream)
         if not self.attached:
-            self._buffer.append((target, rows, sequence))
+            self._buffer.append((target, as_rows(target, rows), sequence))
             return False
         return self._fleet.push(target, rows, device=self.id, sequence=sequence)
 
@@ -125,6 +125,10 @@ class DeviceHandle:
         for stream, rows, sequence in waiting:
             self._fleet.push(stream, rows, device=self.id, sequence=sequence)
 
+    def reset_clock(self) -> None:
+        """Its clock was wrong: its watermark is what it sends from now on. Windows that have closed stay closed."""
+        self._fleet.reset_clock(self.id)
+
     def close(self) -> None:
-        """Nothing more will come from it: no clock waits for it any longer."""
+        """Nothing more will come from it: no clock waits for it any longer. It begins again by sending."""
         self._fleet.close_device(self.id)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from godwit import names
 from godwit.api.admission_controller import Let
+from godwit.api.options import check_changes, check_sink
 from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, Place, Submit, Withdraw
 from godwit.control.events import (
     ChangesArrived,
@@ -43,8 +45,11 @@ class Operations:
             case Declare(stream):
                 self._declare(stream)
             case Connect(device, site, streams):
+                names.check("device", device)
                 self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
             case Submit(name, sql, sink):
+                names.check("query", name)
+                check_sink(name, sink, self._fleet.plane.topology)
                 self._submit(QueryId(name), sql, sink, again)
             case Withdraw(name):
                 if not again or name in self._fleet.queries:
@@ -52,6 +57,7 @@ class Operations:
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
             case ChangeTopology(changes):
+                check_changes(changes)
                 self._fleet.control.ask(ChangesArrived(changes))
             case Place(placement, cause):
                 self._place({OperatorId(i): SiteId(s) for i, s in placement.items()}, cause)
@@ -144,8 +150,8 @@ class Operations:
             msg = f"'{query.target}' would have no event time"
             raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
         if query.target not in self._fleet.deployment.streams:
-            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
-            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
+            named = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
+            self._declare(Stream(query.target, named, query.output[sink.columns.index(sink.time)]))
         place = self._fleet.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
         self._connect(producer(query.id), SiteId(place) if place else None, [query.target])
 

@@ -15,13 +15,14 @@ from collections.abc import Set as AbstractSet
 from pyspark.sql import SparkSession
 
 from godwit.delivery.archive import Entry, entries
-from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
 from godwit.region.loop import RunnerLoop
 from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 from godwit.storage.names import commit_log, regions_of
 from godwit.storage.store import Store
@@ -226,9 +227,9 @@ class RunnerPool:
         """The regions that run, or ever ran, a shape."""
         return set(regions_of(self.store.disk, shape))
 
-    def results(self, shape: str) -> list[Segment]:
-        """Result segments of a shape's queries, from all regions, as far as they are committed."""
-        return [segment for entry in self._catch_up(shape) for segment in entry.results]
+    def results(self, shape: str, query: QueryId) -> list[Segment]:
+        """Segments with results of a query (and perhaps others), from all regions, as far as they are committed."""
+        return [s for entry in self._catch_up(shape) for s in entry.results if may_hold(s, query)]
 
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]

@@ -133,7 +133,16 @@ class Replay:
         places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         told = [group.column(places[name]).statistics for name, _ in self._feeder.schema.needed for group in groups]
-        return all(statistics is not None and statistics.null_count == 0 for statistics in told)
+        return all(s is not None and s.null_count == 0 for s in told) and self._times_fit(groups, places)
+
+    def _times_fit(self, groups: list[pq.RowGroupMetaData], places: dict[str, int]) -> bool:
+        """Whether the footer says that no row's time is out of bounds."""
+        schema = self._feeder.schema
+        told = [group.column(places[schema.stream.time]).statistics for group in groups]
+        if not all(s.has_min_max and s.physical_type == "INT64" for s in told):
+            return False
+        bounds = [(first, end) for first, end, _ in schema.times(self._fleet.gateway.now_us())]
+        return not any(s.max_raw >= first and s.min_raw < end for s in told for first, end in bounds)
 
     def _cast(self, file: Path, base: int) -> None:
         """Files of any format, cast by Spark; in slices of event time if the replay keeps pace."""
