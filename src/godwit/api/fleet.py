@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.api.admission_controller import AdmissionController
-from godwit.api.control_loop import ControlLoop
+from godwit.api.control_loop import REST_EVERY, ControlLoop
 from godwit.api.control_loop import check as check_loop
 from godwit.api.executor import Executor
 from godwit.api.handles import DeviceHandle, QueryHandle
@@ -42,11 +42,11 @@ from godwit.control.restore import Hints, restore
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.session import check_session, spark_session
-from godwit.errors import DeploymentError, SourceError
+from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER, Publisher
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.schema import Rows, Schema
+from godwit.ingest.schema import Rows, Schema, as_rows
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
@@ -115,7 +115,7 @@ class Fleet:
         acknowledge = lambda region, epoch: self._post(RegionAcked(region, epoch))  # noqa: E731
         told = [publisher.publish, tracker.committed]
         self.crew = RunnerPool(spark, store, limits or Limits(), at, told, self.carriage, acknowledge)
-        self.gateway.appended = self.crew.wake
+        self.gateway.appended, self.gateway.attaching = self.crew.wake, self.is_attached
         self.attendant = Supervisor(self, replace(retention or Retention(), backup=self.carriage.replays))
         self.metrics = Metrics(store, spark)
         self._opened: list[SparkSource] = []
@@ -184,13 +184,27 @@ class Fleet:
 
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
         """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
-        with self._lock:
-            return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+        until = time.monotonic() + self.control.ack_timeout
+        rows = as_rows(stream, rows)  # once: a generator cannot be read again
+        while True:
+            try:
+                with self._lock:
+                    return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+            except NotAttachedError:
+                # Attached for the first time, by an epoch that is on its way: nobody else can take its rows.
+                if device is None or not self.is_attached(device) or time.monotonic() > until:
+                    raise
+                time.sleep(REST_EVERY)
 
     def tell_time(self, stream: str, clocks: Mapping[DeviceId, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
         with self._lock:
             self.gateway.tell(StreamId(stream), clocks, self.deployment)
+
+    def is_attached(self, device: DeviceId) -> bool:
+        """Whether a device is at a site, as far as is known; the epoch that says so may still be on its way."""
+        known = self.plane.topology.devices.get(device)
+        return known is not None and known.site is not None
 
     def move_device(self, device: DeviceId, site: SiteId | None) -> None:
         self.change([DeviceMoved(device, site)])

@@ -99,7 +99,7 @@ class DeviceHandle:
 
     @property
     def attached(self) -> bool:
-        return self._fleet.deployment.devices.get(self.id) is not None
+        return self._fleet.is_attached(self.id)
 
     @property
     def buffered(self) -> int:

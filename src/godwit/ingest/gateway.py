@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.errors import SourceError
+from godwit.errors import NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Rows, Schema
@@ -37,6 +37,8 @@ class Gateway:
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+        #: whether a device is known to be attached, though no epoch says so yet
+        self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
         self.appended: Callable[[RegionId], None] = lambda region: None
 
@@ -92,9 +94,10 @@ class Gateway:
             if sequence <= self.sequence(stream, device):
                 return False
         conformed = schema.conform(rows, device, self.now_us())
+        parts = self._by_region(schema, conformed.table, deployment, device)  # or an error, and nothing is taken
         if conformed.dead:
             self.dead.add(stream, conformed.dead)
-        for region, table in self._by_region(schema, conformed.table, deployment, device):
+        for region, table in parts:
             numbers = {} if sequence is None or device is None else {str(device): sequence}
             self._append(schema, region, table, deployment, device, numbers)
         if sequence is not None and device is not None:
@@ -229,10 +232,13 @@ class Gateway:
 
     def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
         region = self._region(device, deployment)
+        if region is None and self.attaching(device):
+            # Its session is where it was last, until the epoch that moves it is published: rows go there meanwhile.
+            region = deployment.stays.get(device)
         if region is None:
             known = "is not attached to any site" if device in deployment.devices else "is not declared"
             msg = f"device '{device}' {known}, so '{schema.stream.id}' cannot take its rows; attach it, or buffer them"
-            raise SourceError(msg)
+            raise NotAttachedError(msg)
         return region
 
     @staticmethod
