@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
+from godwit.api.core import FleetCore
 from godwit.api.oracle import scans
 from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.sinks.base import Sink
 from godwit.errors import StateError
+from godwit.ids import QueryId
 from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.storage.names import kept_log, source_log
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
-    from godwit.ids import QueryId
 
 #: how often the attendant looks around (seconds)
 EVERY = 0.25
@@ -34,16 +31,13 @@ OVER = object()
 class Supervisor:
     """Holds the deliveries of all queries and the housekeeper."""
 
-    def __init__(self, fleet: Fleet, retention: Retention) -> None:
+    def __init__(self, fleet: FleetCore, retention: Retention, looks: Mapping[str, Callable[[], None]]) -> None:
         self._fleet = fleet
         self.housekeeper = Housekeeper(fleet.store, retention)
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         self._copies = Duty("copies of the control log", lambda: fleet.keep_copies())
         self._housekeeping = Duty("housekeeping", self._keep_house, self._break_off)
-        self._looks = (
-            Duty("re-optimiser", lambda: fleet.reoptimiser.look_if_due()),
-            Duty("admission", lambda: fleet.door.look_if_due()),
-        )
+        self._looks = tuple(Duty(name, look) for name, look in looks.items())
         self._round = threading.Lock()
         self._pass: Iterator[None] | None = None
         self._stopping = threading.Event()

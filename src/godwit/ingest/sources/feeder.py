@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from godwit import names
+from godwit.api.core import FleetCore
 from godwit.engine import segments
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
@@ -38,9 +38,6 @@ from godwit.ingest.source_log import newest_by_device
 from godwit.storage.log import Segment
 from godwit.storage.names import number
 from godwit.storage.place import Place
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 #: a staged row that does not fit: the row and the reason, as JSON; null for all others
 DEAD = "__dead"
@@ -55,7 +52,7 @@ Newest = list[tuple[DeviceId, int, int]]
 class Feeder:
     """Feeds one stream. `name` tells it from other feeders of the stream, also after a restart."""
 
-    def __init__(self, fleet: Fleet, stream: StreamId, name: str, ahead: int) -> None:
+    def __init__(self, fleet: FleetCore, stream: StreamId, name: str, ahead: int) -> None:
         self._fleet, self.stream, self._ahead = fleet, stream, ahead
         self.name = names.check("feeder", name, SourceError)
         self.schema: Schema = fleet.schema(stream)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,15 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructType
 
+from godwit.api.core import FleetCore
 from godwit.engine import segments
 from godwit.errors import SourceError
 from godwit.ids import StreamId
 from godwit.ingest.sources.feeder import CORRUPT, Feeder, Newest
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 #: of event time in one entry, when a replay keeps pace
 SLICE_US = 1_000_000
@@ -44,7 +41,7 @@ class Replay:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: FleetCore,
         stream: StreamId,
         files: str | Path | Sequence[str | Path],
         *,
