@@ -38,7 +38,10 @@ class RunningFleet(FleetCore):
         self.door = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self._operations = Operations(self, self.door)
-        looks = {"re-optimiser": self.reoptimiser.look_if_due, "admission": self.door.look_if_due}
+        looks = {
+            "re-optimiser": lambda: self.reoptimiser.look_if_due(),
+            "admission": lambda: self.door.look_if_due(),
+        }
         self.attendant = Supervisor(self, self.retention, looks)
         self._reopen()
 
