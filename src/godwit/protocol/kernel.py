@@ -298,10 +298,8 @@ class RegionKernel:
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        rest = {"ended": ended, "failed": self.failed, "messages": messages}
-        if whole:
-            return ProtocolCommit(*public, whole=self._base, **rest)
-        return ProtocolCommit(*public, delta=delta, **rest)
+        memory, delta = (self._base, Delta()) if whole else (None, delta)
+        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
