@@ -277,7 +277,6 @@ def test_a_runner_waits_for_a_reader_that_lags(open_fleet: OpenFleet) -> None:
     fleet = open_fleet(limits=Limits(max_lag=4))
     two_regions(fleet)
     fleet.submit("SELECT name, size, ts FROM readings", "q", sink="cloud")
-    fleet.move({"q/1": "cloud"})
     fleet.process_available()
     edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
     before = edge.commits.last

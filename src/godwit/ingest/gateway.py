@@ -169,13 +169,18 @@ class Gateway:
                     end = Mark(source.session, FOREVER, over=True)
                     self.log(region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
 
-    def repeat_ends(self, streams: Iterable[StreamId]) -> None:
-        """A query that begins now reads logs from now on: tell it, too, which devices will send nothing more."""
+    def repeat_ends(self, streams: Iterable[StreamId], deployment: Deployment) -> None:
+        """A query that begins now reads logs from now on: publish to it, too, which devices will send nothing more.
+
+        Devices that are gone need not be named: no query that begins now counts on them.
+        """
         for stream in set(streams):
+            ends: dict[RegionId, dict[DeviceId, Mark]] = {}
             for device, source in self._streams[stream].devices.items():
-                if source.over and source.region is not None:
-                    end = Mark(source.session, FOREVER, over=True)
-                    self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+                if source.over and source.region is not None and device in deployment.devices:
+                    ends.setdefault(source.region, {})[device] = Mark(source.session, FOREVER, over=True)
+            for region, marks in ends.items():
+                self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
     def _by_region(
         self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
