@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from godwit.ids import DeviceId, RegionId, SiteId, StreamId
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.source_log import Schema
@@ -9,6 +11,8 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Column, Stream
 from godwit.storage.store import Store
 
+#: a schema is parsed by Spark
+pytestmark = pytest.mark.usefixtures("spark")
 READINGS, EDGE = StreamId("readings"), RegionId("edge")
 COLUMNS = (Column("device", "string"), Column("ts", "timestamp"))
 
