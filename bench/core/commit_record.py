@@ -97,7 +97,7 @@ def _timed_appends() -> Iterator[list[float]]:
         try:
             return original(self, *args, **kwargs)
         finally:
-            if self.folder.name == "commits":
+            if self.name.endswith("/commits"):
                 seconds.append(time.perf_counter() - began)
 
     Log.append = append  # type: ignore[method-assign]

@@ -102,7 +102,7 @@ class Pair:
 
     @staticmethod
     def _read(name: RegionId, region: Region, other: Region, inputs: Inputs[Any]) -> list[tuple[Move, int]]:
-        for commit in other.commits[region.read :]:
+        for commit in (commit for commit in other.commits[region.read :] if name in commit.messages):
             inputs.markers.append((other.kernel.region, commit.markers))
             inputs.marks += commit.marks
         region.read = len(other.commits)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from godwit.ids import DeviceId, SiteId
 from godwit.model.deployment import Delta
 from godwit.protocol.commit import ProtocolCommit
+from godwit.protocol.inputs import Inputs
 from godwit.protocol.watermarks import Mark, source_id
 from tests.protocol.pair import EAST, LEFT, NORTH, QUERY, WEST, WINDOW, Pair, deployment, window_at
 
@@ -68,7 +70,7 @@ def test_state_that_a_lost_region_never_sent_is_not_waited_for() -> None:
     assert decision.markers[WINDOW] == after.epoch
 
 
-def test_marks_are_published_once_and_again_with_every_whole_memory() -> None:
+def test_marks_are_published_once_and_again_to_a_newcomer() -> None:
     pair = Pair(deployment(["d1", "d2"]))
     pair.step(WEST, {"d1": Mark(1, 5), "d2": Mark(1, 6)})
     for k in range(20):
@@ -78,7 +80,40 @@ def test_marks_are_published_once_and_again_with_every_whole_memory() -> None:
     told = [{source for _, source, _ in commit.marks} for commit in commits]
     assert told[0] == {"left/d1", "left/d2", "@q0"}
     assert told[5] == {"left/d1"}
-    assert told[16] == told[0]
+    assert told[16] == {"left/d1"}, "a whole memory is for the restart"
+    assert all(set(commit.messages) == {EAST} for commit in commits)
+    pair.step(WEST, peers=(EAST, NORTH))
+    newest = pair.regions[WEST].commits[-1]
+    assert newest.messages == {EAST: commits[-2].messages[EAST] + 1, NORTH: 1}
+    assert {source for _, source, _ in newest.marks} == told[0]
+
+
+def test_a_commit_without_news_makes_no_message_but_to_whom_it_has_rows_for() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.step(WEST, {"d1": Mark(1, 5)})
+    pair.rest()
+    kernel, number = pair.regions[WEST].kernel, len(pair.regions[WEST].commits)
+    inputs: Inputs[Any] = Inputs(peers=(EAST,), positions=kernel.positions)
+    decision = kernel.take_in(inputs, 0.0)
+    assert not decision.commit
+    kernel.commit(inputs, decision, number + 1)  # how far it is drained, though nobody waits for that
+    before = dict(kernel.outbox)
+    assert kernel.commit(inputs, decision, number + 2).messages == {}
+    assert kernel.commit(inputs, decision, number + 3, {EAST}).messages == {EAST: before[EAST] + 1}
+
+
+def test_a_region_that_was_lost_and_comes_back_is_told_everything() -> None:
+    pair = Pair(deployment(["d1"]))
+    pair.step(WEST, {"d1": Mark(1, 5)})
+    pair.rest()
+    pair.publish(pair.deployment.apply(Delta()), fenced=frozenset({EAST}))
+    pair.step(WEST, peers=())
+    assert EAST not in pair.regions[WEST].commits[-1].messages
+    pair.publish(pair.deployment.apply(Delta()))
+    pair.step(WEST)
+    newest = pair.regions[WEST].commits[-1]
+    assert EAST in newest.messages
+    assert "left/d1" in {source for _, source, _ in newest.marks}
 
 
 def test_a_commit_survives_being_written_and_read() -> None:

@@ -21,8 +21,10 @@ from godwit.maintenance import supervisor as attendant
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
+from godwit.protocol import commit
 from godwit.region.runner import Limits
 from godwit.region.state import FAN_IN
+from godwit.storage import names
 from godwit.storage.store import Store
 from tests.region.world import QUERIES, Action, Attach, Crash, Move, Push, Step, World
 
@@ -111,7 +113,7 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
     open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
     monkeypatch.setattr(housekeeping, "RECENT", 2)
-    monkeypatch.setattr("godwit.protocol.kernel.snapshot_interval", lambda memory: 2)  # a restart needs no older ones
+    monkeypatch.setattr(commit, "SNAPSHOT_EVERY", 4)  # every commit of so small a memory has it whole
     monkeypatch.setattr(attendant, "SLICE", 0.0)  # one bit at a time
     fleet = open_fleet(retention=Retention(keep=keep, source_seconds=0.0, every=10))
     query = one_region(fleet, "SELECT name, size FROM readings")
@@ -164,7 +166,8 @@ def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatc
         edge.step()
         if number % 8 == 0:
             fleet.attendant.sweep()
-    assert fleet.store.log(edge.commits.name).first <= read + 1  # the cloud has read no further
+    outbox = fleet.store.log(names.outbox_log("west", edge.shape.key, "centre"))
+    assert outbox.first <= read + 1  # the cloud has read no further
     fleet = open_fleet(retention=AT_ONCE)  # ... and must find it all after a restart
     fleet.process_available()
     fleet.push("readings", rows(30))

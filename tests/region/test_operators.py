@@ -24,7 +24,7 @@ from godwit.region.state import State
 from godwit.region.transfer import StateTransfer
 from godwit.sql import compile_query
 from godwit.storage.store import Store
-from tests.region.world import Action, Attach, Crash, Move, Push, Step, World
+from tests.region.world import Action, Attach, Crash, Move, Push, Step, World, rooms_of
 
 SECOND = 1_000_000
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 36, 3) for train in range(4)]
@@ -122,7 +122,7 @@ def test_an_operator_from_outside(open_fleet: Callable[..., Fleet], strategy: st
         rows = world.fleet.query(name).results().selectExpr("coach", "date_format(minute, 'HH:mm')").collect()
         assert sorted(map(tuple, rows)) == world.distinct(threshold)
     told = [record for runner in world.fleet.crew.runners.values() for _, record in runner.commits.after(0)]
-    assert any(room[0] == "waiting" for record in told for room, _ in record["memory"]["rooms"])
+    assert any(room[0] == "waiting" for record in told for room in rooms_of(record))
 
 
 def test_the_operator_is_asked_before_the_strategy() -> None:

@@ -46,7 +46,7 @@ def test_a_query_answers_what_the_batch_answers(open_fleet: Callable[..., Fleet]
     assert verdicts(World(open_fleet, {name: QUERIES[name]}), script) == []
 
 
-@pytest.mark.parametrize("moment", ["polled", "staged", "committed", "cleaned"])
+@pytest.mark.parametrize("moment", ["polled", "staged", "committed", "published", "cleaned"])
 def test_a_crash_at_any_step_of_a_commit_loses_and_repeats_nothing(
     open_fleet: Callable[..., Fleet], moment: str
 ) -> None:

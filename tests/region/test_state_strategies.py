@@ -11,7 +11,7 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.migration.base import STRATEGIES
 from godwit.testing.link_emulator import Links
-from tests.region.world import QUERIES, Action, Crash, Move, Push, Step, World
+from tests.region.world import QUERIES, Action, Crash, Move, Push, Step, World, rooms_of
 
 STATEFUL = ("tumbling", "session", "join", "nested")
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 30, 6) for train in range(4)]
@@ -41,7 +41,7 @@ def test_state_follows_its_instances(open_fleet: Callable[..., Fleet], strategy:
     assert [str(v) for v in world.finish() if not v.equal] == []
     told = list(commits(world.fleet))
     replayed = [h for record in told for h in record["handovers"] if h["replay"] is not None]
-    waited = [room for record in told for room, _ in record["memory"]["rooms"] if room[0] == "waiting"]
+    waited = [room for record in told for room in rooms_of(record) if room[0] == "waiting"]
     assert bool(replayed) == strategy.startswith("recreate")
     assert bool(waited) == (strategy != "delta")
     assert not any(h["parts"] for h in replayed)

@@ -5,6 +5,7 @@ A script is a list of actions, so that a failing run can be read: Push, Move (an
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -179,6 +180,13 @@ class World:
         return readings(
             f"t{train}", rows, rng=self.rng, since=second, within=DISORDER, device_column="train", columns=columns
         )
+
+
+def rooms_of(record: dict[str, Any]) -> list[Any]:
+    """Of a commit record: the rooms in which rows wait, as far as it names them."""
+    memory = record["memory"]
+    rooms = memory["whole"]["rooms"] if "whole" in memory else memory["delta"]["rooms"]["changed"]
+    return [json.loads(room) for room in rooms]
 
 
 def three_regions() -> Topology:

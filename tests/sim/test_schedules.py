@@ -70,8 +70,8 @@ def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyP
     whole: dict[tuple[str, str, int], Snapshot] = {}
     commit = RegionKernel.commit
 
-    def remembering(kernel: RegionKernel, inputs: Any, decision: Any, number: int) -> ProtocolCommit:
-        made = commit(kernel, inputs, decision, number)
+    def remembering(kernel: RegionKernel, inputs: Any, decision: Any, number: int, *rest: Any) -> ProtocolCommit:
+        made = commit(kernel, inputs, decision, number, *rest)
         whole[kernel.region, kernel.shape.key, number] = kernel.snapshot()
         return made
 

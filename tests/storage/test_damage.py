@@ -20,6 +20,7 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.repair import repair
 from godwit.model.topology import Link, Site, Topology
 from godwit.observe.history import History
+from godwit.storage.state_memory import remembered, since_snapshot
 from godwit.storage.store import Store
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -115,11 +116,9 @@ def state(folder: Path) -> Path:
     store = Store.local(folder / "fleet")
     for commits in sorted(folder.glob("fleet/regions/*/shapes/*/commits")):
         log = store.log(str(commits.relative_to(folder / "fleet")))
-        record = log.read(log.last)
-        assert record is not None
-        for live in record["memory"]["states"].values():
-            for segment in live:
-                return folder / "fleet" / segment["files"][0]
+        memory = remembered(None, since_snapshot(log))
+        for segment in () if memory is None else memory.segments():
+            return folder / "fleet" / segment.files[0]
     raise AssertionError
 
 

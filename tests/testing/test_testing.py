@@ -31,7 +31,7 @@ def test_rows_are_sent_by_the_devices_they_name() -> None:
 
 
 def test_a_moment_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="moments: polled, staged, committed, cleaned"):
+    with pytest.raises(ValueError, match="moments: polled, staged, committed, published, cleaned"):
         KILL("tea time")
 
 

@@ -96,7 +96,7 @@ class Operations:
         wishes, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
         self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, wishes, ways))  # type: ignore[arg-type]
         with self._fleet.lock:
-            self._fleet.gateway.repeat_ends(scan.stream for _, scan in query.shape.plan.scans)
+            self._fleet.gateway.repeat_ends((s.stream for _, s in query.shape.plan.scans), self._fleet.deployment)
         if query.target is not None:
             self._derive(query, columns)
 

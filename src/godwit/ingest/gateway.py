@@ -188,12 +188,18 @@ class Gateway:
             source.begin_again()
             self._say(stream, source, device)
 
-    def repeat_ends(self, streams: Iterable[StreamId]) -> None:
-        """A query that begins now reads logs from now on: tell it, too, which devices will send nothing more."""
+    def repeat_ends(self, streams: Iterable[StreamId], deployment: Deployment) -> None:
+        """A query that begins now reads logs from now on: publish to it, too, which devices will send nothing more.
+
+        Devices that are gone need not be named: no query that begins now counts on them.
+        """
         for stream in set(streams):
+            ends: dict[RegionId, dict[DeviceId, Mark]] = {}
             for device, source in self._streams[stream].devices.items():
-                if source.mark.closed:
-                    self._say(stream, source, device)
+                if source.mark.closed and source.region is not None and device in deployment.devices:
+                    ends.setdefault(source.region, {})[device] = source.mark
+            for region, marks in ends.items():
+                self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
     def _of(self, device: DeviceId, deployment: Deployment) -> Iterator[tuple[StreamId, SourceState]]:
         """The streams that a device feeds, and what is known of it there."""

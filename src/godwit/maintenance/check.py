@@ -6,14 +6,16 @@ A finding says what would mend it (`repair.py`). Files that are nobody's are nam
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from godwit.delivery.sinks.outputs import lost
 from godwit.errors import StateError
 from godwit.maintenance.integrity import Finding, Remedy, logs, sequences
+from godwit.protocol.inputs import peer_log
 from godwit.storage import names
 from godwit.storage.records import SourceRecord
+from godwit.storage.state_memory import remembered
 from godwit.storage.store import Store
 
 #: what may lie in a fleet's folder
@@ -32,7 +34,7 @@ def findings(store: Store) -> list[Finding]:
         msg = f"{store.disk.root} is not a fleet's folder: it has no control log; give the folder it was opened with"
         raise StateError(msg)
     found: list[Finding] = []
-    for part in (_documents, _sinks, _history, _sources, _commits, _kept, _foreign):
+    for part in (_documents, _sinks, _history, _sources, _commits, _messages, _kept, _foreign):
         found += part(store)
     found += _epochs(store)
     if not any(finding.severity == "error" and "/commits/" in finding.where for finding in found):
@@ -116,7 +118,7 @@ def _sources(store: Store) -> Iterator[Finding]:
 
 def _commits(store: Store) -> Iterator[Finding]:
     for region, shape in names.shapes(store.disk):
-        log, record = names.commit_log(region, shape), None
+        log, record, memory = names.commit_log(region, shape), None, None
         for number in store.numbers(log):
             damaged = list(_record(store, log, number, "replay", [shape]))
             yield from damaged
@@ -124,16 +126,24 @@ def _commits(store: Store) -> Iterator[Finding]:
             if record is not None:
                 for segment in (*record["results"], *(s for _, s in record["late"])):
                     yield from _segment(store, segment, "replay", [shape])
-                for parcel in record["channels"]:
-                    yield from _segment(store, parcel["segment"], "replay", [shape])
-        for segment in () if record is None else live_state(record):
-            yield from _segment(store, segment, "replay", [shape])
+                memory = remembered(memory, [record])
+        for segment in () if record is None or memory is None else memory.segments():
+            yield from _segment(store, segment.to_json(), "replay", [shape])
 
 
-def live_state(commit: Mapping[str, Any]) -> Iterator[Any]:
-    """The segments of state that a region holds after a commit."""
-    for state in commit["memory"]["states"].values():
-        yield from state
+def _messages(store: Store) -> Iterator[Finding]:
+    """Rows for other regions, as far as these have not read them."""
+    for region, shape in names.shapes(store.disk):
+        for receiver in names.receivers(store.disk, region, shape):
+            log, read = names.outbox_log(region, shape, receiver), names.commit_log(receiver, shape)
+            newest = store.log(read).newest()
+            taken = 0 if newest is None else newest["positions"].get(peer_log(region), 0)
+            for number in store.numbers(log):
+                damaged = list(_record(store, log, number, "replay", [shape]))
+                yield from damaged
+                record = store.read_record(log, number) if not damaged and number > taken else None
+                for _, _, segment in () if record is None else record["sent"]:
+                    yield from _segment(store, segment, "replay", [shape])
 
 
 def _kept(store: Store) -> Iterator[Finding]:

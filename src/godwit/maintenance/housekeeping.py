@@ -2,9 +2,10 @@
 
 A reader's safe position is the one in its last commit record: a restart begins there. So
 
-    commit records   go when all other regions have committed to have read them and all sinks have delivered them;
-                     results, late rows and totals are merged into `kept` first
-    data files       of those commits go one pass later, except for state that is still live
+    commit records   go when no restart needs them and all sinks have delivered them; results, late rows and totals
+                     are merged into `kept` first
+    messages         go when the region they are for has committed to have read them
+    data files       of those commits go one pass later, except for state that is still live and what messages name
     source entries   go when every shape that reads them has committed past them and they are old enough
     epochs           go when every region has committed past them; a whole copy takes their place
     kept results     go by age and number, as `Retention` says
@@ -28,11 +29,12 @@ from godwit.delivery.delivery import positions
 from godwit.ids import RegionId, StreamId
 from godwit.ingest.source_state import fold_marks
 from godwit.model.plan import Shape
-from godwit.protocol.handover import Move
+from godwit.protocol.inputs import peer_log
 from godwit.storage import names
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
 from godwit.storage.names import commit_data, commit_log
+from godwit.storage.state_memory import remembered, since_snapshot
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
@@ -95,21 +97,31 @@ class Housekeeper:
         self._done_at, self._queries = commits, queries
         running = {shape.key: shape for shape in shapes}
         newest = {key: self._newest(key) for key in names.shapes(self._store.disk) if key[1] in running}
-        live = _live(newest)
+        live = self._live(newest)
         sources = self._sources()
         yield
         for key in newest:
             yield from self._commits(key, newest, swept)
             self._results(key, swept)
-            yield from self._data(key, live, swept)
+            unread = min([self._messages(key, receiver, newest) for receiver in self._receivers(key)], default=2**62)
+            yield from self._data(key, live, unread, swept)
         for region, stream, log in sources:
             self._source(region, stream, log, running, newest, swept)
             yield
         self._epochs(newest, swept)
 
     def _newest(self, key: Key) -> Record | None:
-        log = self._store.log(commit_log(*key))
-        return log.read(log.last) if log.last else None
+        return self._store.log(commit_log(*key)).newest()
+
+    def _live(self, newest: Iterable[Key]) -> AbstractSet[str]:
+        """Files of state, and of what a region was promised and has not fetched yet."""
+        memories = (remembered(None, since_snapshot(self._store.log(commit_log(*key)))) for key in newest)
+        found: set[str] = set()
+        for memory in (memory for memory in memories if memory is not None):
+            found.update(file for segment in memory.segments() for file in segment.files)
+            parts = (part for parcel in memory.rest["underway"] for part in parcel["parts"].values())
+            found.update(file for part in parts for segment in part for file in segment["files"])
+        return found
 
     # --- commit records
 
@@ -119,10 +131,9 @@ class Housekeeper:
         fold = kept.Fold(self._store, *key)
         last = newest[key]
         needed = log.last if last is None else last["protocol"]["snapshot"]  # a restart begins there
-        below = min(self._read_by_peers(key, newest), self._delivered(key), log.last - RECENT, needed - 1) + 1
-        regions = {region for region, shape in newest if shape == key[1]}
+        below = min(self._delivered(key), log.last - RECENT, needed - 1) + 1
         for number, record in log.after(max(fold.through, log.first - 1)):
-            if number >= below or _addressed(record) - regions:
+            if number >= below:
                 break
             fold.add(number, record)
             yield
@@ -132,10 +143,18 @@ class Housekeeper:
             swept.commits += 1
             yield
 
-    def _read_by_peers(self, key: Key, newest: dict[Key, Record | None]) -> int:
+    def _receivers(self, key: Key) -> list[RegionId]:
+        return names.receivers(self._store.disk, *key)
+
+    def _messages(self, key: Key, receiver: RegionId, newest: dict[Key, Record | None]) -> int:
+        """Drop what the receiver has read; returns the first commit of which it still has something before it."""
         region, shape = key
-        peers = [record for (r, s), record in newest.items() if s == shape and r != region]
-        return min((_position(record, f"peer:{region}") for record in peers), default=2**62)
+        log = self._store.log(names.outbox_log(region, shape, receiver))
+        read = _position(newest.get((receiver, shape)), peer_log(region))
+        unread = log.read(read + 1)
+        for _ in log.drop(read + 1):
+            pass
+        return 2**62 if unread is None else int(unread["commit"])
 
     def _delivered(self, key: Key) -> int:
         """How far the slowest sink of a query of the shape has come in this region."""
@@ -143,14 +162,15 @@ class Housekeeper:
         mine = (p for p in positions(self._store) if p["shape"] == shape and p["query"] in self._queries)
         return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
-    def _data(self, key: Key, live: AbstractSet[str], swept: Swept) -> Iterator[None]:
-        """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged."""
+    def _data(self, key: Key, live: AbstractSet[str], unread: int, swept: Swept) -> Iterator[None]:
+        """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged. From the
+        `unread` commit on, they are for somebody else."""
         log = self._store.log(commit_log(*key))
         free, self._free[key] = self._free.get(key, 0), log.first
         data = commit_data(*key)
         for name in self._store.disk.names(data):
             number = names.number_of(name)
-            if number is not None and number < free:
+            if number is not None and number < min(free, unread):
                 swept.files += self._remove(f"{data}/{name}", live)
                 yield
 
@@ -241,17 +261,3 @@ class Housekeeper:
 def _position(record: Record | None, log: str) -> int:
     """How far a reader has come for good; one that has never committed has read nothing."""
     return 0 if record is None else int(record["positions"].get(log, 0))
-
-
-def _live(newest: dict[Key, Record | None]) -> AbstractSet[str]:
-    """Files of state, and of what a region was promised and has not fetched yet."""
-    memories = [record["memory"] for record in newest.values() if record is not None]
-    segments = [s for memory in memories for state in memory["states"].values() for s in state]
-    segments += [s for memory in memories for _, waiting in memory["rooms"] for s in waiting]
-    segments += [s for m in memories for parcel in m["underway"] for part in parcel["parts"].values() for s in part]
-    return {file for segment in segments for file in segment["files"]}
-
-
-def _addressed(record: Record) -> set[str]:
-    """The regions that something in the record is meant for."""
-    return {p["to"] for p in record["channels"]} | {str(Move.from_json(h["move"]).target) for h in record["handovers"]}

@@ -48,6 +48,8 @@ def logs(store: Store) -> Iterator[str]:
     for key in names.shapes(store.disk):
         yield names.commit_log(*key)
         yield names.kept_log(*key)
+        for receiver in names.receivers(store.disk, *key):
+            yield names.outbox_log(*key, receiver)
 
 
 def sequences(store: Store) -> Iterator[Finding]:
@@ -101,6 +103,6 @@ def _read_by(commit: CommitRecord, region: str, shape: str) -> Iterator[tuple[st
         if kind == "control":
             yield names.CONTROL, position
         elif kind == "peer":
-            yield names.commit_log(rest, shape), position
+            yield names.outbox_log(rest, shape, region), position
         else:
             yield names.source_log(region, rest.partition(":")[2]), position

@@ -8,9 +8,8 @@ from godwit.errors import MissingFileError
 from godwit.ids import QueryId, RegionId
 from godwit.model.deployment import Deployment, instance_id
 from godwit.model.signature import StateKey
-from godwit.storage.base import SegmentStore
-from godwit.storage.log import Record, Segment
 from godwit.storage.overlays import rows_by_query
+from godwit.storage.state_memory import StateMemory
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class InstanceStatus:
     bytes: int
 
 
-def instances(store: SegmentStore, deployment: Deployment, region: RegionId, commit: Record) -> list[InstanceStatus]:
+def instances(deployment: Deployment, region: RegionId, memory: StateMemory) -> list[InstanceStatus]:
     """The instances whose state a region holds after a commit, in order."""
     rows: dict[tuple[str, int], int] = {}
     size: dict[tuple[str, int], float] = {}
-    for name, found in commit["memory"]["states"].items():
+    for name, found in memory.states.items():
         signature = StateKey.parse(name).signature
-        for segment in (Segment.from_json(told, store) for told in found):
+        for segment in found:
             try:
                 counts = rows_by_query(segment)
             except MissingFileError:

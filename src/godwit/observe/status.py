@@ -23,6 +23,7 @@ from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
 from godwit.storage import names
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
+from godwit.storage.state_memory import StateMemory, remembered
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
@@ -130,6 +131,8 @@ class _Tail:
         self.last: Record | None = None
         #: what the newest commit and those before it, back to the last whole one, say of the protocol's memory
         self._memories: list[Record] = []
+        #: state that the region holds
+        self.memory: StateMemory | None = None
 
     def read_on(self) -> None:
         through, totals = kept.totals(self._store, *self.key)
@@ -141,6 +144,7 @@ class _Tail:
             if "whole" in record["protocol"]:
                 self._memories.clear()
             self._memories.append(record["protocol"])
+            self.memory = remembered(self.memory, [record], self._store)
             self.recent.append(record["metrics"])
 
     def watermarks(self) -> WatermarkTracker:
@@ -206,7 +210,7 @@ class Ledger:
             tuple(self._query(query, deployment, tails) for query in deployment.queries.values()),
             tuple(self._sinks(tails)),
             tuple(
-                i for (region, _), t in tails.items() for i in instances(self._store, deployment, region, t.last or {})
+                i for (region, _), t in tails.items() for i in instances(deployment, region, t.memory or StateMemory())
             ),
             traffic(deployment, self._topology(), totals),
             self._dead(),
@@ -222,7 +226,7 @@ class Ledger:
             if kind == "source":
                 unread += self._log(names.source_log(region, rest.partition(":")[2])).last - position
             elif kind == "peer":
-                unread += _with_something_for(region, self._log(names.commit_log(rest, shape)), position)
+                unread += _with_something(self._log(names.outbox_log(rest, shape, region)), position)
         return unread
 
     def _log(self, name: str) -> Log:
@@ -254,10 +258,9 @@ class Ledger:
         return self._store.get_document(names.DEAD_LETTERS) or {}
 
 
-def _with_something_for(region: RegionId, log: Log, position: int) -> int:
-    """Commits of another region past a position that hold rows or state for this one."""
-    records = (record for _, record in log.after(position))
-    return sum(any(p["to"] == region for p in r["channels"]) or bool(r["handovers"]) for r in records)
+def _with_something(log: Log, position: int) -> int:
+    """Messages of another region past a position that hold rows or state."""
+    return sum(bool(record["sent"] or record["handovers"]) for _, record in log.after(position))
 
 
 def _failure(query: QueryId, tails: dict[Key, _Tail]) -> str | None:

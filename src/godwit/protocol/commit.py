@@ -1,12 +1,13 @@
-"""The protocol's part of a commit record: what other regions read, and what a restart needs.
+"""The protocol's part of a commit record: what other regions are sent (`outbox.py`), and what a restart needs.
 
     epoch, markers    the reconfiguration marker: what this region sends from here on goes where the epoch says
     positions         how far it has read: others may forget what lies before
     marks             how far the sources and stateful operators that live here have come; only what changed since the
-                      commit before, and everything in every commit that holds the memory whole
+                      commit before, or everything where a receiver has to know
+    messages          receiver -> the number of the message that this commit makes for it
     memory            whole, or as the delta from the commit before; `snapshot`: the last commit that has it whole
 
-Whoever removes old commits keeps them from `snapshot` on: a restart, and a region that begins to read, start there.
+Whoever removes old commits keeps them from `snapshot` on: a restart begins there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from godwit.ids import Epoch, QueryId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.protocol.inputs import Heard
 from godwit.protocol.memory import Delta, Failure, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
@@ -45,6 +46,7 @@ class ProtocolCommit:
     ended: Mapping[QueryId, Mapping[str, int]] = field(default_factory=dict)
     #: queries that cannot be run: all of them, so that a region that begins to read knows
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
+    messages: Mapping[RegionId, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         memory = {"delta": self.delta.to_json()} if self.whole is None else {"whole": self.whole.to_json()}
@@ -52,9 +54,10 @@ class ProtocolCommit:
             "epoch": int(self.epoch),
             "positions": dict(self.positions),
             "markers": {str(k): int(e) for k, e in self.markers.items()},
-            "marks": _marks_to_json(self.marks),
+            "marks": marks_to_json(self.marks),
             "ended": {query: dict(start) for query, start in self.ended.items()},
             "failed": {query: [why.epoch, why.reason] for query, why in self.failed.items()},
+            "messages": dict(self.messages),
             "protocol": {"snapshot": self.snapshot, **memory},
         }
 
@@ -71,6 +74,7 @@ class ProtocolCommit:
             Delta.from_json(memory["delta"]) if "delta" in memory else Delta(),
             record["ended"],
             {QueryId(query): Failure(*why) for query, why in record["failed"].items()},
+            record["messages"],
         )
 
 
@@ -94,7 +98,7 @@ def marks_from_json(record: Mapping[str, Mapping[str, Iterable[list[Any]]]]) -> 
             yield from ((int(operator), source, Mark.from_json(mark)) for mark in marks)
 
 
-def _marks_to_json(marks: Iterable[Heard]) -> dict[str, dict[str, list[Any]]]:
+def marks_to_json(marks: Iterable[Heard]) -> dict[str, dict[str, list[Any]]]:
     found: dict[str, dict[str, list[Any]]] = {}
     for operator, source, mark in marks:
         found.setdefault(str(operator), {}).setdefault(source, []).append(mark.to_json())

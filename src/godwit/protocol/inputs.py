@@ -3,7 +3,7 @@
 `InputPoller.poll` looks at the logs and decides; it changes nothing. What the logs are, the region's files or the
 simulator's lists, it does not know: `InputLogs` is all it needs. The rows themselves are the engine's (`R`).
 
-Order matters. Other regions' commits are read before the control log, so that no commit is taken in that was made under
+Order matters. Other regions' messages are read before the control log, so that none is taken in that was made under
 an epoch this region has not heard of; sources are read last, so that rows of a device that has just come are not routed
 by an epoch that did not know it, where that can be helped.
 """
@@ -61,7 +61,7 @@ class Sent(Generic[R]):
 
 @dataclass(frozen=True)
 class PeerCommit(Generic[R]):
-    """A commit of another region, as far as it concerns its readers."""
+    """A message of another region: one of its commits, as far as it concerns the receiver (`outbox.py`)."""
 
     epoch: Epoch
     markers: Mapping[int, Epoch]
@@ -71,10 +71,12 @@ class PeerCommit(Generic[R]):
     handovers: Sequence[tuple[Move, Any]] = ()
     entered: float | None = None
     newest_us: int | None = None
-    #: the record itself, for what only the engine understands
+    #: what only the engine understands
     record: Any = None
     #: queries that the peer had to stop: query -> (epoch, reason)
     failed: Mapping[QueryId, tuple[int, str]] = field(default_factory=dict)
+    #: of the commit that made it
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,11 @@ class Inputs(Generic[R]):
     #: marks of sources that are attached here: published to the others at first hand
     own_marks: list[Heard] = field(default_factory=list)
     markers: list[tuple[RegionId, Mapping[int, Epoch]]] = field(default_factory=list)
-    #: the other regions whose commits can be read
+    #: the other regions whose messages can be read
     peers: tuple[RegionId, ...] = ()
     #: queries that other regions had to stop
     failed: dict[QueryId, tuple[int, str]] = field(default_factory=dict)
-    #: other regions' commits, as the engine knows them
+    #: what came with other regions' messages for the engine alone
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     rows: int = 0
@@ -161,8 +163,8 @@ class InputLogs(Protocol[R]):
     def peers(self) -> Sequence[RegionId]:
         """The other regions that run, or ever ran, the shape."""
 
-    def commits(self, peer: RegionId, after: int | None) -> Iterable[tuple[int, PeerCommit[R]]]:
-        """A peer's commits, in order."""
+    def messages(self, peer: RegionId, after: int | None) -> Iterable[tuple[int, PeerCommit[R]]]:
+        """A peer's messages to this region, in order."""
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterable[tuple[int, EpochChange]]:
         """Epochs past a number, whose deployment is given; at least up to the `needed` one."""
@@ -224,7 +226,7 @@ class InputPoller(Generic[R]):
 
     def _take_peer(self, into: Inputs[R], peer: RegionId) -> Epoch:
         name, newest = peer_log(peer), Epoch(0)
-        for number, commit in self.logs.commits(peer, into.positions.get(name)):
+        for number, commit in self.logs.messages(peer, into.positions.get(name)):
             if into.rows >= self.max_rows:
                 break
             into.positions[name] = number

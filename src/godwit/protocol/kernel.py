@@ -18,10 +18,11 @@ from typing import Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
+from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, Inputs
+from godwit.protocol.inputs import CONTROL, Heard, Inputs
 from godwit.protocol.memory import Delta, Failure, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
@@ -70,6 +71,9 @@ class RegionKernel:
         self.fenced = frozenset(memory.fenced)
         #: positions of the last commit: where a restart would begin
         self._committed = self.positions
+        #: receiver -> the number of the last message for it; those that know what was announced
+        self.outbox = dict(memory.outbox)
+        self._informed = self.outbox.keys() - self.fenced
         self._idle = IdleSources(shape)
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
@@ -98,8 +102,10 @@ class RegionKernel:
             ended += [(query, at) for query in elsewhere]
         self._forget_departed()
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
-        markers = self.moves.markers(self.members(inputs.peers))
-        commit = news or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
+        members = self.members(inputs.peers)
+        markers = self.moves.markers(members)
+        newcomers = not members <= {self.region, *self._informed}
+        commit = news or newcomers or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
         if not commit:
             self.positions = inputs.positions
         return Decision(commit, markers, tuple(ended), moved, tuple(lost))
@@ -109,7 +115,7 @@ class RegionKernel:
         return self._idle.next_due(self.own_marks, self.deployment, now)
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
-        """The regions that may still send rows. `peers`: those whose commits can be read."""
+        """The regions that may still send rows, or be sent some. `peers`: those whose messages can be read."""
         return ({self.region, *peers} | self._running_in) - (self.fenced - {self.region})
 
     @property
@@ -183,6 +189,7 @@ class RegionKernel:
             for region in change.fenced - self.fenced:
                 lost += self.moves.fence(region, announced)
             self.fenced = change.fenced
+            self._informed -= self.fenced
             for query in _ids(before, self.shape) - after.queries.keys():
                 ended.append((query, after.epoch))
                 self._forget(query)
@@ -275,22 +282,39 @@ class RegionKernel:
 
     # --- the commit
 
-    def commit(self, inputs: Inputs[Any], decision: Decision, number: int) -> ProtocolCommit:
-        """The protocol's part of the commit of that number; the next one is a delta from here."""
+    def commit(
+        self, inputs: Inputs[Any], decision: Decision, number: int, addressed: Collection[RegionId] = ()
+    ) -> ProtocolCommit:
+        """The protocol's part of the commit of that number; the next one is a delta from here. `addressed`: the regions
+        that the micro-batch has rows or state for."""
         self.moves.cut(decision.markers)
         self.positions = self._committed = inputs.positions
+        marks, messages = self._announce(inputs, decision, addressed)
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
-        marks = self._publish(whole or self._announce_all)
         self._forget_published()
         delta, self._base = self.delta(), self.snapshot()
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        if whole:
-            return ProtocolCommit(*public, whole=self._base, ended=ended, failed=self.failed)
-        return ProtocolCommit(*public, delta=delta, ended=ended, failed=self.failed)
+        memory, delta = (self._base, Delta()) if whole else (None, delta)
+        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages)
+
+    def _announce(
+        self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
+    ) -> tuple[tuple[Heard, ...], dict[RegionId, int]]:
+        """What all others must hear of a commit, and who gets which message."""
+        members = self.members(inputs.peers) - {self.region}
+        everything = self._announce_all or not {*members, *addressed} <= self._informed
+        marks = self._publish(everything)
+        news = everything or bool(marks) or bool(decision.moved) or decision.markers != self.published
+        news = news or self.failed.keys() != self._committed_failed
+        to = outbox.receivers(members, self._informed, addressed, news)
+        numbers = {region: self.outbox.get(region, 0) + 1 for region in sorted(to)}
+        self.outbox |= numbers
+        self._informed |= to
+        return marks, numbers
 
     def delta(self) -> Delta:
         """What has changed in the memory since the last commit."""
@@ -312,9 +336,10 @@ class RegionKernel:
             dict(self.start_positions),
             dict.fromkeys(self.fenced, True),
             dict(self.failed),
+            dict(self.outbox),
         )
 
-    def _publish(self, everything: bool) -> tuple[tuple[int, str, Mark], ...]:
+    def _publish(self, everything: bool) -> tuple[Heard, ...]:
         """What others hear from here at first hand: all, or what they have not heard yet."""
         known, now = self._announced, {**self.own_marks, **dict(self._released_here())}
         told = [k for k, mark in now.items() if everything or ((was := known.get(k)) is not mark and was != mark)]

@@ -52,6 +52,8 @@ class Snapshot:
     fenced: Mapping[RegionId, bool] = field(default_factory=dict)
     #: queries that cannot be run, and why
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
+    #: receiver -> the number of the last message for it
+    outbox: Mapping[RegionId, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -137,4 +139,5 @@ _CODECS: dict[str, _Codec] = {
     "starts": _Codec(value_to=dict),
     "fenced": _PLAIN,
     "failed": _Codec(value_to=lambda f: [f.epoch, f.reason], value_of=lambda f: Failure(*f)),
+    "outbox": _PLAIN,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from godwit.ids import Epoch, RegionId
@@ -32,14 +33,15 @@ def recover(
 
     If the shape had no query then, what came since was for nobody. So it begins as at its first start, but for what
     other regions have sent already: that was for queries that are gone, and one of the same name must not take it for
-    its own.
+    its own. Its own messages are numbered on.
     """
     kernel = RegionKernel(region, shape, deployment, memory)
     if busy or not kernel.unemployed:
         return kernel
     known, (at, oldest) = memory.positions[CONTROL], logs.oldest()
     start = (known, deployment) if known >= at else (at, oldest)
-    return RegionKernel(region, shape, *_before_next_query(region, shape, logs, memory.positions, *start))
+    found, fresh = _before_next_query(region, shape, logs, memory.positions, *start)
+    return RegionKernel(region, shape, found, replace(fresh, outbox=memory.outbox))
 
 
 def _before_next_query(

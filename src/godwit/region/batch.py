@@ -6,6 +6,7 @@ only. Everything written is staged: it counts only once the runner's commit name
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +19,16 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import Operator, Shape
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.poll import Arrived, Work
+from godwit.region.replay_ranges import outstanding
 from godwit.region.routing_tables import Tables
 from godwit.region.state import Room, State
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
+from godwit.storage.state_memory import StateMemory, frozen
 
 #: so many micro-batches later it is tried again whether grouping makes few of many rows
 TRY_AGAIN = 32
@@ -53,6 +57,30 @@ class Memory:
     #: aggregate -> for how many micro-batches grouping is not worth its while; guesswork, forgotten by a restart
     deferring: dict[int, int] = field(default_factory=dict)
 
+    @staticmethod
+    def thawed(kernel: RegionKernel, kept: StateMemory) -> Memory:
+        """As a commit has it."""
+        return Memory(
+            kernel.book,
+            kernel.moves,
+            {StateKey.parse(key): State(list(live)) for key, live in kept.states.items()},
+            kernel.released,
+            kernel.own_marks,
+            list(kept.rest["underway"]),
+            dict(kept.rest["seen"]),
+            {int(epoch): dict(known) for epoch, known in kept.rest["cuts"].items()},
+            {Room.from_json(json.loads(room)): State(list(waited)) for room, waited in kept.rooms.items()},
+        )
+
+    def frozen(self) -> StateMemory:
+        """As a commit has it; the kernel's part is committed by the kernel."""
+        cuts = {str(epoch): known for epoch, known in outstanding(self.cuts, self.moves.outgoing).items()}
+        return StateMemory(
+            {str(key): tuple(state.live) for key, state in self.states.items()},
+            {json.dumps(room.to_json()): tuple(waited.live) for room, waited in self.rooms.items()},
+            {"underway": frozen(self.underway), "seen": frozen(self.seen), "cuts": frozen(cuts)},
+        )
+
     def state(self, key: StateKey) -> State:
         return self.states.setdefault(key, State())
 
@@ -75,6 +103,12 @@ class Outputs:
     dead: list[Segment] = field(default_factory=list)
     #: when (wall clock) an operator wants to be called again, if one does
     due: float | None = None
+
+    @property
+    def receivers(self) -> set[RegionId]:
+        """The regions that something is for."""
+        moves = (Move.from_json(parcel["move"]) for parcel in self.handovers)
+        return {RegionId(parcel["to"]) for parcel in self.channels} | {move.target for move in moves}
 
 
 def _nobody_waits(move: Move, operator: Operator) -> bool:

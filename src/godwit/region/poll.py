@@ -12,13 +12,13 @@ from godwit.ids import Epoch, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Scan, Shape
 from godwit.protocol import inputs
-from godwit.protocol.commit import markers_from_json, marks_from_json
-from godwit.protocol.handover import EpochChange, Move
-from godwit.protocol.inputs import CONTROL, PeerCommit, Sent, SourceEntry, scan_log
+from godwit.protocol.handover import EpochChange
+from godwit.protocol.inputs import CONTROL, PeerCommit, SourceEntry, scan_log
+from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.storage.epoch_log import Control, moves_of
 from godwit.storage.log import Log, Record, Segment
-from godwit.storage.names import commit_log, regions_of, source_log
+from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
 
 #: input of an operator -> rows of its state
@@ -46,28 +46,14 @@ class Reader:
         """The other regions that run, or ever ran, this shape."""
         return [region for region in regions_of(self.store.disk, self.shape.key) if region != self.region]
 
-    def commits(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
+    def messages(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
         log = self._peer(peer)
         for number, record in log.after(log.first - 1 if after is None else after):
-            yield number, self._commit(record)
+            yield number, message_from_json(record, self.region, self._rows)
 
-    def _commit(self, record: Record) -> PeerCommit[Segment]:
-        sent = []
-        for parcel in record["channels"]:
-            if parcel["to"] == self.region:
-                rows = Segment.from_json(parcel["segment"], self.store)
-                sent.append(Sent(self.region, parcel["operator"], parcel["input"], rows, rows.rows, rows.bytes))
-        return PeerCommit(
-            Epoch(record["epoch"]),
-            markers_from_json(record["markers"]),
-            list(marks_from_json(record["marks"])),
-            sent,
-            [(Move.from_json(parcel["move"]), parcel) for parcel in record["handovers"]],
-            record["entered"],
-            record["newest_us"],
-            record,
-            record["failed"],
-        )
+    def _rows(self, told: Record) -> tuple[Segment, int, int]:
+        rows = Segment.from_json(told, self.store)
+        return rows, rows.rows, rows.bytes
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
         for number, later, record in self.control.after(after, deployment):
@@ -98,5 +84,5 @@ class Reader:
 
     def _peer(self, region: RegionId) -> Log:
         if region not in self._peers:
-            self._peers[region] = self.store.log(commit_log(region, self.shape.key))
+            self._peers[region] = self.store.log(outbox_log(region, self.shape.key, self.region))
         return self._peers[region]

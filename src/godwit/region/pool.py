@@ -121,8 +121,8 @@ class RunnerPool:
     def _after(self, runner: Runner, number: int, record: Record) -> None:
         for tell in self._told:
             tell(runner, number, record)
-        for (_, shape), loop in list(self._loops.items()):
-            if shape == runner.shape.key:
+        for receiver in record["messages"]:
+            if (loop := self._loops.get((receiver, runner.shape.key))) is not None:
                 loop.wake()
 
     def wake(self, region: RegionId | None = None) -> None:

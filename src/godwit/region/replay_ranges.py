@@ -26,7 +26,7 @@ from godwit.storage.store import Store
 
 
 def seen(record: Record) -> Record:
-    """What a reader must remember of another region's commit."""
+    """What a reader must remember of another region's commit; the same of its message."""
     return {"epoch": record["epoch"], "sources": _sources(record["positions"])}
 
 

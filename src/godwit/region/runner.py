@@ -2,10 +2,11 @@
 
     1. stage     outputs and state segments, in the folder of the batch's number
     2. commit    one atomic record: input positions, epoch, live state, clocks, staged outputs
-    3. nothing   other regions, sinks and readers of results follow the commit log itself
+    3. publish   what the record has for other regions, to an outbox per receiver; sinks follow the commit log itself
 
-A crash before 2 leaves an uncommitted folder, which the restart removes; a crash after it has lost nothing. `loop.py`
-drives it. Decisions are the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark step -> append.
+A crash before 2 leaves an uncommitted folder, which the restart removes; after a crash before 3 it publishes again.
+`loop.py` drives it. Decisions are the kernel's (`godwit.protocol.kernel`): poll -> the kernel decides -> a Spark
+step -> append.
 """
 
 from __future__ import annotations
@@ -18,45 +19,44 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from godwit.errors import StateError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
-from godwit.model.signature import StateKey
 from godwit.protocol import recovery
-from godwit.protocol.commit import recall
+from godwit.protocol.commit import ProtocolCommit, recall
 from godwit.protocol.handover import Move
 from godwit.protocol.inputs import InputPoller
 from godwit.protocol.kernel import Decision, RegionKernel
-from godwit.protocol.memory import Failure, Snapshot
+from godwit.protocol.memory import Failure
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
 from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
+from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
 from godwit.region.recompute import Target
-from godwit.region.replay_ranges import cut, outstanding, ranges, seen
+from godwit.region.replay_ranges import cut, outstanding, ranges
 from godwit.region.routing_tables import Tables
-from godwit.region.state import Room, State
 from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.place import Place
+from godwit.storage.state_memory import StateMemory, difference, remembered, since_snapshot
 from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
 #: names of the moments at which a test may let the process die
-MOMENTS = ("polled", "staged", "committed", "cleaned")
-_NOTHING: Record = {"states": {}, "rooms": [], "underway": [], "seen": {}, "cuts": {}}
+MOMENTS = ("polled", "staged", "committed", "published", "cleaned")
+_NOTHING = StateMemory(rest={"underway": [], "seen": {}, "cuts": {}})
 
 
 @dataclass(frozen=True)
 class Limits:
     #: rows that one micro-batch takes in, about
     max_rows: int = 2_000_000
-    #: commits a reader may lag behind before this runner takes no more input
+    #: messages a reader may lag behind before this runner takes no more input
     max_lag: int = 200
 
 
@@ -85,8 +85,9 @@ class Runner:
         self.memory: Memory
         self.tables: Tables
         self._tables: Tables | None = None
-        #: the last commit that all readers are known to have taken in
-        self._passed = 0
+        self._outbox = Outbox(store, region, shape.key)
+        #: the engine's memory as the last commit has it; None: the next one has it whole
+        self._base: StateMemory | None = None
         #: when (wall clock) an operator wants to be called even if nothing comes
         self._due: float | None = None
         self._recover()
@@ -152,11 +153,14 @@ class Runner:
         number = self.commits.last + 1
         outputs = self._run(self.data / names.number(number), work, decision)
         self._at("staged")
-        record = self._record(work, outputs, decision, number, started)
+        commit = self.kernel.commit(work, decision, number, outputs.receivers)
+        record = self._record(commit, work, outputs, number, started)
         self.commits.append(record)
         self._due = outputs.due
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self._at("committed")
+        self._outbox.publish(number, commit, record)
+        self._at("published")
         for arrived in work.arrived:
             self.carriage.delivered(arrived.move)
         self._after(self, self.commits.last, record)
@@ -253,16 +257,12 @@ class Runner:
         return found
 
     def _must_wait(self) -> bool:
-        """Back-pressure: take no new rows from sources while a reader lags too many commits behind."""
-        if self.commits.last - self._passed <= self.limits.max_lag:
+        """Back-pressure: take no new rows from sources while a reader lags too many messages behind."""
+        sent = self.kernel.outbox
+        if max(sent.values(), default=0) <= self.limits.max_lag:
             return False
-        taken = [_taken(self.store, peer, self.shape.key, self.region) for peer in self._readers()]
-        self._passed = min(taken, default=self.commits.last)
-        return self.commits.last - self._passed > self.limits.max_lag
-
-    def _readers(self) -> list[RegionId]:
-        """The regions that read this one's commits."""
-        return [peer for peer in self.reader.peers() if peer not in self.kernel.fenced]
+        readers = [peer for peer in self.reader.peers() if peer not in self.kernel.fenced]
+        return self._outbox.behind(sent, readers, self.limits.max_lag)
 
     def _follow(self, work: Work, decision: Decision) -> None:
         """Do with state, tables and replay ranges what the kernel has decided."""
@@ -280,7 +280,7 @@ class Runner:
             mine = cut(self.positions, starts, self.memory.seen, self.memory.rooms)
             self.memory.cuts.setdefault(int(epoch), {})[self.region] = mine
         for region, record in work.told:
-            self.memory.seen[region] = seen(record)
+            self.memory.seen[region] = {name: record[name] for name in ("epoch", "sources")}
             for other, theirs in record["cuts"].items():
                 self.memory.cuts.setdefault(int(other), {})[region] = theirs
 
@@ -289,27 +289,29 @@ class Runner:
 
     # --- the commit record
 
-    def _record(self, work: Work, outputs: Outputs, decision: Decision, number: int, started: float) -> Record:
+    def _record(self, commit: ProtocolCommit, work: Work, outputs: Outputs, number: int, started: float) -> Record:
         memory = self.memory
         return {
-            **self.kernel.commit(work, decision, number).to_json(),
+            **commit.to_json(),
             "channels": outputs.channels,
             "results": [segment.to_json() for segment in outputs.results],
             "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
             "handovers": outputs.handovers,
             "arrived": [arrived.move.to_json() for arrived in work.arrived],
             "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
-            "memory": {
-                "states": {str(key): state.to_json() for key, state in memory.states.items()},
-                "rooms": [[room.to_json(), waited.to_json()] for room, waited in memory.rooms.items()],
-                "underway": memory.underway,
-                "seen": memory.seen,
-                "cuts": {str(e): known for e, known in outstanding(memory.cuts, memory.moves.outgoing).items()},
-            },
+            "memory": self._remember(whole=commit.snapshot == number),
             "entered": work.entered,
             "newest_us": work.newest_us,
             "metrics": self._metrics(work, outputs, started),
         }
+
+    def _remember(self, whole: bool) -> Record:
+        """The engine's part of the memory: whole, or what changed since the last commit."""
+        before, after = self._base, self.memory.frozen()
+        self._base = after
+        if whole or before is None:
+            return {"whole": after.to_json()}
+        return {"delta": difference(before, after)}
 
     def derived_clocks(self) -> dict[QueryId, int]:
         """How far the results of each query whose sink is here have come, in the derived stream's time."""
@@ -344,39 +346,21 @@ class Runner:
         for name in self.store.disk.names(self.data.reference):
             if (names.number_of(name) or 0) > self.commits.last:
                 self.store.disk.delete_folder(f"{self.data.reference}/{name}")
-        record = self.commits.read(self.commits.last) if self.commits.last else None
+        records = since_snapshot(self.commits)
         place = (self.region, self.shape, self.reader)
-        if record is None:
-            self.kernel, kept = recovery.begin(*place), _NOTHING
+        protocol = recall(None, (record["protocol"] for record in records))
+        kept = remembered(None, records, self.store) or _NOTHING
+        if protocol is None:
+            self.kernel = recovery.begin(*place)
         else:
-            kept = record["memory"]
-            deployment = self.reader.control.deployment_at(record["positions"]["control"])
-            self.kernel = recovery.recover(*place, deployment, self._recalled(record), bool(kept["underway"]))
-        if self.kernel.unemployed and not kept["underway"]:
+            self._outbox.publish(self.commits.last, ProtocolCommit.from_json(records[-1]), records[-1])
+            deployment = self.reader.control.deployment_at(protocol.positions["control"])
+            self.kernel = recovery.recover(*place, deployment, protocol, bool(kept.rest["underway"]))
+        if self.kernel.unemployed and not kept.rest["underway"]:
             kept = _NOTHING  # what is left was for queries that have ended
-        self.memory = Memory(
-            self.kernel.book,
-            self.kernel.moves,
-            {StateKey.parse(key): State.from_json(found, self.store) for key, found in kept["states"].items()},
-            self.kernel.released,
-            self.kernel.own_marks,
-            list(kept["underway"]),
-            dict(kept["seen"]),
-            {int(epoch): known for epoch, known in kept["cuts"].items()},
-            {Room.from_json(room): State.from_json(found, self.store) for room, found in kept["rooms"]},
-        )
+        self._base = None
+        self.memory = Memory.thawed(self.kernel, kept)
         self._arrange()
-
-    def _recalled(self, last: Record) -> Snapshot:
-        """The kernel's memory: as the last commit that has it whole says, and the deltas since."""
-        numbers = range(last["protocol"]["snapshot"], self.commits.last + 1)
-        records = [record for record in map(self.commits.read, numbers) if record is not None]
-        found = recall(None, (record["protocol"] for record in records)) if len(records) == len(numbers) else None
-        if found is None:
-            where = self.store.where(self.commits.name)
-            msg = f"{where} lacks commits from {numbers[0]} on, which a restart needs; restore them"
-            raise StateError(msg)
-        return found
 
     def start_of(self, query: QueryId) -> Mapping[str, int]:
         """The positions at which a query began here; of an ended one while the commit that ended it is kept."""
@@ -399,10 +383,3 @@ class Runner:
             for file in segment.files:
                 if file.startswith(f"{self.data.reference}/"):
                     self.store.delete(file)
-
-
-def _taken(store: Store, reader: RegionId, shape: str, writer: RegionId) -> int:
-    """The last commit of `writer` that `reader` has taken in for good."""
-    log = store.log(names.commit_log(reader, shape))
-    record = log.read(log.last)
-    return 0 if record is None else int(record["positions"].get(f"peer:{writer}", 0))

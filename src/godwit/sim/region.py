@@ -19,6 +19,7 @@ from godwit.protocol.commit import recall
 from godwit.protocol.handover import EpochChange, Move
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.outbox import messages
 from godwit.sim.operators import Row
 from godwit.sim.step import Outputs, run_operators
 
@@ -48,7 +49,8 @@ class Sight:
 class Commit:
     """One commit: what others read of it, what came out, and what a restart needs."""
 
-    public: PeerCommit[Rows]
+    #: receiver -> (its number, the message)
+    messages: Mapping[RegionId, tuple[int, PeerCommit[Rows]]]
     positions: Mapping[str, int]
     results: list[tuple[QueryId, tuple[Any, ...]]]
     late: list[Row]
@@ -73,10 +75,12 @@ class Logs:
     def peers(self) -> list[RegionId]:
         return sorted(r for r, key in self._world.runners if key == self._shape.key and r != self._region)
 
-    def commits(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Rows]]]:
+    def messages(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Rows]]]:
         how_much = self.sight.peers[self.peers().index(peer) % len(self.sight.peers)]
-        commits = self._world.runners[peer, self._shape.key].commits
-        return ((number, commit.public) for number, commit in _seen(commits, after or 0, how_much))
+        return _seen(self._outbox(peer), after or 0, how_much)
+
+    def _outbox(self, peer: RegionId) -> list[PeerCommit[Rows]]:
+        return self._world.runners[peer, self._shape.key].outbox.get(self._region, [])
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
         last = len(self._world.control) - 1
@@ -102,7 +106,7 @@ class Logs:
         if kind == "control":
             return (after or 0) < len(self._world.control) - 1
         if kind == "peer":
-            return (after or 0) < len(self._world.runners[RegionId(name), self._shape.key].commits)
+            return (after or 0) < len(self._outbox(RegionId(name)))
         return (after or 0) < len(self._world.source_log(self._region, name.partition(":")[2]))  # type: ignore[arg-type]
 
     def oldest(self) -> tuple[int, Deployment]:
@@ -115,6 +119,8 @@ class Runner:
     def __init__(self, world: World, region: RegionId, shape: Shape) -> None:
         self.world, self.region, self.shape = world, region, shape
         self.commits: list[Commit] = []
+        #: receiver -> the messages for it
+        self.outbox: dict[RegionId, list[PeerCommit[Rows]]] = {}
         #: commits whose arrivals the coordinator has been told of
         self.reported = 0
         self.logs = Logs(world, region, shape)
@@ -142,13 +148,24 @@ class Runner:
             self.states = {place: [r for r in rows if r[QUERY] != query] for place, rows in self.states.items()}
         outputs = run_operators(self, inputs, decision.markers)
         self._die(crash, "staged")
-        made = kernel.commit(inputs, decision, len(self.commits) + 1)
-        public = PeerCommit(made.epoch, made.markers, made.marks, outputs.channels, outputs.handovers)
+        number = len(self.commits) + 1
+        made = kernel.commit(inputs, decision, number, outputs.receivers)
+        found = messages(made, number, outputs.channels, outputs.handovers)
+        numbered = {receiver: (made.messages[receiver], message) for receiver, message in found.items()}
         arrived = [arrived.move for arrived in inputs.arrived]
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
-        self.commits.append(Commit(public, made.positions, *results, made.ended, memory, _copied(self.states)))
+        self.commits.append(Commit(numbered, made.positions, *results, made.ended, memory, _copied(self.states)))
         self._die(crash, "committed")
+        self._publish()
         return True
+
+    def _publish(self) -> None:
+        """The messages of the last commit, as far as they are not there yet."""
+        for receiver, (number, message) in self.commits[-1].messages.items():
+            log = self.outbox.setdefault(receiver, [])
+            if number > len(log):
+                assert number == len(log) + 1, f"a message to {receiver} is missing before {number}"
+                log.append(message)
 
     @staticmethod
     def _die(crash: str, moment: str) -> None:
@@ -184,6 +201,7 @@ class Runner:
             self.states = {}
             self.kernel = recovery.begin(self.region, self.shape, self.logs)
             return
+        self._publish()
         last = self.commits[-1]
         memories = [commit.memory for commit in self.commits[last.memory["snapshot"] - 1 :]]
         memory = recall(None, json.loads(json.dumps(memories)))

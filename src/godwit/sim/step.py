@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from godwit.ids import Epoch, QueryId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Sink, Union
 from godwit.protocol.handover import Move
 from godwit.protocol.inputs import Arrived, Inputs, Sent
@@ -25,6 +25,11 @@ class Outputs:
     late: list[Row] = field(default_factory=list)
     #: the move, and (move, input -> rows, released watermark)
     handovers: list[tuple[Move, tuple[Move, dict[int, list[list[Row]]], int]]] = field(default_factory=list)
+
+    @property
+    def receivers(self) -> set[RegionId]:
+        """The regions that something is for."""
+        return {sent.to for sent in self.channels} | {move.target for move, _ in self.handovers}
 
 
 def run_operators(runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> Outputs:

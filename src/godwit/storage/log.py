@@ -45,6 +45,10 @@ class Log:
             self.last = max(self.last, number)
         return record
 
+    def newest(self) -> Record | None:
+        """The last record, if there is one."""
+        return self.read(self.last) if self.last else None
+
     def after(self, number: int) -> Iterator[tuple[int, Record]]:
         """Records past `number`, as far as they are written and still kept."""
         while True:

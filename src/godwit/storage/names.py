@@ -4,6 +4,7 @@ control/0000000001.json                          epochs
 snapshots/0000000500.json                        whole deployments
 regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
 regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
+regions/west/shapes/ab12/outbox/east/0000000001.json  messages of a shape to another region
 regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
 sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
 """
@@ -49,6 +50,16 @@ def kept_log(region: str, shape: str) -> str:
 
 def commit_data(region: str, shape: str) -> str:
     return f"regions/{region}/shapes/{shape}/data"
+
+
+def outbox_log(region: str, shape: str, receiver: str) -> str:
+    """What a region has for another one."""
+    return f"regions/{region}/shapes/{shape}/outbox/{receiver}"
+
+
+def receivers(disk: Disk, region: str, shape: str) -> list[RegionId]:
+    """The regions that a region has ever had a message for."""
+    return sorted(RegionId(name) for name in disk.names(f"regions/{region}/shapes/{shape}/outbox"))
 
 
 def checkpoint(region: str, shape: str) -> str:

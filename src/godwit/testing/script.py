@@ -26,7 +26,7 @@ from godwit.model.changes import Change
 Row = Mapping[str, Any]
 
 #: the moments of a micro-batch at which a process can be killed, in their order
-MOMENTS = ("polled", "staged", "committed", "cleaned")
+MOMENTS = ("polled", "staged", "committed", "published", "cleaned")
 
 
 class Killed(BaseException):
