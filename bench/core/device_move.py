@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.control_plane.world import DEVICES_A_QUERY, READINGS, STREAM, query_of, tree
+from bench.control_plane.world import DEVICES_A_QUERY, FAN_OUT, READINGS, STREAM, query_of
 from godwit.api.control_loop import ControlLoop
 from godwit.api.executor import Executor
 from godwit.control.commands import ChangeTopology, Command
@@ -30,6 +30,8 @@ from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
+from godwit.storage.store import Store
+from godwit.testing.topologies import levels
 
 
 class _NoRunners(RunnerPool):
@@ -64,15 +66,16 @@ def device_move(sites: int, queries: int = 1000, moves: int = 50, seed: int = 7)
 
 def _control(root: Path, sites: int, queries: int, rng: Random) -> tuple[ControlLoop, list[DeviceId], list[Any]]:
     events, news, lock = deque[Event](), threading.Condition(), threading.RLock()
-    pool = _NoRunners(None, root, Limits(), lambda moment: None, ())  # type: ignore[arg-type]
-    tracker = ReconfigurationTracker(History(root), lambda instance, epoch: None)
-    executor = Executor(ControlPlane(Topology()), Control(root), Gateway(root), pool, tracker, lock, events.append)
+    store = Store.local(root)
+    pool = _NoRunners(None, store, Limits(), lambda moment: None, ())  # type: ignore[arg-type]
+    tracker = ReconfigurationTracker(History(store), lambda instance, epoch: None)
+    executor = Executor(ControlPlane(Topology()), Control(store), Gateway(store), pool, tracker, lock, events.append)
 
     def carry_out(command: Command, again: bool) -> None:
         raise AssertionError(command)
 
-    loop = ControlLoop(executor, CommandLog(root), carry_out, pool, events, news, 10.0)
-    ground, edges = tree(sites)
+    loop = ControlLoop(executor, CommandLog(store), carry_out, pool, events, news, 10.0)
+    ground, edges = levels(sites, FAN_OUT)
     devices = [DeviceId(f"d{k}") for k in range(queries * DEVICES_A_QUERY)]
     loop.ask(StreamDeclared(STREAM))
     added = [SiteAdded(s) for s in ground.sites.values()], [LinkAdded(link) for link in ground.links.values()]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.deployment import Delta, Deployment
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
@@ -24,7 +25,7 @@ class Rows:
     """
 
     queries: dict[QueryId, Query] = field(default_factory=dict)
-    placement: dict[OperatorId, NodeId] = field(default_factory=dict)
+    placement: dict[InstanceId, NodeId] = field(default_factory=dict)
     devices: dict[DeviceId, SiteId | None] = field(default_factory=dict)
     sites: dict[SiteId, RegionId] = field(default_factory=dict)
     streams: dict[StreamId, Stream] = field(default_factory=dict)

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.layered import Draft
 from godwit.model.plan import Query, Scan, Shape, Stream
 
@@ -20,22 +21,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def instance_id(query: QueryId, operator: int, device: DeviceId | None = None) -> OperatorId:
-    return OperatorId(f"{query}/{operator}" if device is None else f"{query}/{operator}@{device}")
-
-
-def split_instance(instance: OperatorId) -> tuple[QueryId, int, DeviceId | None]:
-    name, at, device = instance.partition("@")
-    query, _, operator = name.rpartition("/")
-    return QueryId(query), int(operator), DeviceId(device) if at else None
-
-
 @dataclass(frozen=True)
 class Delta:
     """The difference between two epochs. None as a value removes the row."""
 
     queries: Mapping[QueryId, Query | None] = field(default_factory=dict)
-    placement: Mapping[OperatorId, NodeId | None] = field(default_factory=dict)
+    placement: Mapping[InstanceId, NodeId | None] = field(default_factory=dict)
     #: where a device is attached, as far as regions must know
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     #: site -> region; sites that left map to None
@@ -74,7 +65,7 @@ class Deployment:
     epoch: Epoch = field(default=Epoch(0))
     queries: Mapping[QueryId, Query] = field(default_factory=dict)
     #: instance -> the site (or, for sources, the device) it lives on
-    placement: Mapping[OperatorId, NodeId] = field(default_factory=dict)
+    placement: Mapping[InstanceId, NodeId] = field(default_factory=dict)
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     sites: Mapping[SiteId, RegionId] = field(default_factory=dict)
     sessions: Mapping[DeviceId, int] = field(default_factory=dict)

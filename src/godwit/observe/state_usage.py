@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from godwit.errors import MissingFileError
 from godwit.ids import QueryId, RegionId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.signature import StateKey
 from godwit.storage.base import SegmentStore
 from godwit.storage.log import Record, Segment
@@ -47,5 +48,5 @@ def instances(store: SegmentStore, deployment: Deployment, region: RegionId, com
     for (query, number), count in sorted(rows.items()):
         instance = instance_id(query, number)  # type: ignore[arg-type]
         site = str(deployment.placement.get(instance, "-"))
-        told.append(InstanceStatus(instance, region, site, count, round(size[query, number])))
+        told.append(InstanceStatus(str(instance), region, site, count, round(size[query, number])))
     return told

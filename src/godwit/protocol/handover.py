@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.plan import Plan
 from godwit.protocol.watermarks import FOREVER
 
@@ -84,8 +85,8 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
     return found
 
 
-def _region(deployment: Deployment, instance: str) -> RegionId | None:
-    node = deployment.placement.get(instance)  # type: ignore[call-overload]
+def _region(deployment: Deployment, instance: InstanceId) -> RegionId | None:
+    node = deployment.placement.get(instance)
     return None if node is None else deployment.region_of(node)
 
 

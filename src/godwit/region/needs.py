@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
-from godwit.model.deployment import Delta, Deployment, split_instance
+from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Query, Shape
 
 #: shape -> regions
@@ -32,7 +32,7 @@ class Needs:
             self._count(before.queries.get(query_id), -1)
             self._count(query, 1)
         resited = any(region is not None and before.sites.get(s, region) != region for s, region in delta.sites.items())
-        queries = after.queries if resited else {split_instance(name)[0] for name in delta.placement}
+        queries = after.queries if resited else {name.query for name in delta.placement}
         self._place(found, after, {*queries, *delta.queries})
         fed = {device for devices in delta.feeds.values() for device in devices}
         self._attach(found, after, {*delta.devices, *fed})
