@@ -200,7 +200,7 @@ def test_explaining_a_change_changes_nothing_and_says_what_then_happens(steps: l
                 for context in publish.contexts:
                     assert context.dqp in text
                 for step_ in publish.steps:
-                    assert step_.instance in text
+                    assert str(step_.instance) in text
 
 
 @PROPERTY

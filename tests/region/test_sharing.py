@@ -195,20 +195,11 @@ def test_relays_of_the_plan_are_the_routes_of_the_deployment(open_fleet):
     fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.5)
     fleet.device("t0", site="west", streams=["trains"])
     fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q")
-    assert fleet.plane.planner.route[InstanceId.parse("q/0@t0"), InstanceId.parse("q/1@t0")] == (
-        "t0",
-        "west",
-        "relay",
-        "cloud",
-    )
+    edge = InstanceId.parse("q/0@t0"), InstanceId.parse("q/1@t0")
+    assert fleet.plane.planner.route[edge] == ("t0", "west", "relay", "cloud")
     fleet.stop()
     fleet = open_fleet()  # and they are that again after a restart
-    assert fleet.plane.planner.route[InstanceId.parse("q/0@t0"), InstanceId.parse("q/1@t0")] == (
-        "t0",
-        "west",
-        "relay",
-        "cloud",
-    )
+    assert fleet.plane.planner.route[edge] == ("t0", "west", "relay", "cloud")
     fleet.query("q").stop()
     assert fleet.store.get_document("ways") == {}
 
@@ -250,7 +241,7 @@ def test_what_is_measured_replaces_what_was_declared(open_fleet):
     fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.01)
     train = fleet.device("t0", site="west", streams=["trains"])
     query = fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q", sink="cloud")
-    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "cloud"  # type: ignore[index]
+    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "cloud"
     rows = [{"train": "t0", "load": float(k % 40), "ts": START + dt.timedelta(seconds=k / 100)} for k in range(8000)]
     for k in range(0, 8000, 500):
         train.push(rows[k : k + 500])
@@ -265,7 +256,7 @@ def test_what_is_measured_replaces_what_was_declared(open_fleet):
     assert fleet.door._current().rate("trains@west") == pytest.approx(measured)
     assert fleet.door.look() is None  # planned for
     assert "stream 'trains' brings other than planned" in fleet.history.read()[-1]["cause"]
-    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "west"  # type: ignore[index]
+    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "west"
     train.push([{"train": "t0", "load": 30.0, "ts": START + dt.timedelta(seconds=90)}])
     fleet.close_sources()
     fleet.process_available()

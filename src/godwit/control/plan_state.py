@@ -214,6 +214,8 @@ class Planner:
         self.journal.drop(self._root, query)
         self.journal.drop(self._sink, query)
         self.journal.drop(self.rows.queries, query)
+        for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
+            self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
 
     def default_root(self) -> NodeId:

@@ -11,6 +11,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Stream
+from godwit.model.routing import RouteTable
 from godwit.model.topology import Topology
 
 K = TypeVar("K")
@@ -33,6 +34,7 @@ class Rows:
     parked: dict[QueryId, str] = field(default_factory=dict)
     sessions: dict[DeviceId, int] = field(default_factory=dict)
     stays: dict[DeviceId, RegionId] = field(default_factory=dict)
+    key_routes: dict[tuple[QueryId, int], RouteTable] = field(default_factory=dict)
 
     @staticmethod
     def of(topology: Topology) -> Rows:
@@ -43,8 +45,9 @@ class Rows:
         )
 
     def recall(self, before: Deployment) -> None:
-        """Sessions as an earlier process left them. What has changed region since begins a new one."""
+        """Sessions and key routes as an earlier process left them. What has changed region since begins a new one."""
         self.sessions.update(before.sessions)
+        self.key_routes.update(before.key_routes)
         for device, region in before.stays.items():
             if self.stays.setdefault(device, region) != region:
                 self.sessions[device] = before.sessions.get(device, 1) + 1
@@ -61,6 +64,7 @@ class Rows:
             dict(self.feeds),
             dict(self.parked),
             dict(self.stays),
+            dict(self.key_routes),
         )
 
     def delta(self, journal: Journal, since: int, sessions: dict[DeviceId, int], cause: str) -> Delta:
@@ -76,6 +80,7 @@ class Rows:
             gone=frozenset(d for d in devices if d not in self.devices),
             cause=cause,
             parked=_now(self.parked, journal, since),
+            key_routes=_now(self.key_routes, journal, since),
         )
 
 

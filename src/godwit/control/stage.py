@@ -16,7 +16,7 @@ from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
 from godwit.model.subplan import DqpEdit
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Instance, Move
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,11 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
 
 def _moves_back(stages: Iterable[Stage]) -> tuple[Move, ...]:
     """From where each instance is after all stages to where it was before them."""
-    first: dict[tuple[QueryId, int], Move] = {}
-    last: dict[tuple[QueryId, int], Move] = {}
+    first: dict[Instance, Move] = {}
+    last: dict[Instance, Move] = {}
     for move in (move for stage in stages for move in stage.moves):
-        instance = (move.query, move.operator)
-        first.setdefault(instance, move)
-        last[instance] = move
+        first.setdefault(move.instance, move)
+        last[move.instance] = move
     back = [
         Move(Epoch(0), *i, last[i].target, first[i].source, last[i].to_site, first[i].from_site) for i in sorted(first)
     ]

@@ -143,6 +143,7 @@ def _undo(planner: Planner, since: int, cause: str) -> Delta:
         gone=frozenset(d for d in devices if journal.was_absent(rows.devices, d, since)),
         cause=cause,
         parked=journal.changed(rows.parked, since),
+        key_routes=journal.changed(rows.key_routes, since),
     )
 
 
