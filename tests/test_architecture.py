@@ -23,7 +23,7 @@ CYCLES: tuple[frozenset[str], ...] = (
             "godwit.api.admission_controller",
             "godwit.api.fleet",
             "godwit.api.handles",
-            "godwit.api.inbox",
+            "godwit.api.operations",
             "godwit.api.oracle",
             "godwit.api.reoptimiser",
             "godwit.api.topology_store",
@@ -33,63 +33,36 @@ CYCLES: tuple[frozenset[str], ...] = (
             "godwit.maintenance.supervisor",
         }
     ),
-    frozenset(
-        {
-            "godwit.control.plan_state",
-            "godwit.control.stage_builder",
-        }
-    ),
-    frozenset(
-        {
-            "godwit.operators.band_join",
-            "godwit.operators.recompute",
-            "godwit.operators.window",
-            "godwit.region.handover",
-            "godwit.region.runner",
-            "godwit.region.step",
-            "godwit.region.transfer",
-        }
-    ),
-    frozenset(
-        {
-            "godwit.placement.problem.arrays",
-            "godwit.placement.problem.problem",
-            "godwit.placement.problem.signature",
-            "godwit.placement.problem.toy",
-            "godwit.placement.proof.bounds",
-            "godwit.placement.proof.clash",
-            "godwit.placement.search.base",
-            "godwit.placement.search.executor",
-        }
-    ),
-    frozenset(
-        {
-            "godwit.sim.oracle",
-            "godwit.sim.region",
-            "godwit.sim.schedule",
-            "godwit.sim.step",
-            "godwit.sim.world",
-        }
-    ),
+    frozenset({"godwit.control.plan_state", "godwit.control.stage_builder"}),
+    frozenset({"godwit.sim.oracle", "godwit.sim.region", "godwit.sim.schedule", "godwit.sim.step", "godwit.sim.world"}),
 )
 
 #: class names that stand in several modules, still
 SHARED_NAMES = {
-    "Arrived",
+    "Answer",
     "Batch",
+    "Commit",
+    "Crashed",
+    "Decision",
+    "Delta",
     "Draft",
     "Entry",
+    "Fault",
     "Ground",
-    "Memory",
     "Move",
+    "Operator",
     "Outputs",
+    "Place",
     "Plan",
     "Replay",
     "Routes",
     "Runner",
     "Sink",
+    "Snapshot",
     "State",
-    "Work",
+    "Submit",
+    "Target",
+    "Withdraw",
 }
 
 #: packages besides engine and mobility that import pyspark, still

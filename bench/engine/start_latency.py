@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from bench._harness import say
@@ -25,6 +24,7 @@ from bench.engine import data, ground
 from godwit.api.fleet import Fleet
 from godwit.model.plan import QUERY
 from godwit.region.runner import Runner
+from godwit.storage.log import Segment
 
 SQL = "SELECT device, value + {plus} AS more, ts FROM readings WHERE value >= {least}"
 STREAM = data.Stream("readings", keys=1_000, rate=20_000)
@@ -121,7 +121,7 @@ def _first_answers(runner: Runner, after: int) -> dict[str, int]:
     first: dict[str, int] = {}
     for number, record in runner.commits.after(after):
         for segment in record["results"]:
-            rows = ds.dataset(list(segment["files"]), format="parquet").to_table(columns=[QUERY])
-            for name in rows.column(QUERY).unique().to_pylist():
-                first.setdefault(name, number)
+            for table in Segment.from_json(segment, runner.store).tables([QUERY]):
+                for name in table.column(QUERY).unique().to_pylist():
+                    first.setdefault(name, number)
     return first

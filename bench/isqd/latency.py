@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from godwit.api.fleet import Fleet
+from godwit.storage.log import Segment
 
 #: the plots have a point for each second
 BIN_S = 1.0
@@ -75,9 +75,10 @@ class Follower:
         for key in list(self._fleet.crew.runners):
             for number, record in self._fleet.crew.commits(key, self._read.get(key, 0)):
                 self._read[key] = number
-                for file in (f for segment in record["results"] for f in segment["files"]):
-                    at = pq.read_table(file, columns=["at"]).column("at").cast(pa.timestamp("us", tz="UTC"))
-                    self.found.add(record["metrics"]["wall"], at.cast(pa.int64()).to_numpy() / 1000)
+                for one in record["results"]:
+                    for table in Segment.from_json(one, self._fleet.store).tables(["at"]):
+                        at = table.column("at").cast(pa.timestamp("us", tz="UTC"))
+                        self.found.add(record["metrics"]["wall"], at.cast(pa.int64()).to_numpy() / 1000)
 
 
 def micro_batches(fleet: Fleet, start: float) -> dict[str, Any]:

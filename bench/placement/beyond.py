@@ -11,7 +11,7 @@ from bench.placement.common import SEED, THREADS, WORKFLOWS, save, table, timed
 from godwit.placement.cost_models.learned import LearnedModel
 from godwit.placement.cost_models.parametric import ParametricModel
 from godwit.placement.cost_models.simulate import simulate
-from godwit.placement.problem.problem import Problem
+from godwit.placement.problem.build import build_problem
 from godwit.placement.published.instances import riot_problem, riot_workflow, tree_network
 from godwit.placement.search.base import Options
 from godwit.placement.search.joint import place_all
@@ -54,7 +54,7 @@ def together() -> list[dict[str, Any]]:
             one = riot_problem(name, size)
             sites = tuple(type(s)(s.name, s.platforms, 3.0, s.mips, s.kind, s.region) for s in one.network.sites)
             network = type(one.network)(sites, one.network.links)
-            problems.append(Problem.of(one.workflow, network, one.tables, one.root, one.objective, one.constraints))
+            problems.append(build_problem(one.workflow, network, one.tables, one.root, one.objective, one.constraints))
         answer = place_all(tuple(problems), Options("heuristic", threads=THREADS, seed=SEED))
         alone = sum(timed(p, Options("heuristic"), 1).answer.cost for p in problems)
         rows.append(

@@ -11,6 +11,7 @@ GodwitError
 ├── DeploymentError        a reconfiguration cannot be carried out
 ├── ConfigError            a scenario, option or environment is wrong
 ├── SourceError            a source or its data cannot be read
+│   └── NotAttachedError       a device sends, and no site takes its rows
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
     └── MissingFileError       a file that a record names is not there
@@ -75,6 +76,10 @@ class ConfigError(GodwitError):
 
 class SourceError(GodwitError):
     """A source or its data cannot be read."""
+
+
+class NotAttachedError(SourceError):
+    """A device sends rows, and is attached to no site that could take them."""
 
 
 class DataError(GodwitError):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from godwit.model.codec import encode
 from godwit.model.deployment import Delta
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import sink_position
@@ -20,7 +21,7 @@ POSITION = sink_position("q", "0123456789ab")
 def folder(tmp_path: Path) -> Path:
     """A fleet's folder, as far as a check looks at it: one epoch, a sink that has delivered."""
     store = Store.local(tmp_path / "fleet")
-    Control(store).publish(Delta(), {})
+    Control(store).publish(1, {"delta": encode(Delta()), "starts": {}, "moves": []})
     (tmp_path / "out.jsonl").write_text('{"a": 1}\n')
     saved = {"query": "q", "shape": "s", "sink": f"json:{tmp_path}/out.jsonl", "positions": {}, "state": {"bytes": 9}}
     store.put_document(POSITION, saved)

@@ -87,7 +87,7 @@ def test_changes_wait_for_a_fleet(call: Call, folder: Path) -> None:
     told = call("change", folder, "device t1 -> east", "site w failed", "--wait", 0)
     assert told.exit_code == 0
     assert "queued" in told.stdout
-    commands = CommandLog(folder)
+    commands = CommandLog(Store.local(folder))
     assert commands.read(1) == ChangeTopology(tuple(parse_changes(["device t1 -> east", "site w failed"])))
     assert commands.answer_of(1) is None
 
@@ -96,7 +96,7 @@ def test_queries_wait_for_a_fleet(call: Call, folder: Path, tmp_path: Path) -> N
     (tmp_path / "q.sql").write_text("SELECT 1")
     assert call("submit", folder, "q", tmp_path / "q.sql", "--wait", 0).exit_code == 0
     assert "command 2" in call("withdraw", folder, "q", "--wait", 0).stdout
-    assert CommandLog(folder).read(1) == Submit("q", "SELECT 1", None)
+    assert CommandLog(Store.local(folder)).read(1) == Submit("q", "SELECT 1", None)
     told = call("submit", folder, "q", tmp_path / "no.sql", "--wait", 0)
     assert (told.exit_code, "neither SQL nor a file" in told.stderr) == (1, True)
 
@@ -112,14 +112,14 @@ def test_changes_that_cannot_be_sent(call: Call, folder: Path, tmp_path: Path) -
         told = call("change", *arguments)
         assert told.exit_code == 1
         assert words in told.stderr
-    assert CommandLog(folder).last == 0
+    assert CommandLog(Store.local(folder)).last == 0
 
 
 def test_a_trace_is_sent_moment_by_moment(call: Call, folder: Path) -> None:
     trace = Path(__file__).parent.parent / "fixtures" / "scenarios" / "good" / "two_trains.trace.jsonl"
     told = call("change", folder, "--trace", trace, "--speed", 1000, "--wait", 0)
     assert told.exit_code == 0, told.stderr
-    commands = CommandLog(folder)
+    commands = CommandLog(Store.local(folder))
     sent = [commands.read(number) for number in range(1, commands.last + 1)]
     assert sent == [
         ChangeTopology(tuple(parse_changes(changes)))
@@ -133,7 +133,7 @@ def test_a_trace_is_sent_moment_by_moment(call: Call, folder: Path) -> None:
 
 
 def test_commands_of_many_writers_have_one_order(folder: Path) -> None:
-    logs = [CommandLog(folder) for _ in range(4)]
+    logs = [CommandLog(Store.local(folder)) for _ in range(4)]
     numbers = [logs[k % 4].append(Submit(f"q{k}", "SELECT 1")) for k in range(40)]
     assert numbers == list(range(1, 41))
     assert logs[0].read(7) == Submit("q6", "SELECT 1")

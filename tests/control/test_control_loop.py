@@ -41,6 +41,7 @@ from godwit.observe.tracker import ReconfigurationTracker
 from godwit.region.pool import Key
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
+from godwit.storage.store import Store
 from tests.control.worlds import FEEDS, STREAMS, aggregate, tree
 
 #: epochs that it takes to set the world up: two streams, the topology, seven devices that feed streams
@@ -85,7 +86,8 @@ class Plane:
     def __init__(self, root: Path, strategy: str = "incremental", ack_timeout: float = 0.2) -> None:
         self.events, self.news = deque[Event](), threading.Condition()
         self.regions = Regions(self._post)
-        log = Control(root)
+        self.store = store = Store.local(root)
+        log = Control(store)
         fresh = log.last == 0
         standing, old = log.standing(), log.deployment_at(log.last)
         plane = ControlPlane(
@@ -95,11 +97,11 @@ class Plane:
             feeds=old.feeds,
             epoch=Epoch(log.last),
         )
-        self.history = History(root)
+        self.history = History(store)
         tracker = ReconfigurationTracker(self.history, lambda instance, epoch: None)
-        parts = (log, Gateway(root), self.regions, tracker, threading.RLock(), self._post)
+        parts = (log, Gateway(store), self.regions, tracker, threading.RLock(), self._post)
         self.executor = Executor(plane, *parts)  # type: ignore[arg-type]
-        self.commands = CommandLog(root)
+        self.commands = CommandLog(store)
         self.dies: set[str] = set()
         self.loop = ControlLoop(
             self.executor,
@@ -270,7 +272,7 @@ def test_what_was_put_by_hand_survives_the_next_change(make: Callable[..., Plane
 def test_a_command_that_was_written_and_not_answered_is_carried_out_once(make: Callable[..., Plane]) -> None:
     site = make()
     site.loop.execute(Submit("q", ""))
-    CommandLog(site.commands._log.folder.parent).append(Submit("other", ""))  # while nobody looks
+    CommandLog(site.store).append(Submit("other", ""))  # while nobody looks
     site.dies.add("Submit")
     with pytest.raises(KeyboardInterrupt):
         site.loop.execute(Submit("p", ""))
@@ -301,7 +303,7 @@ def test_copies_beside_the_log_replace_what_is_forgotten(make: Callable[..., Pla
         site.loop.execute(move("d1", f"e{1 + k % 4}"))
     before = site.executor.log.standing()
     assert site.executor.log.forget(BASE + 5) == BASE + 5
-    after = Control(site.commands._log.folder.parent).standing()
+    after = Control(site.store).standing()
     assert replace(after, topology=before.topology) == before
     assert after.topology.devices == before.topology.devices
     again = make()

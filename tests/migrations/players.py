@@ -21,7 +21,6 @@ from godwit.model.changes import (
 )
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
-from godwit.model.plan import STATEFUL
 from godwit.sim import schedule as act
 from godwit.sim.region import Sight
 from godwit.sim.world import World
@@ -59,7 +58,7 @@ def play(case: Case, do: Callable[[Step], None], deployment: Callable[[], Deploy
 def state_at(deployment: Deployment) -> set[str]:
     """Where the operators with state are."""
     plan = deployment.queries[QueryId(QUERY)].shape.plan
-    stateful = [i for i, operator in enumerate(plan.operators) if isinstance(operator, STATEFUL)]
+    stateful = [i for i, operator in enumerate(plan.operators) if operator.stateful]
     return {str(deployment.placement[instance_id(QueryId(QUERY), i)]) for i in stateful}
 
 

@@ -53,7 +53,7 @@ BAD_FILES = {
     "field unknown": ((HEAD, ATTACH[:-1] + ', "x": 1}'), "field 'x' is missing or unknown"),
     "time is text": ((HEAD, ATTACH.replace("0,", '"0",')), "field 't' must be a whole number"),
     "time below zero": ((HEAD, ATTACH.replace("0,", "-1,")), "field 't'"),
-    "no device": ((HEAD, ATTACH.replace('"d"', "null")), "field 'device' must be a name"),
+    "no device": ((HEAD, ATTACH.replace('"d"', "null")), "field 'device': a device needs a name"),
     "unknown kind": ((HEAD, ATTACH.replace("attach", "leap")), "field 'kind' must be one of attach, handover, detach"),
     "attach to nowhere": ((HEAD, ATTACH.replace('"a"', "null")), "field 'site' of a attach must be a site"),
     "attach from somewhere": ((HEAD, ATTACH.replace("null", '"b"')), "field 'previous' of a attach must be null"),

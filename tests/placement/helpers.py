@@ -12,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
@@ -65,7 +66,7 @@ def random_problem(
     runs = [np.flatnonzero(np.isfinite(row)) for row in latency]
     root = tuple(int(rng.choice(r)) for r in runs)
     objective = Objective.weighted() if weighted else Objective.latency_only()
-    return Problem.of(workflow, network, tables, root, objective, constraints)
+    return build_problem(workflow, network, tables, root, objective, constraints)
 
 
 def reference_cost(problem: Problem, plan: PlanVector) -> float:

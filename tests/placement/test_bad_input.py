@@ -7,8 +7,8 @@ import pytest
 
 from godwit.errors import PlacementError
 from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
-from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from tests.placement.helpers import random_problem
 
@@ -77,7 +77,7 @@ def build(latency=None, throughput=None, root=(0, 0), mbps=(1.0,), platforms=Non
         np.zeros(2),
         np.ones(2),
     )
-    return Problem.of(flow, network, tables, root)
+    return build_problem(flow, network, tables, root)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import PlacementError
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network
 from godwit.placement.problem.problem import Problem
@@ -16,7 +17,7 @@ from tests.placement.helpers import all_plans, random_problem
 
 
 def constrained(base: Problem, wish: Constraints) -> Problem:
-    return Problem.of(base.workflow, base.network, base.tables, base.root, base.objective, wish)
+    return build_problem(base.workflow, base.network, base.tables, base.root, base.objective, wish)
 
 
 def sites_of(problem, plan):

@@ -11,8 +11,8 @@ from godwit.placement.cost_models.learned import LearnedModel
 from godwit.placement.cost_models.metrics_log import COLUMNS, check_columns
 from godwit.placement.cost_models.parametric import Fit, ParametricModel, fit
 from godwit.placement.cost_models.simulate import simulate
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
-from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from godwit.placement.search.base import Options, search
 
@@ -100,7 +100,7 @@ def test_learned_errors_on_held_out_rows(learned):
 def test_learned_tables_make_a_problem(learned, tmp_path):
     tables = learned.tables(WORKFLOW, NETWORK)
     assert (tables.latency[:, 0] < tables.latency[:, 1]).all()
-    problem = Problem.of(WORKFLOW, NETWORK, tables, (1, 1, 1))
+    problem = build_problem(WORKFLOW, NETWORK, tables, (1, 1, 1))
     assert search(problem, Options("auto")).gap == 0.0
     learned.save(tmp_path / "m")
     again = LearnedModel.load(tmp_path / "m")

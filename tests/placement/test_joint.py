@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from godwit.errors import PlacementError
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
-from godwit.placement.problem.problem import Problem
 from godwit.placement.search.base import Options, search
 from godwit.placement.search.chain import actions_between, apply_action, decisions, drifted
 from godwit.placement.search.joint import place_all
@@ -23,7 +23,7 @@ def twins(count: int, cpu: float):
         tables = first.tables
         latency = rng.uniform(0.5, 5.0, tables.latency.shape)
         made.append(
-            Problem.of(
+            build_problem(
                 first.workflow,
                 first.network,
                 type(tables)(latency, tables.throughput, tables.mbps, tables.restart_ms, tables.distance_factor),

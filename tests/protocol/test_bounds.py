@@ -15,7 +15,7 @@ from godwit.model.deployment import Delta
 from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.handover import MigrationLedger, Move
 from godwit.protocol.kernel import RegionKernel
-from godwit.protocol.watermarks import FOREVER, Mark
+from godwit.protocol.watermarks import Mark
 from godwit.sim.worlds import tumbling
 from tests.protocol.pair import EAST, LEFT, QUERY, WEST, WINDOW, Pair, deployment, hops
 
@@ -85,7 +85,7 @@ def test_devices_that_are_gone_leave_nothing_behind() -> None:
         pair.step(WEST, {device: Mark(1, k)})
         pair.rest()
         pair.apply(Delta(gone=frozenset({device})))
-        pair.step(WEST, {device: Mark(1, FOREVER, over=True)})
+        pair.step(WEST, {device: Mark(1, k + 1, turn=1)})
         pair.rest()
     assert _whole(pair) <= early + 60
 
@@ -96,7 +96,7 @@ def test_a_device_that_is_gone_counts_until_its_last_rows_are_read() -> None:
     pair.apply(Delta(gone=frozenset({DeviceId("d2")})))
     pair.rest()
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 10}
-    pair.step(WEST, {"d2": Mark(1, FOREVER, over=True)})
+    pair.step(WEST, {"d2": Mark(1, 99, turn=1)})
     pair.step(WEST, {"d1": Mark(1, 60)})
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 60}
 

@@ -80,7 +80,7 @@ def test_a_device_that_changed_region_just_before_the_process_died_begins_a_new_
         train.push(rows(0))
     session = fleet.deployment.sessions.get("t0", 1)  # type: ignore[call-overload]
     fleet.stop()
-    CommandLog(fleet.root).append(ChangeTopology((DeviceMoved("t0", "east"),)))  # type: ignore[arg-type]
+    CommandLog(fleet.store).append(ChangeTopology((DeviceMoved("t0", "east"),)))  # type: ignore[arg-type]
     fleet = open_fleet()
     assert fleet.deployment.sessions["t0"] == session + 1  # type: ignore[index]
     train = fleet.device("t0")
@@ -91,3 +91,34 @@ def test_a_device_that_changed_region_just_before_the_process_died_begins_a_new_
     fleet.close_sources()
     fleet.process_available()
     assert fleet.query("q").verdict().equal
+
+
+def test_a_device_that_never_attaches_holds_no_window_open(open_fleet: OpenFleet) -> None:
+    fleet = open_fleet()
+    train = ground(fleet)
+    fleet.device("t1", streams=["trains"])
+    fleet.submit(COUNTS, "q")
+    for second in range(5):
+        train.push(rows(second))
+    fleet.process_available()
+    assert windows(fleet) == [6, 6]
+
+
+def test_the_first_device_of_a_stream_may_come_after_the_query(open_fleet: OpenFleet) -> None:
+    """Nothing is known of its time before: none of its rows is late."""
+    fleet = open_fleet()
+    ground(fleet)
+    fleet.stream("buses", "bus string, ts timestamp", device="bus")
+    bus = fleet.device("b0", streams=["buses"])
+    sql = "SELECT bus, count(*) AS n, window.end AS at FROM buses GROUP BY bus, window(ts, '2 seconds')"
+    query = fleet.submit(sql, "q")
+    fleet.process_available()
+    bus.attach("west")
+    for second in (0, 5):
+        bus.push([{"bus": "b0", "ts": START + dt.timedelta(seconds=second)}])
+        fleet.process_available()
+    assert windows(fleet) == [1]
+    fleet.close_sources()
+    fleet.process_available()
+    assert windows(fleet) == [1, 1]
+    assert query.verdict().equal

@@ -19,7 +19,7 @@ from godwit.errors import (
 )
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.model.changes import DeviceMoved
-from tests.region.world import SCHEMA, three_regions
+from tests.region.world import SCHEMA, START, three_regions
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def fleet(open_fleet: Callable[..., Fleet]) -> Fleet:
 OTHER = "a int, ts timestamp"
 UNBOUNDED = "SELECT count(*) FROM passengers GROUP BY train"
 UNTYPED = "SELECT map(train, 1) + 1 AS x, ts FROM passengers"
-STRANGER = [{"train": "t9", "ts": 0}]
+STRANGER = [{"train": "t9", "ts": START}]
 TO_THE_MOON = [DeviceMoved(DeviceId("t0"), SiteId("moon"))]
 
 CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [

@@ -21,18 +21,20 @@ def row(train: str, second: int) -> list[dict[str, Any]]:
 def test_a_window_closes_when_the_silent_device_becomes_idle(open_fleet: Callable[..., Fleet]) -> None:
     fleet = open_fleet()
     fleet.topology.add(Topology.of([Site("here", "one")]))
-    fleet.stream("trains", "train string, n int, ts timestamp", device="train", idle="1500 milliseconds")
+    fleet.stream("trains", "train string, n int, ts timestamp", device="train", idle="5 seconds")
     talks, silent = (fleet.device(name, site="here", streams=["trains"]) for name in ("t0", "t1"))
     fleet.submit(COUNTS, "q")
     silent.push(row("t1", 0))
     talks.push(row("t0", 0))
-    talks.push(row("t0", 9))
     fleet.process_available()
     pushed = time.time()
+    time.sleep(0.5)
+    talks.push(row("t0", 9))  # this one is not silent for long enough when the other one is
+    fleet.process_available()
     assert fleet.query("q").results().count() == 0
     (runner,) = fleet.crew.runners.values()
     assert not runner.waiting()
-    time.sleep(max(pushed + 1.6 - time.time(), 0.0))
+    time.sleep(max(pushed + 5.1 - time.time(), 0.0))
     assert runner.waiting(), "no row, mark or epoch has come: it is time that passed"
     fleet.process_available()
     assert [r["n"] for r in fleet.query("q").results().collect()] == [2]

@@ -23,6 +23,7 @@ from godwit.protocol.watermarks import NEVER
 from godwit.region.state import State
 from godwit.region.transfer import StateTransfer
 from godwit.sql import compile_query
+from godwit.storage.store import Store
 from tests.region.world import Action, Attach, Crash, Move, Push, Step, World
 
 SECOND = 1_000_000
@@ -87,15 +88,15 @@ def with_deduplication(query: Query) -> Query:
 @pytest.fixture
 def deduplicating(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a front end would: every query of the fleet is de-duplicated."""
-    monkeypatch.setattr("godwit.api.fleet.compile_query", lambda *given: with_deduplication(compile_query(*given)))
+    monkeypatch.setattr("godwit.api.operations.compile_query", lambda *given: with_deduplication(compile_query(*given)))
 
 
 class Remembering(World):
     """Knows what was sent."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, *given: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__post_init__()
+        super().__init__(*given)
 
     def _rows(self, train: int, second: float, rows: int) -> list[dict[str, Any]]:
         made = super()._rows(train, second, rows)
@@ -124,14 +125,14 @@ def test_an_operator_from_outside(open_fleet: Callable[..., Fleet], strategy: st
     assert any(room[0] == "waiting" for record in told for room, _ in record["memory"]["rooms"])
 
 
-def test_the_operator_is_asked_before_the_strategy(tmp_path: Any) -> None:
-    transfer = StateTransfer(tmp_path, "delta")
+def test_the_operator_is_asked_before_the_strategy() -> None:
+    transfer = StateTransfer(Store.memory(), "delta")
     move = Moved(Epoch(3), QueryId("q"), 4, RegionId("a"), RegionId("b"), "x", "y")
     dedup = Deduplicate((3,), ("k",), "ts", SECOND)
     window = Aggregate((3,), Window("ts", SECOND, SECOND), ("k",), ())
     assert transfer.waits(move, dedup)
     assert not transfer.waits(move, window)
-    assert StateTransfer(tmp_path, "transfer").waits(move, window)
+    assert StateTransfer(Store.memory(), "transfer").waits(move, window)
 
 
 def test_a_plan_in_a_log_is_read_again() -> None:

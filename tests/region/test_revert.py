@@ -52,3 +52,37 @@ def test_a_silent_region_is_reverted_the_others_go_on_and_its_return_takes_the_c
     assert fleet.deployment.devices["t0"] == "east"  # type: ignore[index]
     world.play([Push(train, 12.0, 3) for train in range(4)])
     assert [str(v) for v in world.finish() if not v.equal] == []
+
+
+def test_rows_of_a_device_are_taken_while_the_epoch_that_moves_it_is_on_its_way(
+    open_fleet: Callable[..., Fleet],
+) -> None:
+    gate, inside, stuck = threading.Event(), threading.Event(), threading.Event()
+
+    def at(moment: str) -> None:
+        if moment == "polled" and stuck.is_set() and threading.current_thread().name.startswith("edge-west/"):
+            inside.set()
+            gate.wait(20)
+
+    world = World(lambda **options: open_fleet(**{**options, "at": at}), {"tumbling": QUERIES["tumbling"]})
+    fleet = world.fleet
+    fleet.start()
+    world.play([Push(train, 1.0, 3) for train in range(4)])
+    fleet.process_available()
+    late = fleet.device("t9", streams=["passengers"])
+    stuck.set()
+    world.play([Push(0, 5.0, 3)])  # west has work, gets stuck in it and acknowledges nothing
+    assert inside.wait(60)
+    train = world.handles[0]
+    train.detach()
+    train.attach("east")
+    assert fleet.deployment.devices[train.id] != "east", "the epoch cannot be published yet"
+    began = time.monotonic()
+    world.play([Push(0, 6.0, 3), Push(0, 7.0, 3)])
+    assert train.buffered == 0
+    assert time.monotonic() - began < 5
+    threading.Timer(0.5, gate.set).start()
+    late.attach("west")
+    assert late.push(world._rows(9, 8.0, 2)), "its first epoch is waited for: nobody else could take the rows"
+    world.play([Push(train, 12.0, 3) for train in range(4)])
+    assert [str(v) for v in world.finish() if not v.equal] == []

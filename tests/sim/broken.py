@@ -10,12 +10,11 @@ from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
 from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
-from godwit.protocol.handover import MigrationLedger
+from godwit.protocol.handover import EpochChange, MigrationLedger
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.memory import Delta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim import region
 from godwit.sim.region import Sight
 from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Submit, Tick
 
@@ -105,7 +104,7 @@ OVERTAKEN = Schedule(
 
 #: what is broken -> (where, its name, the broken rule, a schedule that sees it: a seed, or written by hand)
 BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
-    "state left behind": (region, "moves_between", lambda *_: [], 0),
+    "state left behind": (EpochChange, "moves_of", lambda *_: [], 0),
     "clock not held": (MigrationLedger, "held", _never_held, 54),
     "no generations": (MigrationLedger, "owned_since", _no_generations, 535),
     "sent early": (MigrationLedger, "ready", _always_ready, 1336),
@@ -115,7 +114,7 @@ BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "markers too early": (MigrationLedger, "markers", _drained_at_once, 725),
     "expected sources forgotten": (RegionKernel, "_expect", _nothing, OVERTAKEN),
     "start positions wrong": (RegionKernel, "_begin_queries", _begin_at_zero, 1),
-    "delta drops the marks": (kernel_module, "difference", _delta_without("marks"), 120),
+    "delta drops the marks": (kernel_module, "difference", _delta_without("marks"), 455),
     "ends of sessions not published": (RegionKernel, "_publish", _ends_unsaid, 0),
     "drained operators not published": (RegionKernel, "_must_publish", _never_held, 1),
 }

@@ -13,16 +13,19 @@ from typing import Any
 
 import pytest
 
-from godwit.ids import QueryId
+from godwit.ids import DeviceId, QueryId
+from godwit.model.changes import DeviceAdded, DeviceRemoved
+from godwit.model.changes import apply as apply_changes
+from godwit.model.topology import Device, Topology
 from godwit.protocol.commit import ProtocolCommit, recall
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.memory import Snapshot
 from godwit.sim.region import Sight
 from godwit.sim.run import play, run, story
-from godwit.sim.schedule import Action, Move, Schedule, Send, Submit, Tick, Wait, draw
+from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Submit, Tick, Wait, draw
 from godwit.sim.world import World
-from godwit.sim.worlds import LEFT, STREAMS
+from godwit.sim.worlds import LEFT, STREAMS, topology
 from tests.sim.broken import BROKEN
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
@@ -132,3 +135,42 @@ def test_a_schedule_written_by_hand() -> None:
     schedule = Schedule(0, "bottom-up", "incremental", actions)
     assert play(schedule) == []
     assert "Move(device='d1', site='b1')" in story(schedule)
+
+
+def _d3_is_somewhere() -> Topology:
+    """As the others, but nobody has attached d3 yet."""
+    return apply_changes(topology(), [DeviceRemoved(DeviceId("d3")), DeviceAdded(Device(DeviceId("d3")))])
+
+
+EVERYWHERE = [Tick(region, Sight()) for region in ("west", "east", "cloud")]
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "both", "counted_join"])
+def test_a_device_that_was_never_attached_holds_nobody_back(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Windows close without it; when it comes, what it sends from then on counts."""
+    monkeypatch.setattr("godwit.sim.world.topology", _d3_is_somewhere)
+    sends = [
+        Send(device, stream, ((20, 0, 3), (45, 0, 3)))
+        for device, stream in (("d1", "left"), ("d2", "left"), ("d2", "right"))
+    ]
+    comes = [Move("d3", "b1"), Deliver(9), *EVERYWHERE * 2, Deliver(9)]
+    later = [
+        Send(d, s, ((at, 0, 4),)) for d, s in (("d3", "right"), ("d2", "right"), ("d1", "left")) for at in (50, 80)
+    ]
+    world = World(Schedule(0, "bottom-up", "incremental", ()))
+    for action in [Submit("q0", kind, 1), Deliver(9), *EVERYWHERE, *sends, *EVERYWHERE * 4]:
+        world.play(action)
+    assert world.emitted(QueryId("q0"))
+    for action in [*comes, *later, *EVERYWHERE * 4]:
+        world.play(action)
+    world.finish()
+    assert world.faults() == []
+
+
+def test_a_device_that_comes_at_any_moment_and_sends_nothing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("godwit.sim.world.topology", _d3_is_somewhere)
+    for seed in range(400):
+        schedule = draw(seed)
+        silent = tuple(a for a in schedule.actions if not (isinstance(a, Send) and a.device == "d3"))
+        schedule = replace(schedule, actions=silent)
+        assert not play(schedule), story(schedule)

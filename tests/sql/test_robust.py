@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +23,8 @@ def _words(sql: str) -> list[str]:
         return sql.split()
 
 
-TEXTS = [_words(good_sql(path)[0]) for path in good_files()] + [_words(case.sql) for case in bad_cases()]
+RAW = [good_sql(path)[0] for path in good_files()] + [case.sql for case in bad_cases()]
+TEXTS = [_words(sql) for sql in RAW]
 POOL = sorted({word for words in TEXTS for word in words})
 
 
@@ -69,3 +72,48 @@ def test_any_text(text: str) -> None:
 @pytest.mark.parametrize("depth", [50, 5000])
 def test_deep_nesting(depth: int) -> None:
     answers(f"SELECT {'(' * depth}coach{')' * depth} AS c FROM passengers")
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT coach AS `` FROM passengers", "SELECT `` FROM passengers", "SELECT p.'' FROM passengers p"]
+)
+def test_an_empty_name_is_refused(sql: str) -> None:
+    error = refusal(sql)
+    assert error is not None
+    assert error.place
+    assert "empty" in error.problem
+
+
+BITS = [
+    "``",
+    "`a.b`",
+    "''",
+    "NULL",
+    "*",
+    "()",
+    ".",
+    "@",
+    "::",
+    "AS ``",
+    "1e999",
+    "{{",
+    "$1",
+    "?",
+    ":p",
+    "\\",
+    "\n",
+    "--",
+]
+BITS += ["/*", ";", "\x00", "INTERVAL", "window.end", "[0]", "LATERAL VIEW", "CASE", "END", "=>", "x ->", "EXISTS", "ÿ"]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_damaged_queries(seed: int) -> None:
+    """Characters cut out, foreign pieces put in: whatever comes of it, no traceback."""
+    rng = random.Random(seed)
+    sql = rng.choice(RAW)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(sql) + 1)
+        piece = f" {rng.choice(BITS)} " if rng.random() < 0.6 else ""
+        sql = sql[:at] + piece + sql[at + rng.choice((0, 0, 3, 8)) :]
+    answers(sql)

@@ -165,7 +165,7 @@ def test_a_damaged_parquet_file_is_named(
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
-@pytest.mark.parametrize("name", ["topology.json", "sinks/all/*.json", "control/0000000003.json"])
+@pytest.mark.parametrize("name", ["sinks/all/*.json", "control/0000000003.json"])
 def test_a_damaged_document_is_named(
     folder: Path, reopen: Callable[[Path], Fleet], name: str, damage: Callable[[Path], None]
 ) -> None:
@@ -178,12 +178,6 @@ def test_a_damaged_document_is_named(
         reopen(folder)
     named = [f for f in findings(Store.local(folder / "fleet")) if f.severity == "error"]
     assert {folder / "fleet" / f.where for f in named} == {file}
-
-
-def test_a_missing_topology_is_noticed(folder: Path, reopen: Callable[[Path], Fleet]) -> None:
-    (folder / "fleet/topology.json").unlink()
-    with pytest.raises(StateError, match=r"topology\.json: it is missing"):
-        reopen(folder)
 
 
 def test_a_history_that_was_cut_off_is_read_as_far_as_it_goes(folder: Path, reopen: Callable[[Path], Fleet]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from godwit.admission.admission import Admission, weights_named
 from godwit.admission.answers import Admitted, Plan, Replanned
@@ -26,6 +25,7 @@ from godwit.admission.fleet_spec import (
     ways,
     wishes,
 )
+from godwit.api.core import FleetCore
 from godwit.api.relays import WaysFile
 from godwit.control.reconfigurations import Story
 from godwit.errors import AdmissionError
@@ -39,9 +39,6 @@ from godwit.placement.rules.base import Ways, Wish
 from godwit.protocol.watermarks import NEVER
 from godwit.sql import orders
 from godwit.sql.sharing import Split, split
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 #: join orders that are tried before a query is refused, the cheapest first
 TRIES = 4
@@ -74,7 +71,7 @@ class AdmissionController:
     Where things run is in the deployment, and the ways of their rows are in a file, so a restart loses nothing.
     """
 
-    def __init__(self, fleet: Fleet, wanted: bool | str | None) -> None:
+    def __init__(self, fleet: FleetCore, wanted: bool | str | None) -> None:
         """`wanted`: weights by name (`pack`, `balance`, `paper`), or just whether; None: where capacities are given."""
         self._fleet, self._wanted = fleet, wanted
         self._weights = weights_named(wanted if isinstance(wanted, str) else "paper")

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from godwit.api.executor import Executor
+from godwit.api.options import check_changes
 from godwit.control.commands import Answer, ChangeTopology, Command
 from godwit.control.events import ChangesArrived, Event, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
@@ -31,7 +32,7 @@ LOOK_EVERY = 0.05
 #: how often whoever waits for regions to work under the newest epoch looks (seconds)
 REST_EVERY = 0.002
 #: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
-PUBLISHED_WITHIN = 0.5
+PUBLISHED_WITHIN = 0.05
 
 
 class _Stopped(BaseException):
@@ -59,7 +60,7 @@ class ControlLoop:
         ack_timeout: float,
     ) -> None:
         self._executor, self._commands, self._carry_out, self._pool = executor, commands, carry_out, pool
-        self._events, self._news, self._ack_timeout = events, news, ack_timeout
+        self._events, self._news, self.ack_timeout = events, news, ack_timeout
         self._driving = threading.RLock()
         self._driver: int | None = None
         self._next = commands.first
@@ -199,9 +200,9 @@ class ControlLoop:
         executor = self._executor
         if not self._pool.running or executor.plane.idle:
             return
-        if time.monotonic() > executor.published_at + self._ack_timeout:
+        if time.monotonic() > executor.published_at + self.ack_timeout:
             log.warning(
-                "not all regions have acknowledged epoch %s within %g s", executor.plane.epoch, self._ack_timeout
+                "not all regions have acknowledged epoch %s within %g s", executor.plane.epoch, self.ack_timeout
             )
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
@@ -217,6 +218,7 @@ class ControlLoop:
             if not isinstance(command, ChangeTopology):
                 self._carry_out(command, again)
             elif number > self._covered:  # otherwise its changes are in an epoch, or wait for one
+                check_changes(command.changes)
                 self._executor.handle(ChangesArrived(command.changes))
         except GodwitError as error:
             self._refuse(number, error)

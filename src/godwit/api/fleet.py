@@ -7,73 +7,34 @@ and opened again. Commands are carried out by the control loop (`control_loop.py
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from godwit.api.admission_controller import AdmissionController
-from godwit.api.control_loop import ControlLoop
-from godwit.api.control_loop import check as check_loop
-from godwit.api.executor import Executor
+from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
-from godwit.api.operations import Operations
-from godwit.api.query_aliases import QueryAliases
-from godwit.api.reoptimiser import Reoptimiser
+from godwit.api.options import AHEAD, check_options, declared
+from godwit.api.running import RunningFleet
 from godwit.api.topology_store import Ground
-from godwit.control.commands import Alter, ChangeTopology, Connect, Declare, Place, Submit, Withdraw
-from godwit.control.control_plane import ControlPlane
-from godwit.control.events import (
-    Event,
-    HandoverDone,
-    PlacesWished,
-    QueryWithdrawn,
-    RegionAcked,
-)
+from godwit.control.commands import Alter, Connect, Declare, Place, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
-from godwit.control.restore import Hints, restore
-from godwit.engine import segments
-from godwit.engine.analysis import Analyst
-from godwit.engine.session import spark_session
-from godwit.errors import ConfigError, DeploymentError, SourceError
-from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher
-from godwit.ingest.gateway import Gateway
-from godwit.ingest.source_log import Rows, Schema, columns_of
+from godwit.engine.session import check_session, spark_session
+from godwit.ids import DeviceId, QueryId, StreamId
+from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
-from godwit.maintenance.integrity import inspect
-from godwit.maintenance.supervisor import Supervisor
-from godwit.model.changes import Change, DeviceMoved
-from godwit.model.deployment import Delta, Deployment
-from godwit.model.plan import QUERY, Query, Stream
-from godwit.observe.history import History
-from godwit.observe.metrics import Metrics
-from godwit.observe.status import Status
-from godwit.observe.tracker import ReconfigurationTracker
-from godwit.placement.rules.base import Wish
-from godwit.region.pool import RunnerPool
-from godwit.region.runner import Limits, Runner
-from godwit.region.transfer import StateTransfer
+from godwit.model.changes import Change
+from godwit.model.plan import Stream
+from godwit.region.runner import Limits
 from godwit.sql import Builder
-from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
 from godwit.storage.base import Durability
-from godwit.storage.command_log import CommandLog
-from godwit.storage.epoch_log import Control, Standing
-from godwit.storage.lock import FolderLock
-from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links
 
 
-class Fleet:
+class Fleet(RunningFleet):
     """Continuous queries over a moving topology. `Fleet.embedded(folder)` runs all regions in this process."""
 
     def __init__(
@@ -92,48 +53,14 @@ class Fleet:
         durability: Durability = "process",
         ack_timeout: float = 10.0,
         at: Callable[[str], None] = lambda moment: None,
+        **misspelt: Never,
     ) -> None:
-        self.store = store = Store.local(root, durability)
-        self.root, self.spark = root.resolve(), spark
-        self.folder_lock = FolderLock(root)
-        self.folder_lock.take()
-        inspect(store)
-        #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
-        self.lock = self._lock = threading.RLock()
-        control, commands = Control(store), CommandLog(store)
-        self.analyst = Analyst(spark)
-        self.gateway = Gateway(store)
-        self.history = History(store)
-        publisher = Publisher(self.gateway, self._lock, lambda: self.deployment)
+        check_options(Fleet.__init__, misspelt)
+        check_session(spark)
+        parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
+        options = FleetOptions(rule, redeployment, state, *parts)
+        super().__init__(root, spark, options, admission, reoptimise)
         self.topology = Ground(self)
-        self.carriage = StateTransfer(store, state, links, self.topology.path)
-        self._events, self._news = deque[Event](), threading.Condition()
-        tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
-        acknowledge = lambda region, epoch: self._post(RegionAcked(region, epoch))  # noqa: E731
-        told = [publisher.publish, tracker.committed]
-        self.crew = RunnerPool(spark, store, limits or Limits(), at, told, self.carriage, acknowledge)
-        self.gateway.appended = self.crew.wake
-        self.attendant = Supervisor(self, replace(retention or Retention(), backup=self.carriage.replays))
-        self.metrics = Metrics(store, spark)
-        self._opened: list[SparkSource] = []
-        self.aliases = QueryAliases(store)
-        standing, deployment = control.standing(), control.deployment_at(control.last)
-        plane = ControlPlane(
-            standing.topology,
-            rule=rule,
-            redeployment_strategy=redeployment,
-            state=state,
-            streams=deployment.streams,
-            feeds=deployment.feeds,
-            epoch=deployment.epoch,
-        )
-        self._executor = Executor(plane, control, self.gateway, self.crew, tracker, self._lock, self._post)
-        self._operations = Operations(self)
-        parts = (self.crew, self._events, self._news, ack_timeout)
-        self.control = ControlLoop(self._executor, commands, self._operations.carry_out, *parts)
-        self.door = AdmissionController(self, admission)
-        self.reoptimiser = Reoptimiser(self, reoptimise)
-        self._reopen(standing)
 
     @staticmethod
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
@@ -151,25 +78,19 @@ class Fleet:
         device: str | None = None,
         disorder: str | None = None,
         idle: str | None = None,
+        ahead: str | None = AHEAD,
         site: str | None = None,
         mbps: float | None = None,
     ) -> Stream:
         """Declare a stream. `device`: the column that names the sender; without one, the stream itself is a device.
 
         `disorder`: how far a device's rows may lie behind its newest; `idle`: after how long a silent device that is
-        attached no longer holds the clocks back; `site`: where a stream without a device column is attached; `mbps`:
+        attached no longer holds the clocks back; `ahead`: how far ahead of the wall clock its rows may be (None: any
+        distance, for simulated time); `site`: where a stream without a device column is attached; `mbps`:
         what one device sends, for admission.
         """
-        columns = columns_of(schema)
-        for what, column in (("time", time), ("device", device)):
-            if column is not None and column not in {c.name for c in columns}:
-                msg = (
-                    f"stream '{name}' has no column '{column}' (its {what} column); it has {[c.name for c in columns]}"
-                )
-                raise SourceError(msg)
-        disorder_us = _length(name, "disorder", disorder) if disorder else 0
-        idle_seconds = _length(name, "idle", idle) / 1e6 if idle else None
-        stream = Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps)
+        roles: dict[str, Any] = {"time": time, "device": device, "disorder": disorder, "idle": idle, "ahead": ahead}
+        stream = declared(name, schema, self.deployment.streams, mbps=mbps, **roles)
         if self.deployment.streams.get(stream.id) != stream:
             self.control.execute(Declare(stream))
         if device is None:
@@ -185,43 +106,17 @@ class Fleet:
             self.control.execute(Connect(name, site, tuple(streams)))
         return DeviceHandle(self, device)
 
-    def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
-        """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
-        with self._lock:
-            return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
-
     def tell_time(self, stream: str, clocks: Mapping[DeviceId, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
-        with self._lock:
+        with self.lock:
             self.gateway.tell(StreamId(stream), clocks, self.deployment)
 
-    def move_device(self, device: DeviceId, site: SiteId | None) -> None:
-        self.change([DeviceMoved(device, site)])
-
-    def close_device(self, device: DeviceId) -> None:
-        with self._lock:
-            self.gateway.close(device, self.deployment)
-
     def close_sources(self) -> None:
-        """Nothing more comes from anybody: every window closes."""
-        with self._lock:
+        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+        with self.lock:
             for device in self.deployment.devices:
                 if not device.startswith(PRODUCER):
                     self.gateway.close(device, self.deployment)
-
-    def stream_of(self, device: DeviceId, stream: str | None) -> StreamId:
-        """The stream a device's rows belong to; it must be named where the device feeds several."""
-        fed = [s for s, devices in self.deployment.feeds.items() if device in devices]
-        if stream is not None and stream in fed:
-            return StreamId(stream)
-        if stream is None and len(fed) == 1:
-            return fed[0]
-        asked = f", not '{stream}'" if stream else ""
-        msg = f"device '{device}' feeds {fed or 'no stream'}; name one of them{asked}"
-        raise SourceError(msg)
-
-    def schema(self, stream: StreamId) -> Schema:
-        return self.gateway.schema(stream)
 
     def replay(self, stream: str, files: str | Path | Sequence[str | Path], **options: Any) -> Replay:
         """Recorded files to be replayed into a stream; `.run()` or `.start()` it. Options as in `Replay`."""
@@ -243,7 +138,7 @@ class Fleet:
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
         self.control.execute(Submit(name, sql if isinstance(sql, str) else sql.sql(), sink))
-        return QueryHandle(self, QueryId(name))
+        return QueryHandle(self, self.attendant, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
         """Stop a query; its results stay readable. An execution that others share goes on for them."""
@@ -252,41 +147,13 @@ class Fleet:
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
         """Give a running query other parameters, by the same SQL with other literals. It begins again with them."""
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
-        return QueryHandle(self, query)
+        return QueryHandle(self, self.attendant, query)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
-        if name not in self.aliases.names(self.deployment):
-            msg = f"there is no query '{name}'; running: {', '.join(self.aliases.names(self.deployment)) or 'none'}"
-            raise DeploymentError(msg)
-        return QueryHandle(self, QueryId(name))
-
-    @property
-    def queries(self) -> list[QueryId]:
-        """The names of the running queries."""
-        return self.aliases.names(self.deployment)
-
-    def execution(self, query: QueryId) -> Query:
-        """The query whose execution answers this one: itself, or its identical twin."""
-        return self.aliases.runs(query, self.deployment)
-
-    def results(self, query_id: QueryId) -> DataFrame:
-        """Every committed result of a query, running or stopped."""
-        query = self.execution(query_id)
-        found = segments.frame(self.spark, self.crew.results(query.shape.key))
-        columns = list(query.shape.plan.sink.columns)
-        if found is None:
-            return segments.empty(self.spark, self.analyst.output(query))
-        return found.where(F.col(QUERY) == query.id).select(*columns)
+        return QueryHandle(self, self.attendant, self.known(name))
 
     # --- the ground moves
-
-    def change(self, changes: Iterable[Change]) -> None:
-        """Topology changes happened: re-place what must move, and deploy it.
-
-        Returns when the changes are published or, if regions are still to acknowledge the epoch before, soon after.
-        """
-        self.control.execute(ChangeTopology(tuple(changes)))
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
@@ -297,119 +164,8 @@ class Fleet:
         with self.control.driving():
             return self.plane.explain_change(changes)
 
-    @property
-    def plane(self) -> ControlPlane:
-        return self._executor.plane
-
-    @property
-    def deployment(self) -> Deployment:
-        """What is published."""
-        return self._executor.deployment
-
-    @property
-    def parked(self) -> dict[QueryId, str]:
-        """Queries that have no place now, with the reason."""
-        return self._executor.parked
-
-    def _post(self, event: Event) -> None:
-        """Something has happened in a region."""
-        with self._news:
-            self._events.append(event)
-            self._news.notify_all()
-
-    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
-        """Move operators of running queries to these sites, where they can be."""
-        self.control.ask(PlacesWished(wishes, cause))
-
-    def undeploy(self, query: QueryId) -> None:
-        """Take a query off its sites."""
-        self.control.ask(QueryWithdrawn(query))
-
-    # --- running
-
-    def start(self) -> None:
-        """Let all regions run until `stop`."""
-        self.folder_lock.take()
-        self.metrics.listen()
-        self.crew.start()
-        self.attendant.start()
-        self.control.start()
-
-    def stop(self) -> None:
-        self.metrics.ignore()  # what is broken off now has not failed
-        self.control.stop()
-        for source in self._opened:
-            source.stop()
-        self.crew.stop()
-        self.attendant.stop()
-        self.folder_lock.release()
-
-    def status(self) -> Status:
-        """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""
-        return self.metrics.status({**self.crew.failures(), **self.attendant.failures()})
-
-    def process_available(self, timeout: float = 300.0) -> None:
-        """Work until everything that was pushed has been answered."""
-        until = time.monotonic() + timeout
-        while time.monotonic() < until:
-            self.check()
-            if self.crew.running:
-                if self.crew.idle() and self.control.quiet:
-                    return self.attendant.flush()
-                time.sleep(0.02)
-                continue
-            self.control.turn()
-            if not self.crew.step_all():
-                if not self.crew.underway and self.control.quiet:
-                    return self.attendant.flush()
-                time.sleep(0.002)
-        msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
-        raise DeploymentError(msg)
-
-    def check(self) -> None:
-        """Raise if a region's runner, a sink or a source has failed."""
-        for source in self._opened:
-            source.check()
-        check_loop(self.control)
-        for name, failure in {**self.crew.failures(), **self.attendant.failures()}.items():
-            msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
-            raise DeploymentError(msg) from failure
-
-    def keep_copies(self) -> None:
-        """Copy deployment and topology beside the control log, now and then."""
-        self._executor.log.copy_if_due(int(self.plane.coordinator.stable))
-
-    def runners_of(self, shape: str) -> list[Runner]:
-        return self.crew.of_shape(shape)
-
-    def _reopen(self, standing: Standing) -> None:
-        """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
-        old = self.deployment
-        places = [self.door.places(query, old) for query in old.queries.values()]
-        wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
-        ways = {wish: way for _, known in places for wish, way in known.items()}
-        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
-        for stream in old.streams.values():
-            self._operations.prepare(stream)
-        with self._lock:
-            self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
-        rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
-        self.crew.expect(Deployment(), rows, old)
-        self.crew.hire()
-        with self.control.driving():
-            self._executor.carry_out(self.plane.coordinator.resume(standing.waiting))
-            self.control.recover(standing.command)
-
     def __enter__(self) -> Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _length(stream: str, option: str, text: str) -> int:
-    try:
-        return microseconds(text)
-    except Fault as fault:
-        msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
-        raise ConfigError(msg) from fault

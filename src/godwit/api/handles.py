@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from godwit.api.core import FleetCore
 from godwit.api.oracle import Verdict, verdict
+from godwit.control.commands import Withdraw
 from godwit.delivery.delivery import Delivery
 from godwit.delivery.sinks.base import Sink
 from godwit.engine import segments
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.source_log import Rows
+from godwit.ingest.schema import Rows, as_rows
+from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
 from godwit.model.plan import EPOCH, QUERY, Query
 from godwit.sql.sharing import begun, own_names
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 
 class QueryHandle:
     """A running query."""
 
-    def __init__(self, fleet: Fleet, query: QueryId) -> None:
-        self._fleet, self.id = fleet, query
+    def __init__(self, fleet: FleetCore, supervisor: Supervisor, query: QueryId) -> None:
+        self._fleet, self._supervisor, self.id = fleet, supervisor, query
 
     def results(self) -> DataFrame:
         """Every result so far, as a Spark DataFrame."""
@@ -46,7 +45,7 @@ class QueryHandle:
 
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""
-        self._fleet.attendant.must_be_whole(self.id)
+        self._supervisor.must_be_whole(self.id)
         return verdict(self._fleet, self.id)
 
     def late(self) -> DataFrame:
@@ -80,11 +79,11 @@ class QueryHandle:
 
     def write_to(self, sink: Sink) -> Delivery:
         """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""
-        return self._fleet.attendant.deliver(self.id, sink)
+        return self._supervisor.deliver(self.id, sink)
 
     def stop(self) -> None:
         """Withdraw the query; its results stay readable."""
-        self._fleet.withdraw(self.id)
+        self._fleet.control.execute(Withdraw(self.id))
 
     def __repr__(self) -> str:
         return f"QueryHandle({self.id!r})"
@@ -93,13 +92,13 @@ class QueryHandle:
 class DeviceHandle:
     """A device: it pushes rows, and may leave one site and turn up at another. While it is away, it buffers."""
 
-    def __init__(self, fleet: Fleet, device: DeviceId) -> None:
+    def __init__(self, fleet: FleetCore, device: DeviceId) -> None:
         self._fleet, self.id = fleet, device
         self._buffer: list[tuple[StreamId, Rows, int | None]] = []
 
     @property
     def attached(self) -> bool:
-        return self._fleet.deployment.devices.get(self.id) is not None
+        return self._fleet.is_attached(self.id)
 
     @property
     def buffered(self) -> int:
@@ -110,7 +109,7 @@ class DeviceHandle:
         """Send rows; False if they were buffered, or if this sequence number came through before."""
         target = self._fleet.stream_of(self.id, stream)
         if not self.attached:
-            self._buffer.append((target, rows, sequence))
+            self._buffer.append((target, as_rows(target, rows), sequence))
             return False
         return self._fleet.push(target, rows, device=self.id, sequence=sequence)
 
@@ -125,6 +124,10 @@ class DeviceHandle:
         for stream, rows, sequence in waiting:
             self._fleet.push(stream, rows, device=self.id, sequence=sequence)
 
+    def reset_clock(self) -> None:
+        """Its clock was wrong: its watermark is what it sends from now on. Windows that have closed stay closed."""
+        self._fleet.reset_clock(self.id)
+
     def close(self) -> None:
-        """Nothing more will come from it: no clock waits for it any longer."""
+        """Nothing more will come from it: no clock waits for it any longer. It begins again by sending."""
         self._fleet.close_device(self.id)

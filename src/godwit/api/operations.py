@@ -6,9 +6,11 @@ Called by the control loop, one command at a time. Every question waits until th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from godwit.api.admission_controller import Let
+from godwit import names
+from godwit.api.admission_controller import AdmissionController, Let
+from godwit.api.core import FleetCore
+from godwit.api.options import check_changes, check_sink
 from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, Place, Submit, Withdraw
 from godwit.control.events import (
     ChangesArrived,
@@ -27,15 +29,12 @@ from godwit.model.topology import Device
 from godwit.sql import compile_query
 from godwit.sql.sharing import begins
 
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
-
 
 class Operations:
     """The commands of one fleet."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: FleetCore, admission: AdmissionController) -> None:
+        self._fleet, self._admission = fleet, admission
 
     def carry_out(self, command: Command, again: bool) -> None:
         """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
@@ -43,8 +42,11 @@ class Operations:
             case Declare(stream):
                 self._declare(stream)
             case Connect(device, site, streams):
+                names.check("device", device)
                 self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
             case Submit(name, sql, sink):
+                names.check("query", name)
+                check_sink(name, sink, self._fleet.plane.topology)
                 self._submit(QueryId(name), sql, sink, again)
             case Withdraw(name):
                 if not again or name in self._fleet.queries:
@@ -52,6 +54,7 @@ class Operations:
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
             case ChangeTopology(changes):
+                check_changes(changes)
                 self._fleet.control.ask(ChangesArrived(changes))
             case Place(placement, cause):
                 self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
@@ -75,18 +78,18 @@ class Operations:
                 return
             msg = f"there is a query '{name}' already; stop it first or choose another name"
             raise DeploymentError(msg)
-        candidates = self._fleet.door.orders(query)
+        candidates = self._admission.orders(query)
         columns = self._fleet.analyst.output(query)
         twin = self._fleet.aliases.find(query, self._fleet.deployment)
         if twin is not None:
             self._fleet.aliases.join(name, twin)
             return
-        admitted = self._fleet.door.admit(candidates)
+        admitted = self._admission.admit(candidates)
         for part, stream in admitted.starting:
             self._deploy(part, stream.columns, admitted.sinks[part.id], admitted)
         pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
         self._deploy(begins(admitted.reader, int(self._fleet.deployment.epoch) + 1), columns, pinned, admitted)
-        self._fleet.door.settle(admitted)
+        self._admission.settle(admitted)
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
@@ -98,17 +101,17 @@ class Operations:
             self._derive(query, columns)
 
     def _withdraw(self, query: QueryId) -> None:
-        self._fleet.query(query)
+        self._fleet.known(query)
         ended = self._fleet.aliases.leave(query, self._fleet.deployment)
         if ended is not None:
             self._fleet.undeploy(ended.id)
-            self._fleet.door.leave(ended)
+            self._admission.leave(ended)
 
     def _alter(self, name: QueryId, sql: str, again: bool) -> None:
         """The query ends, and a new version of it begins, with the new parameters, under the same name."""
         version, sink = QueryId(f"{name}~{self._fleet.control.command}"), None
         if name in self._fleet.queries or not again:
-            old = self._fleet.execution(self._fleet.query(name).id)
+            old = self._fleet.execution(self._fleet.known(name))
             if again and old.id == version:
                 return
             new = compile_query(sql, self._fleet.deployment.streams, version)
@@ -143,8 +146,8 @@ class Operations:
             msg = f"'{query.target}' would have no event time"
             raise SqlError(msg, place=query.sql, remedy="select a time column, e.g. window.end")
         if query.target not in self._fleet.deployment.streams:
-            names = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
-            self._declare(Stream(query.target, names, query.output[sink.columns.index(sink.time)]))
+            named = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
+            self._declare(Stream(query.target, named, query.output[sink.columns.index(sink.time)]))
         place = self._fleet.deployment.placement.get(InstanceId(query.id, len(query.shape.plan.operators) - 1))
         self._connect(producer(query.id), SiteId(place) if place else None, [query.target])
 

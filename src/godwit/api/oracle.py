@@ -7,23 +7,20 @@ are formed in another order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame
 
+from godwit.api.core import FleetCore
 from godwit.engine import segments
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query
+from godwit.region.runner import Runner
 from godwit.region.state import union
 from godwit.storage.log import Segment
 from godwit.storage.names import source_log
 from godwit.storage.records import SourceRecord
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
-    from godwit.region.runner import Runner
 
 #: relative difference that another order of summation may make
 TOLERANCE = 1e-9
@@ -52,7 +49,7 @@ class Verdict:
         return "\n".join(lines)
 
 
-def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
+def verdict(fleet: FleetCore, query_id: QueryId) -> Verdict:
     """Compare what a query has answered so far with what it should have."""
     query = fleet.execution(query_id)
     want = expected(fleet, query)
@@ -60,7 +57,7 @@ def verdict(fleet: Fleet, query_id: QueryId) -> Verdict:
     return compare(query_id, want.toPandas(), have.toPandas())
 
 
-def expected(fleet: Fleet, query: Query) -> DataFrame:
+def expected(fleet: FleetCore, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
     reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
@@ -87,7 +84,7 @@ class Scanned:
         return runner.start_of(reader).get(f"source:{self.index}:{self.stream}", 0)
 
 
-def scans(fleet: Fleet, query: Query) -> list[Scanned]:
+def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
     """The scans of everything but shared parts' streams, the query's own and those of its parts."""
     parts = [fleet.execution(part) for part in query.parts]
     inside = {part.target for part in parts}
@@ -95,7 +92,7 @@ def scans(fleet: Fleet, query: Query) -> list[Scanned]:
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
-def _everything(fleet: Fleet, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
+def _everything(fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
         made = union(expected(fleet, producer) for producer in producers)

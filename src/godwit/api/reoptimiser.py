@@ -7,20 +7,17 @@ whatever was worth a search is in the fleet's history, with its numbers, whether
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
+from godwit.api.core import FleetCore
 from godwit.control.reconfigurations import Story
 from godwit.control.reoptimiser import Advice, Seen, Watch, Watching
 from godwit.ids import QueryId
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 
 class Reoptimiser:
     """One a fleet; the attendant lets it look."""
 
-    def __init__(self, fleet: Fleet, wanted: bool | Watching) -> None:
+    def __init__(self, fleet: FleetCore, wanted: bool | Watching) -> None:
         self._fleet = fleet
         self._watch = Watch(wanted if isinstance(wanted, Watching) else None) if wanted else None
         self._looked: tuple[float, dict[str, int]] | None = None
@@ -50,7 +47,7 @@ class Reoptimiser:
     def _latencies(self) -> dict[QueryId, float]:
         """Half of a query's newest results took longer, in the slowest of its regions."""
         slowest: dict[str, float] = {}
-        for runner in self._fleet.status().runners:
+        for runner in self._fleet.metrics.status({}).runners:
             if runner.latency_ms.p50 is not None:
                 slowest[runner.shape] = max(slowest.get(runner.shape, 0.0), runner.latency_ms.p50)
         queries = self._fleet.deployment.queries.values()

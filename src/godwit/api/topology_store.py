@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from godwit.api.core import FleetCore
 from godwit.ids import NodeId
 from godwit.model.changes import Change, DeviceAdded, LinkAdded, SiteAdded
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
-
 
 class Ground:
     """The fleet's topology. Changes go through the fleet, because queries stand on it."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: FleetCore) -> None:
         self._fleet = fleet
 
     @property

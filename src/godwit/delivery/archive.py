@@ -7,13 +7,14 @@ log itself, which goes on where `kept` ends. `entries` reads both as one sequenc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from godwit.ids import RegionId
 from godwit.observe.rollup import Totals, late_of, results_of
 from godwit.storage import names
+from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -108,8 +109,10 @@ def merged(segments: Sequence[Segment], folder: Place, name: str) -> list[Segmen
 def _rewritten(group: list[Segment], file: Place) -> Segment:
     table = pa.concat_tables([t for s in group for t in s.tables(keep=False)], promote_options="permissive")
     name = f"{file.reference}.parquet"
-    size, checksum = file.store.put_table(name, table)
-    return Segment((name,), table.num_rows, size, group[0].schema, sums=(checksum,), store=file.store)
+    table, rows = by_query(table)
+    size, checksum = file.store.put_table(name, table, list(rows.values()))
+    made = Segment((name,), table.num_rows, size, group[0].schema, sums=(checksum,), store=file.store)
+    return replace(made, tags={ROWS: rows})
 
 
 def _linked(segment: Segment, folder: Place, name: str) -> Segment:
@@ -117,7 +120,7 @@ def _linked(segment: Segment, folder: Place, name: str) -> Segment:
     files = tuple(f"{folder.reference}/{name}-{number}.parquet" for number in range(len(segment.files)))
     for file, target in zip(segment.files, files, strict=True):
         folder.store.link(file, target)
-    return Segment(files, segment.rows, segment.bytes, segment.schema, sums=segment.sums, store=folder.store)
+    return replace(segment, files=files, store=folder.store)
 
 
 def _last_kept(store: Store, log: Log) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 from godwit.delivery.archive import entries
 from godwit.delivery.sinks.base import Batch, Sink
 from godwit.ids import QueryId, RegionId
+from godwit.maintenance.duties import Attempts
 from godwit.storage import names
+from godwit.storage.by_query import may_hold
 from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -50,23 +53,37 @@ class Delivery:
         self._name = names.sink_position(subject.name, digest)
         saved = store.get_document(self._name) or {"positions": {}, "state": {}}
         self.positions: dict[str, int] = saved["positions"]
-        #: the error that ended the delivery, if one did
-        self.failure: Exception | None = None
+        self._attempts = Attempts()
         sink.open(saved["state"])
         self._save(saved["state"])
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why the sink does not take results now; it is tried again, from the last position that was kept."""
+        return self._attempts.failure
+
     def pump(self) -> int:
         """Deliver what is committed and not delivered; returns the number of commits."""
-        if self.failure is not None:
+        if not self._attempts.due(time.monotonic()):
             return 0
         done = 0
         try:
+            if self.failure is not None:
+                self._reopen()
             for region in names.regions_of(self._store.disk, self.subject.shape):
                 done += self._pump(region)
         except Exception as error:  # whatever a sink raises must not end the thread that serves the others
-            self.failure = error
-            log.exception("sink %s of query %s has stopped", self.sink.name, self.subject.name)
+            self._attempts.failed(error, time.monotonic())
+            log.exception("sink %s of query %s has failed; it is tried again", self.sink.name, self.subject.name)
+        else:
+            self._attempts.succeeded()
         return done
+
+    def _reopen(self) -> None:
+        """What the sink wrote after the last position that was kept never happened."""
+        saved = self._store.get_document(self._name) or {"positions": {}, "state": {}}
+        self.positions = saved["positions"]
+        self.sink.open(saved["state"])
 
     def detach(self) -> None:
         """Deliver no more, and let go of what was not delivered."""
@@ -75,12 +92,13 @@ class Delivery:
     def _pump(self, region: RegionId) -> int:
         done = 0
         for entry in entries(self._store, region, self.subject.shape, self.positions.get(region, 0)):
-            if entry.results:
-                subject = self.subject
-                self.sink.write(Batch(region, entry.number, subject.query, subject.columns, entry.results))
+            subject = self.subject
+            mine = [segment for segment in entry.results if may_hold(segment, subject.query)]
+            if mine:
+                self.sink.write(Batch(region, entry.number, subject.query, subject.columns, mine))
             self.positions[region] = entry.number
             done += 1
-            if entry.results:
+            if mine:
                 self._save(self.sink.state())
         if done:
             self._save(self.sink.state())

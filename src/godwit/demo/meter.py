@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from godwit.ids import RegionId
 from godwit.model.plan import QUERY
 from godwit.region.pool import RunnerPool
-from godwit.storage.log import Record
+from godwit.storage.log import Record, Segment
 
 #: the last so many results make "now"
 RECENT = 400
@@ -62,12 +61,11 @@ class LatencyMeter:
         self.batches += 1
         self.batch_ms.append(metrics["took_ms"])
         self.state_bytes += metrics["handed_over"]
-        for segment in record["results"]:
-            for file in segment["files"]:
-                self._results(file, metrics["wall"])
+        for segment in (Segment.from_json(one, self.crew.store) for one in record["results"]):
+            for table in segment.tables():
+                self._results(table, metrics["wall"])
 
-    def _results(self, file: str, wall: float) -> None:
-        table = pq.read_table(file)
+    def _results(self, table: pa.Table, wall: float) -> None:
         if "at" not in table.column_names:
             return
         at = table.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1000

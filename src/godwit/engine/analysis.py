@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from godwit.errors import TypeMismatchError
-from godwit.ingest.source_log import Schema
+from godwit.ingest.schema import Schema
 from godwit.model.plan import Column, Query, Stream
 
 

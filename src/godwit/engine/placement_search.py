@@ -15,8 +15,8 @@ from itertools import islice
 from pyspark.sql import SparkSession
 
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Deadline
 from godwit.placement.search.executor import BestFound, Piece
+from godwit.placement.search.limits import Deadline
 
 #: seconds of work a wave should hold
 WAVE_SECONDS = 1.0

@@ -22,6 +22,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Draft, Frame, made, together
 from godwit.model.plan import Column
+from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 
@@ -55,14 +56,25 @@ def _options(frame: Frame) -> dict[str, str]:
     return {**WRITER, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
 
 
-def write_table(table: pa.Table, path: Place, schema: str, prune_by: str | None = None) -> Segment | None:
-    """Keep an Arrow table as a segment."""
+def write_table(
+    table: pa.Table, path: Place, schema: str, prune_by: str | None = None, row_groups: Sequence[int] = ()
+) -> Segment | None:
+    """Keep an Arrow table as a segment. `row_groups`: how many rows go into each (default: as many as fit)."""
     if table.num_rows == 0:
         return None
     file = f"{path.reference}.parquet"
-    size, checksum = path.store.put_table(file, table)
+    size, checksum = path.store.put_table(file, table, row_groups)
     low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
     return Segment((file,), table.num_rows, size, schema, low, high, sums=(checksum,), store=path.store)
+
+
+def write_results(frame: Frame, path: Place, *, small: bool) -> Segment | None:
+    """Rows of several queries, so that a reader of one finds its own (`storage/by_query.py`)."""
+    if not small:
+        return write(frame, path, small=False)
+    table, rows = by_query(frame.toArrow())
+    made = write_table(table, path, schema_of(frame), row_groups=list(rows.values()))
+    return None if made is None else replace(made, tags={ROWS: rows})
 
 
 def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:

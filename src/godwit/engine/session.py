@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 from godwit.engine.java import find_java_home
+from godwit.errors import ConfigError
 
 #: Each line was measured; docs/architecture.md says what it buys.
 SETTINGS = {
@@ -54,6 +57,15 @@ OFTEN_CALLED = (
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
+#: what results depend on; UTC for windows, and the same NULLs and names in the micro-batches and in the oracle
+NEEDED = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.scheduler.mode": "FAIR",
+}
+
+
 def spark_session(
     app: str = "godwit",
     cores: int | None = None,
@@ -63,10 +75,13 @@ def spark_session(
 ) -> SparkSession:
     """The process's Spark session, started if there is none. Costs about 7 s and 1 GB: share it.
 
-    `quick`: spend no time on compiling; for tests and short demonstrations over little data.
+    One that is there already is used as it is, whatever `cores` and `memory` say; one that has other `settings`, or
+    would give other results, is refused. `quick`: spend no time on compiling; for tests and short demonstrations over
+    little data.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
+        check_session(active, settings or {})
         return active
     os.environ["JAVA_HOME"] = str(find_java_home())
     # Workers must run the interpreter that has our packages, whatever `python3` is on PATH.
@@ -88,6 +103,19 @@ def spark_session(
     for name in OFTEN_CALLED:
         java_import(session._jvm, name)
     return session
+
+
+def check_session(session: SparkSession, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Raise if a session would give other results than ours, or is not as asked for."""
+    fixed = session.sparkContext.getConf()
+    for key, wanted in {**NEEDED, **settings}.items():
+        has = session.conf.get(key) if key.startswith("spark.sql.") else fixed.get(key)
+        if has is None or has.lower() != wanted.lower():
+            msg = (
+                f"the Spark session that is running has {key}={has or '(not set)'}, and '{wanted}' is needed; stop it "
+                f"and let spark_session() make one, or build yours with .config('{key}', '{wanted}')"
+            )
+            raise ConfigError(msg)
 
 
 def _java_options(quick: bool) -> list[str]:

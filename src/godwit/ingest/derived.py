@@ -19,6 +19,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
 from godwit.protocol.watermarks import Mark
 from godwit.region.runner import Runner
+from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 
 #: a derived stream's rows come from this pseudo-device
@@ -66,7 +67,8 @@ class Publisher:
         schema = self._gateway.schema(query.target)
         found = []
         for told in record["results"]:
-            for table in Segment.from_json(told, self._gateway.store).tables():
+            segment = Segment.from_json(told, self._gateway.store)
+            for table in segment.tables() if may_hold(segment, query.id) else ():
                 mine = table.filter(pc.equal(table.column(QUERY), query.id))
                 found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
         return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()

@@ -6,18 +6,22 @@ old region's log, and the entry that says so follows that row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.errors import SourceError
+from godwit.errors import NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
-from godwit.ingest.source_log import DeadLetters, Rows, Schema, SourceLog, newest_by_device
+from godwit.ingest.schema import Rows, Schema
+from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered
 from godwit.model.deployment import Deployment
-from godwit.protocol.watermarks import FOREVER, Mark
+from godwit.protocol.span import span
+from godwit.protocol.watermarks import NEVER, Mark
 from godwit.storage.log import Segment
 from godwit.storage.store import Store
 
@@ -25,12 +29,16 @@ from godwit.storage.store import Store
 class Gateway:
     """Appends to source logs. One a fleet; callers hold the fleet's lock."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         self.store = store
+        #: the wall clock (seconds), for rows that lie too far ahead of it
+        self.now = now
         self.dead, self.meter = DeadLetters(store), Meter()
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+        #: whether a device is known to be attached, though no epoch says so yet
+        self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
         self.appended: Callable[[RegionId], None] = lambda region: None
 
@@ -44,6 +52,9 @@ class Gateway:
             msg = f"there is no stream '{stream}'; declare it with fleet.stream(...). Known: {sorted(self._schemas)}"
             raise SourceError(msg)
         return self._schemas[stream]
+
+    def now_us(self) -> int:
+        return int(self.now() * 1e6)
 
     def source(self, stream: StreamId, device: DeviceId) -> SourceState:
         return self._streams[stream].devices.setdefault(device, SourceState())
@@ -77,13 +88,16 @@ class Gateway:
         """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
         schema = self.schema(stream)
         if sequence is not None:
-            assert device is not None
+            if device is None:
+                msg = f"sequence {sequence} for '{stream}' needs a sender; push through a device's handle"
+                raise SourceError(msg)
             if sequence <= self.sequence(stream, device):
                 return False
-        conformed = schema.conform(rows)
+        conformed = schema.conform(rows, device, self.now_us())
+        parts = self._by_region(schema, conformed.table, deployment, device)  # or an error, and nothing is taken
         if conformed.dead:
             self.dead.add(stream, conformed.dead)
-        for region, table in self._by_region(schema, conformed.table, deployment, device):
+        for region, table in parts:
             numbers = {} if sequence is None or device is None else {str(device): sequence}
             self._append(schema, region, table, deployment, device, numbers)
         if sequence is not None and device is not None:
@@ -96,9 +110,8 @@ class Gateway:
         marks: dict[RegionId, dict[DeviceId, Mark]] = {}
         for device, clock in clocks.items():
             region, source = self._home(device, schema, deployment), self.source(stream, device)
-            source.session, source.region = deployment.sessions.get(device, 1), region
-            source.clock = max(source.clock, clock)
-            marks.setdefault(region, {})[device] = Mark(source.session, source.clock)
+            source.advance(deployment.sessions.get(device, 1), region, clock, clock)
+            marks.setdefault(region, {})[device] = source.mark
         for region, told in marks.items():
             self.log(region, stream).append(_nothing(schema), told, {}, {})
 
@@ -107,8 +120,8 @@ class Gateway:
     ) -> None:
         """Recorded Parquet files of one device become part of its source log as they are."""
         source = self.source(stream, device)
-        source.clock = max(source.clock, newest_us - self.schema(stream).stream.disorder_us)
-        marks = {device: Mark(source.session, source.clock)}
+        source.advance(source.session, region, newest_us - self.schema(stream).stream.disorder_us, newest_us)
+        marks = {device: source.mark}
         self.log(region, stream).append_files(segment, marks, {str(device): segment.rows}, newest_us)
 
     def homes(
@@ -143,6 +156,7 @@ class Gateway:
     def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
         """Devices may have changed region: end their old sessions where they were, begin the new ones."""
         over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
+        began: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
         for device in devices:
             # One that is away is where it was last: there its session will end.
             region, session = deployment.stays.get(device), deployment.sessions.get(device, 1)
@@ -151,31 +165,53 @@ class Gateway:
                     continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
                 source = state.devices.setdefault(device, SourceState(session=session, region=region))
                 if source.region is not None and session > source.session:
-                    end = Mark(source.session, source.clock, over=True)
-                    over.setdefault((source.region, stream), {})[device] = end
+                    over.setdefault((source.region, stream), {})[device] = replace(source.mark, over=True)
+                    source.turn %= 2
+                    if source.turn:  # it is closed, also where it is now
+                        began.setdefault((region, stream), {})[device] = replace(source.mark, session=session)
                 source.session, source.region = session, region
-        for (region, stream), marks in over.items():
+        for (region, stream), marks in (*over.items(), *began.items()):
             # One entry for all that leave: each would wake the region up.
             self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
     def close(self, device: DeviceId, deployment: Deployment) -> None:
-        """Nothing more comes from the device."""
-        for stream, state in self._streams.items():
-            if device in deployment.feeds.get(stream, ()):
-                source = state.devices.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
-                region = source.region or self._region(device, deployment)
-                if region is not None and not source.over:
-                    source.over, source.clock = True, FOREVER
-                    end = Mark(source.session, FOREVER, over=True)
-                    self.log(region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+        """Nothing more comes from the device, unless it begins again by sending."""
+        end = self._end(deployment)
+        for stream, source in self._of(device, deployment):
+            if not source.mark.closed:
+                source.close(end)
+                self._say(stream, source, device)
+
+    def reset_clock(self, device: DeviceId, deployment: Deployment) -> None:
+        """What the device sends from now on counts again, though its clock was ahead: it was wrong."""
+        for stream, source in self._of(device, deployment):
+            source.begin_again()
+            self._say(stream, source, device)
 
     def repeat_ends(self, streams: Iterable[StreamId]) -> None:
         """A query that begins now reads logs from now on: tell it, too, which devices will send nothing more."""
         for stream in set(streams):
             for device, source in self._streams[stream].devices.items():
-                if source.over and source.region is not None:
-                    end = Mark(source.session, FOREVER, over=True)
-                    self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: end}, {}, {})
+                if source.mark.closed:
+                    self._say(stream, source, device)
+
+    def _of(self, device: DeviceId, deployment: Deployment) -> Iterator[tuple[StreamId, SourceState]]:
+        """The streams that a device feeds, and what is known of it there."""
+        for stream, state in self._streams.items():
+            if device in deployment.feeds.get(stream, ()):
+                source = state.devices.setdefault(device, SourceState(session=deployment.sessions.get(device, 1)))
+                source.region = source.region or deployment.stays.get(device)
+                yield stream, source
+
+    def _say(self, stream: StreamId, source: SourceState, device: DeviceId) -> None:
+        if source.region is not None:  # (one that was never attached holds nobody back)
+            self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: source.mark}, {}, {})
+
+    def _end(self, deployment: Deployment) -> int:
+        """A time behind every window that rows so far can be in: once all sources are closed, all of them close."""
+        sources = [source for state in self._streams.values() for source in state.devices.values()]
+        disorder = max((schema.stream.disorder_us for schema in self._schemas.values()), default=0)
+        return max((s.newest for s in sources), default=NEVER) + disorder + span(deployment.queries.values()) + 1
 
     def _by_region(
         self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
@@ -196,10 +232,13 @@ class Gateway:
 
     def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
         region = self._region(device, deployment)
+        if region is None and self.attaching(device):
+            # Its session is where it was last, until the epoch that moves it is published: rows go there meanwhile.
+            region = deployment.stays.get(device)
         if region is None:
             known = "is not attached to any site" if device in deployment.devices else "is not declared"
             msg = f"device '{device}' {known}, so '{schema.stream.id}' cannot take its rows; attach it, or buffer them"
-            raise SourceError(msg)
+            raise NotAttachedError(msg)
         return region
 
     @staticmethod
@@ -232,9 +271,9 @@ class Gateway:
         marks, rows = {}, {}
         for name, newest_us, count in newest:
             source = self.source(schema.stream.id, name)
-            source.session, source.region = deployment.sessions.get(name, 1), region
-            source.clock = max(source.clock, newest_us - schema.stream.disorder_us)
-            marks[name], rows[str(name)] = Mark(source.session, source.clock), count
+            clock = newest_us - schema.stream.disorder_us
+            source.advance(deployment.sessions.get(name, 1), region, clock, newest_us)
+            marks[name], rows[str(name)] = source.mark, count
         return marks, rows
 
 

@@ -1,6 +1,5 @@
-"""Where rows enter: from devices into the source log of the region they are attached to.
+"""Source logs: the rows of a stream in one region, and the dead-letter log of rows that did not fit (`schema.py`).
 
-Rows must fit the stream's schema; those that do not go to the dead-letter log with the reason, and the rest goes on.
 Appends carry the device's sequence number, so that a device that sends again after a crash repeats nothing.
 """
 
@@ -8,101 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from godwit.engine.segments import write_table
-from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId
 from godwit.ingest.rates import Meter
-from godwit.model.plan import Column, Stream
+from godwit.ingest.schema import Schema
 from godwit.protocol.watermarks import Mark
 from godwit.storage import names
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.records import SourceRecord
 from godwit.storage.store import Store
-
-#: rows as users have them: a pyarrow table, a pandas frame, or a list of dicts
-Rows: TypeAlias = Any
-
-
-@dataclass(frozen=True)
-class Conformed:
-    """Rows that fit, and those that do not, each with the reason."""
-
-    table: pa.Table
-    dead: list[dict[str, Any]]
-
-
-def columns_of(ddl: str) -> tuple[Column, ...]:
-    """`name type, name type`; types may hold commas in brackets."""
-    parsed = StructType.fromDDL(ddl)
-    assert isinstance(parsed, StructType)
-    return tuple(Column(field.name, field.dataType.simpleString()) for field in parsed.fields)
-
-
-class Schema:
-    """A stream's schema in the three forms that are needed."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        parsed = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
-        assert isinstance(parsed, StructType)
-        self.spark = parsed
-        self.json = self.spark.json()
-        self.arrow = to_arrow_schema(self.spark, timezone="UTC")
-
-    def conform(self, rows: Rows) -> Conformed:
-        """Cast rows to the schema; what cannot be cast, or has no event time, is dead."""
-        if isinstance(rows, list):
-            table, dead = self._from_dicts(rows)
-        else:
-            table, dead = self._from_table(rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows))
-        for column, reason in self.needed:
-            lacking = pc.is_null(table.column(column))
-            if pc.any(lacking).as_py():
-                dead += [{"row": row, "reason": reason} for row in table.filter(lacking).to_pylist()]
-                table = table.filter(pc.invert(lacking))
-        return Conformed(table, dead)
-
-    @property
-    def needed(self) -> list[tuple[str, str]]:
-        """Columns that no row may lack, each with what to say of a row that does."""
-        found = [(self.stream.time, f"{self.stream.time} is missing: every row needs an event time")]
-        if self.stream.device is not None:
-            found.append((self.stream.device, f"{self.stream.device} is missing: every row needs its sender's name"))
-        return found
-
-    def _from_dicts(self, rows: list[dict[str, Any]]) -> tuple[pa.Table, list[dict[str, Any]]]:
-        try:
-            return pa.Table.from_pylist(rows, schema=self.arrow), []
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
-            pass
-        good, dead = [], []
-        for row in rows:
-            try:
-                pa.Table.from_pylist([row], schema=self.arrow)
-                good.append(row)
-            except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
-                dead.append({"row": row, "reason": str(error)})
-        return pa.Table.from_pylist(good, schema=self.arrow), dead
-
-    def _from_table(self, table: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
-        missing = [name for name in self.arrow.names if name not in table.column_names]
-        if missing:
-            msg = f"rows for stream '{self.stream.id}' lack column {', '.join(missing)}; they have {table.column_names}"
-            raise SourceError(msg)
-        table = table.select(self.arrow.names)
-        try:
-            return table.cast(self.arrow), []
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return self._from_dicts(table.to_pylist())
 
 
 class SourceLog:

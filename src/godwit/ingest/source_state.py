@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from godwit.ids import DeviceId, RegionId, StreamId
-from godwit.protocol.watermarks import FOREVER, NEVER, Mark
+from godwit.protocol.watermarks import NEVER, Mark
 from godwit.storage.log import Log, Record
 from godwit.storage.names import source_log
 from godwit.storage.store import Store
@@ -22,12 +22,36 @@ class SourceState:
     clock: int = NEVER
     session: int = 1
     region: RegionId | None = None
-    over: bool = False
+    #: see `Mark`
+    turn: int = 0
+    #: the greatest event time so far; after a restart, as far as its clock had come
+    newest: int = NEVER
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.session, self.clock, turn=self.turn)
 
     def hear(self, mark: Mark, region: RegionId) -> None:
-        if mark.session >= self.session:
-            self.session, self.clock, self.region = mark.session, max(mark.clock, self.clock), region
-            self.over = mark.over and mark.clock >= FOREVER
+        if (mark.session, mark.turn) < (self.session, self.turn if mark.session == self.session else 0):
+            return
+        goes_on = not self.mark.closed and (mark.session > self.session or mark.turn == self.turn)
+        clock = max(mark.clock, self.clock) if goes_on else mark.clock
+        self.session, self.clock, self.region, self.turn = mark.session, clock, region, mark.turn
+        self.newest = max(self.newest, clock)
+
+    def advance(self, session: int, region: RegionId, clock: int, newest: int) -> None:
+        """It has sent rows, or said how far it has come; if it was closed, it begins again."""
+        if self.mark.closed:
+            self.begin_again()
+        self.session, self.region, self.clock = session, region, max(self.clock, clock)
+        self.newest = max(self.newest, newest)
+
+    def close(self, end: int) -> None:
+        self.turn, self.clock = self.turn + 1, end
+
+    def begin_again(self) -> None:
+        """Its clock is what it sends from now on: after it was closed, or because its clock was wrong."""
+        self.turn, self.clock = self.turn + (1 if self.mark.closed else 2), NEVER
 
 
 @dataclass

@@ -1,25 +1,24 @@
-"""The attendant: beside the runners, it delivers results to sinks and keeps house. One thread while the fleet runs."""
+"""The supervisor: beside the runners, it delivers results to sinks, keeps house, re-optimises and re-admits.
+
+One thread while the fleet runs. Each duty, and each sink, fails alone: the others go on, `fleet.status()` says which
+one failed and why, and it is tried again after a pause (`duties.py`).
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
+from godwit.api.core import FleetCore
 from godwit.api.oracle import scans
 from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.sinks.base import Sink
 from godwit.errors import StateError
+from godwit.ids import QueryId
+from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.storage.names import kept_log, source_log
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
-    from godwit.ids import QueryId
-
-log = logging.getLogger(__name__)
 
 #: how often the attendant looks around (seconds)
 EVERY = 0.25
@@ -32,11 +31,13 @@ OVER = object()
 class Supervisor:
     """Holds the deliveries of all queries and the housekeeper."""
 
-    def __init__(self, fleet: Fleet, retention: Retention) -> None:
+    def __init__(self, fleet: FleetCore, retention: Retention, looks: Mapping[str, Callable[[], None]]) -> None:
         self._fleet = fleet
         self.housekeeper = Housekeeper(fleet.store, retention)
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
-        self.failure: Exception | None = None
+        self._copies = Duty("copies of the control log", lambda: fleet.keep_copies())
+        self._housekeeping = Duty("housekeeping", self._keep_house, self._break_off)
+        self._looks = tuple(Duty(name, look) for name, look in looks.items())
         self._round = threading.Lock()
         self._pass: Iterator[None] | None = None
         self._stopping = threading.Event()
@@ -67,8 +68,8 @@ class Supervisor:
         with self._round:
             for delivery in list(self.deliveries.values()):
                 delivery.pump()
-            self._fleet.keep_copies()
-            self._keep_house()
+            self._copies.run()
+            self._housekeeping.run()
 
     def sweep(self) -> Swept:
         """Keep house now, from the beginning to the end."""
@@ -91,6 +92,10 @@ class Supervisor:
                 self._pass = None
             elif time.monotonic() >= until:
                 return
+
+    def _break_off(self) -> None:
+        """A pass that failed begins again: what it did stays done."""
+        self._pass = None
 
     def _sweep(self, swept: Swept) -> Iterator[None]:
         crew = self._fleet.crew
@@ -130,15 +135,14 @@ class Supervisor:
             for (query, name), delivery in self.deliveries.items()
             if delivery.failure is not None
         }
-        return found if self.failure is None else {**found, "housekeeping": self.failure}
+        duties = (self._copies, self._housekeeping, *self._looks)
+        for duty in duties:
+            if duty.attempts.failure is not None:
+                found[duty.name] = duty.attempts.failure
+        return found
 
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
-            try:
-                self.flush()
-                self._fleet.reoptimiser.look_if_due()
-                self._fleet.door.look_if_due()
-            except Exception as error:  # the regions go on; `fleet.check` and `fleet.status` tell
-                self.failure = error
-                log.exception("housekeeping has stopped; nothing is lost, but the folder grows")
-                return
+            self.flush()
+            for duty in self._looks:
+                duty.run()

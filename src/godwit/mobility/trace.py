@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from godwit import names
 from godwit.errors import DataError
 
 Kind = Literal["attach", "handover", "detach"]
@@ -185,8 +186,9 @@ def _field_problem(fields: Mapping[str, Any]) -> str:
         return f"field {odd[0]!r} is missing or unknown; an event has exactly {', '.join(_FIELDS)}"
     if not _is_time(fields["t"]):
         return f"field 't' must be a whole number of milliseconds from 0 on, not {fields['t']!r}"
-    if not isinstance(fields["device"], str) or not fields["device"]:
-        return f"field 'device' must be a name, not {fields['device']!r}"
+    problem = names.fault("device", fields["device"]) or names.reserved("device", fields["device"])
+    if problem:
+        return f"field 'device': {problem}"
     if fields["kind"] not in get_args(Kind):
         return f"field 'kind' must be one of {', '.join(get_args(Kind))}, not {fields['kind']!r}"
     for name, wanted in zip(("previous", "site"), _SHAPE[fields["kind"]], strict=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from godwit.errors import TopologyError
 from godwit.ids import DeviceId, NodeId, SiteId
 from godwit.model.layered import Draft
-from godwit.model.topology import Device, Link, Site, Topology
+from godwit.model.topology import Device, Link, Site, Topology, misnamed
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class _Edit:
     def take(self, change: Change) -> None:
         match change:
             case SiteAdded(site):
+                self._must_be_named(site, change)
                 self._must(
                     site.id not in self._sites and NodeId(site.id) not in self._adjacency, change, "already there"
                 )
@@ -127,6 +128,7 @@ class _Edit:
                 del self._links[frozenset((a, b))]
                 self._disconnect(NodeId(a), NodeId(b))
             case DeviceAdded(device):
+                self._must_be_named(device, change)
                 self._must(NodeId(device.id) not in self._adjacency, change, "already there")
                 self._adjacency[NodeId(device.id)] = {}
                 self._devices[device.id] = replace(device, site=None)
@@ -149,6 +151,10 @@ class _Edit:
         if not holds:
             msg = f"cannot apply {change}: {why}"
             raise TopologyError(msg)
+
+    def _must_be_named(self, thing: Site | Device, change: Change) -> None:
+        for problem in misnamed(thing):
+            self._must(False, change, problem)
 
     def _drop_site(self, site: SiteId) -> None:
         for neighbour in list(self._adjacency[NodeId(site)]):

@@ -169,6 +169,17 @@ class Deployment:
         names = {literal.strip("'").replace("''", "'") for literal in wanted}
         return tuple(device for device in feeding if device in names)
 
+    def sources_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
+        """The devices that a query's watermark waits for: a device counts from its first session on, also while away.
+
+        One that was declared and never attached has sent nothing and may never come.
+        """
+        return tuple(device for device in self.devices_of(query, scan) if device in self.stays)
+
+    def same_sources(self, other: Deployment) -> bool:
+        """Whether the same devices feed the same streams and count."""
+        return self.feeds == other.feeds and self.stays.keys() == other.stays.keys()
+
     def regions_of(self, shape: Shape) -> set[RegionId]:
         """Where a shape runs: where its operators live, and where devices that feed it are, or end their sessions."""
         feeding = {device for _, scan in shape.plan.scans for device in self.feeds.get(scan.stream, ())}

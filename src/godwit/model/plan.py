@@ -56,6 +56,8 @@ class Stream:
     idle_seconds: float | None = None
     #: what one device sends (Mbit/s), for admission; None: a guess until it is measured
     mbps: float | None = None
+    #: how far (microseconds) a row may lie ahead of the wall clock when it comes in; None: as far as it likes
+    ahead_us: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
 
 from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, NodeId, RegionId, SiteId
+from godwit.names import fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +168,20 @@ class _AllNodes(Mapping[NodeId, Mapping[str, Any]]):
         return len(self._adjacency)
 
 
+def misnamed(thing: Site | Device) -> Iterator[str]:
+    """What is wrong with the names of a site and its region, or of a device."""
+    found = [fault("device", thing.id)]
+    if isinstance(thing, Site):
+        found = [fault("site", thing.id), fault("region", thing.region)]
+    return (problem for problem in found if problem is not None)
+
+
 def _faults(sites: list[Site], links: list[Link], devices: list[Device]) -> Iterator[str]:
     known: set[str] = set()
     things: list[Site | Device] = [*sites, *devices]
     for thing in things:
-        what = "site" if isinstance(thing, Site) else "device"
+        what: Literal["site", "device"] = "site" if isinstance(thing, Site) else "device"
+        yield from misnamed(thing)
         if thing.id in known:
             yield f"{what} '{thing.id}' is declared twice; give every site and device its own id"
         known.add(thing.id)

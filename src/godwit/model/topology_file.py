@@ -25,6 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, RegionId, SiteId
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.names import reserved
 
 #: libyaml's where PyYAML was built with it: ten times faster, and as safe
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -101,7 +102,7 @@ def load_topology(source: Path | str) -> Topology:
     """The topology in a file, or in a YAML text (a string with a line break or a colon and a space in it)."""
     name, text = _read(source)
     file = _parse(name, text)
-    faults = list(_unknown_regions(file))
+    faults = [*_unknown_regions(file), *_reserved(file)]
     try:
         topology = Topology.of(
             [s.value() for s in file.sites], [link.value() for link in file.links], [d.value() for d in file.devices]
@@ -193,6 +194,11 @@ def _unknown_regions(file: _File) -> Iterator[str]:
         if site.region not in file.regions:
             known = ", ".join(file.regions) or "none"
             yield f"sites[{i}].region: '{site.region}' is not one of the regions ({known}); add it there or correct it"
+
+
+def _reserved(file: _File) -> Iterator[str]:
+    told = [reserved("site", s.id) for s in file.sites] + [reserved("device", d.id) for d in file.devices]
+    return (problem for problem in told if problem is not None)
 
 
 def _fail(name: str, faults: list[str]) -> TopologyError:

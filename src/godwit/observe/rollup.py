@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from godwit.model.plan import QUERY
 from godwit.storage.base import SegmentStore
+from godwit.storage.by_query import rows_by_query
 from godwit.storage.log import Record, Segment
 
 
@@ -77,7 +78,10 @@ def count(into: dict[str, int], segments: Iterable[Segment]) -> None:
 def by_query(segments: Iterable[Segment]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for segment in segments:
-        for table in segment.tables([QUERY]):
+        told = rows_by_query(segment)
+        for query, rows in (told or {}).items():
+            found[query] = found.get(query, 0) + rows
+        for table in segment.tables([QUERY]) if told is None else ():
             for entry in pc.value_counts(table.column(QUERY)).to_pylist():
                 found[entry["values"]] = found.get(entry["values"], 0) + entry["counts"]
     return found

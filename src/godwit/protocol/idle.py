@@ -7,6 +7,7 @@ last heard from is not remembered over a restart: a restart waits once more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from godwit.ids import DeviceId
@@ -34,7 +35,7 @@ class IdleSources:
         self._heard |= {source: now for _, source, _ in inputs.own_marks}
         spoke = {(scan, source) for scan, source, _ in inputs.own_marks}
         idle: list[Heard] = [
-            (scan, source, Mark(mark.session, mark.clock, idle=True))
+            (scan, source, replace(mark, idle=True))
             for (scan, source, _), mark, due in self._waiting(own_marks, deployment, now)
             if due <= now and (scan, source) not in spoke
         ]
@@ -59,7 +60,7 @@ class IdleSources:
         for key, mark in list(own_marks.items()):  # others may ask while a micro-batch is under way
             limit = limits[key[0]]
             attached = deployment.devices.get(DeviceId(split_source(key[1])[1])) is not None
-            if limit is not None and attached and not (mark.idle or mark.over):
+            if limit is not None and attached and not (mark.idle or mark.over or mark.closed):
                 yield key, mark, self._heard.setdefault(key[1], now) + limit
 
 

@@ -187,7 +187,7 @@ class RegionKernel:
                 ended.append((query, after.epoch))
                 self._forget(query)
             self._begin_queries(before, after)
-            if before.feeds != after.feeds or _ids(before, self.shape) != _ids(after, self.shape):
+            if not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape):
                 # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
                 self._expect(Progress(self.shape, after))
                 self._announce_all = True
@@ -223,7 +223,7 @@ class RegionKernel:
         """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
-        devices = before is None or before.feeds != now.feeds or before.devices.keys() != now.devices.keys()
+        devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
         divided = before is not None and before.key_routes != now.key_routes
         if devices or divided or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
             self.progress = Progress(self.shape, now)
@@ -333,16 +333,16 @@ class RegionKernel:
                     yield (operator, released(query, self.region, owners), 1), Mark(1, clock)
 
     def _forget_published(self) -> None:
-        """Sessions that are over, now that others know; the last one of a device only if the device is gone."""
-        for key in [key for key, mark in self.own_marks.items() if mark.over]:
-            if not self.own_marks[key].final or not self._is_known(key[1]):
+        """Sessions that are over, now that others know; and what was closed, if the device is gone."""
+        for key, mark in list(self.own_marks.items()):
+            if mark.over or (mark.closed and not self._is_known(key[1])):
                 del self.own_marks[key]
 
     def _forget_departed(self) -> None:
-        """Devices that are gone, once their last session is over."""
+        """Devices that are gone, once all that they sent was heard."""
         for operator, source in list(self._departing):
             mark = self.book.mark(operator, source)
-            if mark is None or mark.final:
+            if mark is None or mark.closed:
                 self.book.forget(source, operator)
                 self._departing.discard((operator, source))
 

@@ -52,7 +52,9 @@ class Progress:
         for query in self._queries:
             made_of = self.heard(query, operator)
             if made_of not in known:
-                known[made_of] = _clock(book, [one for one in made_of if self._counts(book, *one)])
+                counting = [one for one in made_of if self._counts(book, *one)]
+                # Of a query whose first source is still to come, nothing can be said: its rows may be of any time.
+                known[made_of] = _clock(book, counting) if made_of else NEVER
             found[query] = known[made_of]
         return found
 
@@ -67,7 +69,7 @@ class Progress:
         """(scan, source, session) of every source that a query here counts on; devices that are gone are none."""
         for query in self._queries.values():
             for index, scan in self._plan.scans:
-                for device in self._deployment.devices_of(query, index):
+                for device in self._deployment.sources_of(query, index):
                     if device not in self._deployment.devices:
                         continue
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
@@ -85,7 +87,7 @@ class Progress:
                 owners = self._deployment.owners(query, child)
                 yield from ((child, released(query.id, region, owners)) for region in owners or (RegionId(""),))
             elif isinstance(node, Scan):
-                devices = self._deployment.devices_of(query, child)
+                devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
             else:
                 yield from self._walk(query, child)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: of a source that will send nothing more, and of a query without sources
+#: of a query without sources
 FOREVER = 2**62
 #: before anything was heard
 NEVER = -(2**62)
@@ -28,27 +28,30 @@ class Mark:
 
     session: int
     clock: int
-    #: nothing more comes in this session; with the clock at FOREVER: nor in any other
+    #: nothing more comes in this session
     over: bool = False
     #: it is attached, but has been silent for too long: do not wait for it
     idle: bool = False
+    #: how often the source was closed or begun again in this session, odd while it is closed: a later turn prevails
+    turn: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more comes unless it begins again: nobody waits for it. Its clock lies behind all windows so far."""
+        return self.turn % 2 == 1
 
     def to_json(self) -> list[Any]:
-        return [self.session, self.clock, int(self.over), int(self.idle)]
+        return [self.session, self.clock, int(self.over), int(self.idle), self.turn]
 
     @staticmethod
     def from_json(record: list[Any]) -> Mark:
-        return Mark(record[0], record[1], bool(record[2]), bool(record[3]))
-
-    @property
-    def final(self) -> bool:
-        """Nothing more comes from the source, ever."""
-        return self.over and self.clock >= FOREVER
+        return Mark(record[0], record[1], bool(record[2]), bool(record[3]), record[4])
 
     def joined(self, later: Mark) -> Mark:
         """Both said of the same session, in whatever order they came by."""
-        ahead = self if (self.clock, self.over) > (later.clock, later.over) else later
-        return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle)
+        mine, other = (self.turn, self.clock, self.over), (later.turn, later.clock, later.over)
+        ahead = self if mine > other else later
+        return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle, ahead.turn)
 
 
 #: (operator, source) -> marks of the sessions that are not over, and of later ones; oldest first
@@ -104,26 +107,36 @@ class WatermarkTracker:
         return marks[0] if marks else None
 
     def clock(self, operator: int, sources: Iterable[str]) -> int:
-        """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves."""
+        """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves.
+
+        Closed ones do not count either; once all are, it is as far as the one that was closed last says.
+        """
         least, least_of_all = FOREVER, FOREVER
-        awake = False
+        awake, counted, ended = False, False, FOREVER
         for source in sources:
             mark = self.mark(operator, source)
+            if mark is not None and mark.closed:
+                ended = mark.clock if ended >= FOREVER else max(ended, mark.clock)
+                continue
+            counted = True
             clock = NEVER if mark is None else mark.clock
             least_of_all = min(least_of_all, clock)
             if mark is None or not mark.idle:
                 awake = True
                 least = min(least, clock)
+        if not counted:
+            return ended
         return least if awake else least_of_all
 
     @staticmethod
     def _step_over_ended(sessions: dict[int, Mark]) -> None:
         """Go on to the session after one that is over, heard of or not; a clock never goes back on the way."""
-        while (ended := sessions[min(sessions)]).over and ended.clock < FOREVER:
+        while (ended := sessions[min(sessions)]).over:
             del sessions[ended.session]
             following = ended.session + 1
             heir = sessions.get(following, Mark(following, NEVER))
-            sessions[following] = Mark(following, max(heir.clock, ended.clock), heir.over, heir.idle)
+            clock = heir.clock if ended.closed else max(heir.clock, ended.clock)
+            sessions[following] = Mark(following, clock, heir.over, heir.idle, heir.turn)
 
 
 def source_id(stream: str, device: str) -> str:

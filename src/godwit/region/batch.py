@@ -125,6 +125,9 @@ class Batch:
         small = self.small if small is None else small
         return segments.write(frame, self.folder / self.name(what), small=small, prune_by=prune_by)
 
+    def write_results(self, frame: Frame, small: bool) -> Segment | None:
+        return segments.write_results(frame, self.folder / self.name("results"), small=small)
+
     def small_input(self, index: int) -> bool:
         """Whether few rows come to an operator: from those below it, and from other regions."""
         inputs = self.shape.plan.operators[index].inputs

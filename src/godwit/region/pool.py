@@ -15,13 +15,14 @@ from collections.abc import Set as AbstractSet
 from pyspark.sql import SparkSession
 
 from godwit.delivery.archive import Entry, entries
-from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
 from godwit.region.loop import RunnerLoop
 from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 from godwit.storage.names import commit_log, regions_of
 from godwit.storage.store import Store
@@ -42,7 +43,7 @@ class RunnerPool:
         carriage: StateTransfer | None = None,
         acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
     ) -> None:
-        self._spark, self._store, self._limits, self._at, self._told = spark, store, limits, at, told
+        self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, told
         self._carriage, self._acknowledge = carriage, acknowledge
         self._needs = Needs()
         self.runners: dict[Key, Runner] = {}
@@ -109,7 +110,7 @@ class RunnerPool:
         runner = self.runners.get(key)
         if runner is None:
             parts = (self._limits, self._carriage, self._at, self._after)
-            runner = Runner(self._spark, self._store, key[0], shape, *parts)
+            runner = Runner(self._spark, self.store, key[0], shape, *parts)
             with self._changing:
                 self.runners[key] = runner
             last = runner.commits.read(runner.commits.last)
@@ -205,7 +206,7 @@ class RunnerPool:
 
     def commits(self, key: Key, after: int) -> Iterator[tuple[int, Record]]:
         """Commit records past a number, as far as they are kept."""
-        return self._store.log(commit_log(*key)).after(after)
+        return self.store.log(commit_log(*key)).after(after)
 
     def committed(self) -> int:
         """How many commits there were, over all runners."""
@@ -224,11 +225,11 @@ class RunnerPool:
 
     def regions_of(self, shape: str) -> set[RegionId]:
         """The regions that run, or ever ran, a shape."""
-        return set(regions_of(self._store.disk, shape))
+        return set(regions_of(self.store.disk, shape))
 
-    def results(self, shape: str) -> list[Segment]:
-        """Result segments of a shape's queries, from all regions, as far as they are committed."""
-        return [segment for entry in self._catch_up(shape) for segment in entry.results]
+    def results(self, shape: str, query: QueryId) -> list[Segment]:
+        """Segments with results of a query (and perhaps others), from all regions, as far as they are committed."""
+        return [s for entry in self._catch_up(shape) for s in entry.results if may_hold(s, query)]
 
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]
@@ -237,7 +238,7 @@ class RunnerPool:
         whole: list[Entry] = []
         for region in sorted(self.regions_of(shape)):
             known = self._entries.setdefault((region, shape), [])
-            known.extend(entries(self._store, region, shape, known[-1].number if known else 0))
+            known.extend(entries(self.store, region, shape, known[-1].number if known else 0))
             whole += known
         return whole
 

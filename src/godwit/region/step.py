@@ -181,7 +181,7 @@ class Step:
             wanted = [QUERY, *operator.columns]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
             frame = frame if frame.columns == wanted else frame.select(*wanted)
-            segment = self._batch.write(frame, "results", small=self._batch.sized[index])
+            segment = self._batch.write_results(frame, self._batch.sized[index])
             if segment is not None:
                 self._batch.outputs.results.append(segment)
 

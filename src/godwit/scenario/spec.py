@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from godwit import names
 from godwit.errors import ConfigError, GodwitError
 from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
@@ -50,6 +51,8 @@ class StreamSpec(_Strict):
     device: str | None = None
     disorder: str | None = None
     idle: str | None = None
+    #: how far ahead of the wall clock its rows may be; null: any distance
+    ahead: str | None = "1 day"
     #: where a stream without a device column is attached
     site: str | None = None
     #: what one device sends, for admission, until it has been measured
@@ -59,7 +62,9 @@ class StreamSpec(_Strict):
         """The declaration as a value, without Spark."""
         disorder = microseconds(self.disorder) if self.disorder else 0
         idle = microseconds(self.idle) / 1e6 if self.idle else None
-        return Stream(StreamId(self.name), columns(self.schema_), self.time, self.device, disorder, idle, self.mbps)
+        ahead = microseconds(self.ahead) if self.ahead else None
+        found = columns(self.schema_)
+        return Stream(StreamId(self.name), found, self.time, self.device, disorder, idle, self.mbps, ahead)
 
 
 class DeviceSpec(_Strict):
@@ -247,15 +252,16 @@ def _faults(scenario: Scenario) -> Iterator[str]:
         yield "topology: give either topology (a file or inline) or world (made up)"
     if scenario.world is not None and scenario.trace is not None:
         yield "trace: a world brings its own; remove one of the two"
-    names = [s.name for s in scenario.streams]
-    yield from _twice("streams", names)
+    yield from _misnamed(scenario)
+    streams = [s.name for s in scenario.streams]
+    yield from _twice("streams", streams)
     yield from _twice("queries", [q.name for q in scenario.queries])
     yield from _twice("devices", [d.id for d in scenario.devices])
     uses = [(f"sources[{i}].stream", s.stream) for i, s in enumerate(scenario.sources)]
     uses += [(f"devices[{i}].streams", name) for i, d in enumerate(scenario.devices) for name in d.streams]
     for place, stream in uses:
-        if stream not in names:
-            yield f"{place}: '{stream}' is not declared; streams are {', '.join(names)}"
+        if stream not in streams:
+            yield f"{place}: '{stream}' is not declared; streams are {', '.join(streams)}"
     for i, source in enumerate(scenario.sources):
         if source.generator == "passengers" and source.calls is None and scenario.world is None:
             yield f"sources[{i}].calls: passengers need the stops; name the calls.jsonl of `godwit mobility`"
@@ -279,6 +285,19 @@ def _stream_faults(place: str, spec: StreamSpec) -> Iterator[str]:
     for key, column in (("time", spec.time), ("device", spec.device)):
         if column is not None and column not in have:
             yield f"{place}.{key}: there is no column '{column}'; the schema has {', '.join(have)}"
+
+
+def _misnamed(scenario: Scenario) -> Iterator[str]:
+    kinds: list[tuple[str, names.Kind, list[str]]] = [
+        ("streams", "stream", [s.name for s in scenario.streams]),
+        ("devices", "device", [d.id for d in scenario.devices]),
+        ("queries", "query", [q.name for q in scenario.queries]),
+    ]
+    for place, kind, found in kinds:
+        for i, name in enumerate(found):
+            problem = names.fault(kind, name) or names.reserved(kind, name)
+            if problem is not None:
+                yield f"{place}[{i}]: {problem}"
 
 
 def _twice(what: str, names: list[str]) -> Iterator[str]:

@@ -276,7 +276,7 @@ class World:
             self._rest()
         for (stream, device), source in sorted(self._sources.items()):
             assert source.region is not None
-            end = Mark(source.session, FOREVER, over=True)
+            end = Mark(source.session, FOREVER, turn=1)
             self.source_log(source.region, stream).append(Entry([], {device: end}))
         for stream, devices in FEEDS.items():
             for device in devices:
@@ -285,7 +285,7 @@ class World:
                     assert place is not None
                     session = self.deployment.sessions.get(device, 1)
                     log = self.source_log(self.deployment.sites[place], stream)
-                    log.append(Entry([], {device: Mark(session, FOREVER, over=True)}))
+                    log.append(Entry([], {device: Mark(session, FOREVER, turn=1)}))
         self._rest()
 
     def _mending(self) -> Iterator[Change]:

@@ -13,6 +13,7 @@ from sqlglot.errors import ParseError, TokenError
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Query, Shape, Stream
+from godwit.names import fault, reserved
 from godwit.sql.dialect import parse, text, tokens
 from godwit.sql.emit import Emitter
 from godwit.sql.fault import Fault, located, point
@@ -143,6 +144,13 @@ def _target(statement: exp.Expr) -> tuple[exp.Query, exp.Table | None]:
 def _check_target(target: exp.Table | None, result: Result, select: exp.Query) -> None:
     if target is None:
         return
+    problem = fault("stream", target.name) or reserved("stream", target.name)
+    if problem is not None:
+        raise Fault(problem, target, "name the derived stream with letters, digits and _")
+    for field in result.fields:
+        if fault("column", field.name) is not None:
+            msg = f"column '{field.name}' of '{target.name}' could not be read by another query"
+            raise Fault(msg, target, "name it: SELECT .. AS name, with letters, digits and _")
     if any(table.name.lower() == target.name.lower() for table in select.find_all(exp.Table)):
         msg = f"'{target.name}' would read what it writes"
         raise Fault(msg, target, "insert into another derived stream")

@@ -31,6 +31,11 @@ class PlainSpark(Spark):
 def tokens(sql: str) -> list[Token]:
     """The text's tokens, with what sqlglot would misread put right or refused."""
     found: list[Token] = PlainSpark().tokenize(sql)
+    for token in found:
+        if token.token_type == TokenType.IDENTIFIER and not token.text.strip():
+            # sqlglot takes `` for no name at all, and stumbles over what is not there
+            problem, remedy = "a name is empty", "write a name between the back quotes, or leave them out"
+            raise SqlError(problem, place=point(sql, token.start, token.end + 1), remedy=remedy)
     for token, following in pairwise(found):
         if token.token_type == following.token_type == TokenType.STRING:
             # Spark reads 'it''s' as it's, sqlglot as its

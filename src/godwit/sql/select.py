@@ -109,7 +109,11 @@ class Compiler:
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if not isinstance(star, exp.Star):
-                items.append((item.alias_or_name or item.expression.name, item.unalias()))
+                named = item.alias_or_name or (item.expression.name if item.expression else "")
+                if not named:
+                    msg = "the name of a column is empty"
+                    raise Fault(msg, item, "name what is selected: expression AS name")
+                items.append((named, item.unalias()))
                 continue
             if any(star.args.values()):
                 msg = "* EXCEPT, REPLACE and RENAME are not supported"

@@ -49,8 +49,8 @@ class SegmentStore(Protocol):
     def reference(self, path: str | Path) -> str:
         """The inverse: relative where the file lies in the store."""
 
-    def put_table(self, reference: str, table: Any) -> tuple[int, int]:
-        """Keep an Arrow table as a Parquet file; its size and checksum."""
+    def put_table(self, reference: str, table: Any, row_groups: Sequence[int] = ()) -> tuple[int, int]:
+        """Keep an Arrow table as a Parquet file; its size and checksum. `row_groups`: how many rows go into each."""
 
     def take_in(self, folder: str) -> list[str]:
         """References of the Parquet files that Spark has written into a folder (`path`)."""

@@ -144,11 +144,15 @@ class Store:
 
     # --- segments
 
-    def put_table(self, reference: str, table: pa.Table) -> tuple[int, int]:
-        """Keep a table as a Parquet file; its size and checksum."""
+    def put_table(self, reference: str, table: pa.Table, row_groups: Sequence[int] = ()) -> tuple[int, int]:
+        """Keep a table as a Parquet file; its size and checksum. `row_groups`: how many rows go into each."""
         # Not lz4: some blocks that Arrow's encoder ends without literals are refused by the decoder that Spark brings.
         buffer = pa.BufferOutputStream()
-        pq.write_table(table, buffer, compression="snappy", use_dictionary=True)
+        with pq.ParquetWriter(buffer, table.schema, compression="snappy", use_dictionary=True) as out:
+            start = 0
+            for rows in row_groups or (table.num_rows,):
+                out.write_table(table.slice(start, rows), row_group_size=max(rows, 1))
+                start += rows
         data = memoryview(buffer.getvalue())
         summed = checksum(data)
         self.disk.write(reference, data)  # type: ignore[arg-type]

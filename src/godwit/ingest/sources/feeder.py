@@ -10,23 +10,34 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    MapType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from godwit import names
+from godwit.api.core import FleetCore
 from godwit.engine import segments
+from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
-from godwit.ingest.source_log import Schema, newest_by_device
-from godwit.storage import names
+from godwit.ingest.schema import Schema
+from godwit.ingest.source_log import newest_by_device
 from godwit.storage.log import Segment
+from godwit.storage.names import number
 from godwit.storage.place import Place
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 #: a staged row that does not fit: the row and the reason, as JSON; null for all others
 DEAD = "__dead"
@@ -41,8 +52,9 @@ Newest = list[tuple[DeviceId, int, int]]
 class Feeder:
     """Feeds one stream. `name` tells it from other feeders of the stream, also after a restart."""
 
-    def __init__(self, fleet: Fleet, stream: StreamId, name: str, ahead: int) -> None:
-        self._fleet, self.stream, self.name, self._ahead = fleet, stream, name, ahead
+    def __init__(self, fleet: FleetCore, stream: StreamId, name: str, ahead: int) -> None:
+        self._fleet, self.stream, self._ahead = fleet, stream, ahead
+        self.name = names.check("feeder", name, SourceError)
         self.schema: Schema = fleet.schema(stream)
         self._folder = Place(fleet.store, f"ingest/{stream}/{name}")
         self.rows = 0
@@ -53,9 +65,9 @@ class Feeder:
 
     def stage(self, frame: DataFrame, sequence: int) -> Segment | None:
         """Let Spark write the rows, each with the reason if it does not fit; None if there are none."""
-        path = self._folder / names.number(sequence)
+        path = self._folder / number(sequence)
         self._fleet.store.disk.delete_folder(path.reference)
-        return segments.write(judged(frame, self.schema), path, small=False)
+        return segments.write(judged(frame, self.schema, self._fleet.gateway.now_us()), path, small=False)
 
     def feed(self, segment: Segment, sequence: int, *, staged: bool, newest: Newest | None = None) -> None:
         """Append the segment's rows to the logs of the regions their devices belong to.
@@ -135,7 +147,7 @@ class Feeder:
                 reason = "its device is not attached to any site and never was; declare it with fleet.device(...)"
                 gateway.dead.add(self.stream, [{"row": row, "reason": reason} for row in mine.to_pylist()])
                 continue
-            path = self._folder / names.number(sequence) / region
+            path = self._folder / number(sequence) / region
             made = segments.write_table(mine, path, self.schema.json)
             if made is not None:
                 args = (region, made, [fresh[d] for d in devices], deployment, self.name, sequence)
@@ -154,7 +166,7 @@ class Feeder:
         return found
 
 
-def judged(frame: DataFrame, schema: Schema) -> DataFrame:
+def judged(frame: DataFrame, schema: Schema, now_us: int | None = None) -> DataFrame:
     """Rows cast to the schema, and what is wrong with those that do not fit: one native Spark plan."""
     reasons: list[Column] = []
     if CORRUPT in frame.columns:
@@ -165,8 +177,25 @@ def judged(frame: DataFrame, schema: Schema) -> DataFrame:
         cast = F.col(f"`{field.name}`").try_cast(field.dataType)
         columns.append(cast.alias(field.name))
         wrong = F.lit(f"{field.name} is not a {field.dataType.simpleString()}")
-        reasons.append(F.when(F.col(f"`{field.name}`").isNotNull() & cast.isNull(), wrong))
+        reasons.append(F.when(F.col(f"`{field.name}`").isNotNull() & _lost(frame, field, cast), wrong))
     reasons += [F.when(F.col(f"`{name}`").isNull(), F.lit(reason)) for name, reason in schema.needed]
+    micros = F.unix_micros(F.col(f"`{schema.stream.time}`").try_cast("timestamp"))
+    for first, end, why in schema.times(now_us):
+        reasons.append(F.when((micros >= first) & (micros < end), F.lit(why)))
     reason = F.coalesce(*reasons)
     told = F.to_json(F.struct(reason.alias("reason"), F.struct(*(F.col(f"`{c}`") for c in frame.columns)).alias("row")))
     return frame.select(*columns, F.when(reason.isNotNull(), told).alias(DEAD))
+
+
+def _lost(frame: DataFrame, field: StructField, cast: Column) -> Column:
+    """Whether a value is not what its column holds, or would not come back as it was (the rule is in `schema.py`)."""
+    have, want = frame.schema[field.name].dataType, field.dataType
+    if have == want:
+        return F.lit(False)
+    if isinstance(have, StringType):
+        return cast.isNull()  # text is what such sources carry: Spark reads it
+    numbers = isinstance(have, NumericType) and isinstance(want, NumericType)
+    if not numbers and not isinstance(want, ArrayType | MapType | StructType):
+        return F.lit(True)
+    rounds = isinstance(want, FloatType | DoubleType) and isinstance(have, FractionalType)
+    return cast.isNull() if rounds or not numbers else cast.isNull() | (cast.try_cast(have) != F.col(f"`{field.name}`"))

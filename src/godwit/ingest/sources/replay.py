@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,15 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructType
 
+from godwit.api.core import FleetCore
 from godwit.engine import segments
 from godwit.errors import SourceError
 from godwit.ids import StreamId
 from godwit.ingest.sources.feeder import CORRUPT, Feeder, Newest
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 #: of event time in one entry, when a replay keeps pace
 SLICE_US = 1_000_000
@@ -44,7 +41,7 @@ class Replay:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: FleetCore,
         stream: StreamId,
         files: str | Path | Sequence[str | Path],
         *,
@@ -133,7 +130,16 @@ class Replay:
         places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         told = [group.column(places[name]).statistics for name, _ in self._feeder.schema.needed for group in groups]
-        return all(statistics is not None and statistics.null_count == 0 for statistics in told)
+        return all(s is not None and s.null_count == 0 for s in told) and self._times_fit(groups, places)
+
+    def _times_fit(self, groups: list[pq.RowGroupMetaData], places: dict[str, int]) -> bool:
+        """Whether the footer says that no row's time is out of bounds."""
+        schema = self._feeder.schema
+        told = [group.column(places[schema.stream.time]).statistics for group in groups]
+        if not all(s.has_min_max and s.physical_type == "INT64" for s in told):
+            return False
+        bounds = [(first, end) for first, end, _ in schema.times(self._fleet.gateway.now_us())]
+        return not any(s.max_raw >= first and s.min_raw < end for s in told for first, end in bounds)
 
     def _cast(self, file: Path, base: int) -> None:
         """Files of any format, cast by Spark; in slices of event time if the replay keeps pace."""

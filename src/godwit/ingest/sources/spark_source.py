@@ -7,18 +7,15 @@ batch that was under way; the feeder knows its number and leaves out what came t
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from godwit.api.core import FleetCore
 from godwit.errors import ConfigError, SourceError
 from godwit.ids import StreamId
 from godwit.ingest.sources.feeder import Feeder
-
-if TYPE_CHECKING:
-    from godwit.api.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +23,9 @@ log = logging.getLogger(__name__)
 class SparkSource:
     """Feeds a stream from a streaming DataFrame until stopped. Reopened under the same name, it goes on."""
 
-    def __init__(self, fleet: Fleet, stream: StreamId, rows: DataFrame, name: str = "spark", ahead: int = 64) -> None:
+    def __init__(
+        self, fleet: FleetCore, stream: StreamId, rows: DataFrame, name: str = "spark", ahead: int = 64
+    ) -> None:
         self._feeder = Feeder(fleet, stream, name, ahead)
         self._rows, self.name = rows, f"{stream}/{name}"
         self._checkpoint = fleet.store.path(f"ingest/{stream}/{name}.checkpoint")

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from godwit.placement.cost_models.cost import CostTables, Objective
 from godwit.placement.kernels.cost import Arrays
-from godwit.placement.problem.problem import Problem
+from godwit.placement.problem.constraints import Constraints
+from godwit.placement.problem.network import Floats, Network
+from godwit.placement.problem.workflow import Workflow
 
 
-def build(problem: Problem) -> Arrays:
+class Parts(Protocol):
+    """What of a problem the arrays are made of."""
+
+    @property
+    def workflow(self) -> Workflow: ...
+    @property
+    def network(self) -> Network: ...
+    @property
+    def tables(self) -> CostTables: ...
+    @property
+    def root(self) -> tuple[int, ...]: ...
+    @property
+    def objective(self) -> Objective: ...
+    @property
+    def constraints(self) -> Constraints: ...
+    @property
+    def latency(self) -> Floats: ...
+
+
+def build(problem: Parts) -> Arrays:
     """Everything a kernel needs, C-ordered, in the order of signatures."""
     workflow, network, tables = problem.workflow, problem.network, problem.tables
     n, graph = len(workflow.operators), workflow.graph
@@ -60,14 +82,14 @@ def _ragged(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return at, np.array([x for r in rows for x in r], dtype=np.int64)
 
 
-def _objective(problem: Problem) -> NDArray[np.float64]:
+def _objective(problem: Parts) -> NDArray[np.float64]:
     objective = problem.objective
     weights = objective.weights or (0.0, 0.0, 0.0, 0.0)
     head, tail = float(objective.is_latency), float(problem.constraints.any_joint)
     return np.array([head, *weights, *objective.best, *objective.span, tail])
 
 
-def _joint(problem: Problem) -> dict[str, Any]:
+def _joint(problem: Parts) -> dict[str, Any]:
     """What only whole plans can violate; tiny dummies where a constraint is not in use."""
     workflow, network, limits = problem.workflow, problem.network, problem.constraints
     routed = bool(limits.links or limits.stay_in)
@@ -95,7 +117,7 @@ def _joint(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _links(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _links(problem: Parts) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Directed link number of (from, to), and its capacity; parallel links between two sites add up."""
     network = problem.network
     n = len(network.sites)

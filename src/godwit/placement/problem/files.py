@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from godwit.errors import DataError, PlacementError
 from godwit.placement.cost_models.cost import CostModel, CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
@@ -154,7 +155,7 @@ def build(spec: ProblemSpec, model: CostModel | None = None, objective: Objectiv
     constraints = _constraints(spec.constraints)
     constraints.check(workflow, network)
     root = _root(spec, workflow, network, np.where(constraints.allowed(workflow, network), tables.latency, math.inf))
-    return Problem.of(workflow, network, tables, root, objective or _objective(spec), constraints)
+    return build_problem(workflow, network, tables, root, objective or _objective(spec), constraints)
 
 
 def _operator(o: OperatorSpec) -> WorkflowOperator:

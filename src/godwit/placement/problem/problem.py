@@ -37,7 +37,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Problem:
-    """Build with `Problem.of`, which checks everything and fixes the normalisation."""
+    """Build with `build_problem` (build.py), which checks everything and fixes the normalisation."""
 
     workflow: Workflow
     network: Network
@@ -46,28 +46,13 @@ class Problem:
     objective: Objective = field(default_factory=Objective.latency_only)
     constraints: Constraints = field(default_factory=Constraints)
 
-    @staticmethod
-    def of(
-        workflow: Workflow,
-        network: Network,
-        tables: CostTables,
-        root: PlanVector,
-        objective: Objective | None = None,
-        constraints: Constraints | None = None,
-    ) -> Problem:
-        """Check the parts against each other and normalise the objective on this problem."""
-        tables.check(workflow, network)
-        problem = Problem(
-            workflow, network, tables, tuple(root), objective or Objective.latency_only(), constraints or Constraints()
-        )
-        problem._check_root()
-        problem.constraints.check(workflow, network)
-        problem._check_allowed()
-        if problem.objective.is_latency:
-            return problem
-        from godwit.placement.proof.bounds import normalised
-
-        return replace(problem, objective=normalised(problem))
+    def checked(self) -> Problem:
+        """This problem, if its parts fit together; PlacementError or ConfigError says which do not."""
+        self.tables.check(self.workflow, self.network)
+        self._check_root()
+        self.constraints.check(self.workflow, self.network)
+        self._check_allowed()
+        return self
 
     def at(self, root: PlanVector) -> Problem:
         """The same problem seen from another deployed plan; the normalisation stays, so that costs compare."""

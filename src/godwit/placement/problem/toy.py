@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import Problem
@@ -27,7 +28,7 @@ def toy_problems() -> tuple[Problem, ...]:
     root = (0, 0, 0, 0)
     constraints = Constraints(apart=(("a", "d"),), cpu=True, links=True, latency_limit_ms=100.0)
     return (
-        Problem.of(workflow, network, tables, root),
-        Problem.of(workflow, network, tables, root, Objective.weighted()),
-        Problem.of(workflow, network, tables, root, constraints=constraints),
+        build_problem(workflow, network, tables, root),
+        build_problem(workflow, network, tables, root, Objective.weighted()),
+        build_problem(workflow, network, tables, root, constraints=constraints),
     )

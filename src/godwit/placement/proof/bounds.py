@@ -18,7 +18,7 @@ from godwit.placement.cost_models.cost import Objective
 from godwit.placement.kernels.cost import Vector, evaluate_many
 from godwit.placement.problem.problem import Problem
 from godwit.placement.proof.relax import Domains, Relaxation
-from godwit.placement.search.base import Deadline, Proof
+from godwit.placement.search.limits import Deadline, Proof
 
 #: plans drawn (fixed seed) to find the worst value of each dimension
 SAMPLE = 1024

@@ -16,7 +16,7 @@ from godwit.placement.kernels.cost import BROKEN, evaluate
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.relax import Domains, Relaxation
-from godwit.placement.search.base import Deadline
+from godwit.placement.search.limits import Deadline
 
 Mask = NDArray[np.bool_]
 

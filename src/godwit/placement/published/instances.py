@@ -18,6 +18,7 @@ import numpy as np
 
 from godwit.errors import DataError
 from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Floats, Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
@@ -118,7 +119,7 @@ def riot_latency_problem(name: str, size: int, folder: Path | None = None) -> Pr
     path = folder / "operator-latency" / f"{name}_{size}_avg.csv"
     table = read_latency(path, workflow, network) if path.is_file() else grown_latency(workflow, network, folder)
     root = published_root(len(workflow.operators), size, 6 if (name, size) == ("train", 7) else 5)
-    return Problem.of(workflow, network, latency_tables(table, workflow), root)
+    return build_problem(workflow, network, latency_tables(table, workflow), root)
 
 
 def grown_latency(workflow: Workflow, network: Network, folder: Path | None = None, seed: int = 5) -> Floats:
@@ -174,7 +175,7 @@ def riot_problem(
     # weigh.
     home = network.sites[network.actions[root[workflow.index["source"]]][0]].name
     pinned = Constraints(pinned=(("source", (home,)),))
-    return Problem.of(workflow, network, tables, root, objective or Objective.weighted(), pinned)
+    return build_problem(workflow, network, tables, root, objective or Objective.weighted(), pinned)
 
 
 def yahoo_problem(size: int, objective: Objective | None = None, folder: Path | None = None) -> Problem:
@@ -207,4 +208,4 @@ def yahoo_problem(size: int, objective: Objective | None = None, folder: Path | 
     random = JavaRandom(5)
     runs = [np.flatnonzero(np.isfinite(row)) for row in latency]
     root = tuple(int(r[random.next_int(len(r))]) for r in runs)
-    return Problem.of(workflow, network, measured, root, objective)
+    return build_problem(workflow, network, measured, root, objective)

@@ -16,6 +16,7 @@ from godwit.ids import DeviceId, NodeId, SiteId
 from godwit.model.instances import InstanceId
 from godwit.model.topology import Site
 from godwit.placement.cost_models.cost import CostTables, Objective
+from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
@@ -85,7 +86,7 @@ def build(ground: Ground, groups: Groups) -> Problem:
     kept = tuple((name, open_) for name in names if name in groups.free and len(open_) < len(sites))
     constraints = Constraints(pinned=(*pinned, *kept), cpu=True)
     root = tuple(network.index[groups.at[name]] for name in names)
-    return Problem.of(workflow, network, tables, root, groups.objective, constraints)
+    return build_problem(workflow, network, tables, root, groups.objective, constraints)
 
 
 def where(problem: Problem, plan: PlanVector) -> dict[str, SiteId]:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from godwit.placement.problem.problem import Problem
 from godwit.placement.proof import bounds
 from godwit.placement.search import esc, evolutionary, greedy, heuristic, optimum, rss
-from godwit.placement.search.base import Deadline, Options, SearchResult
+from godwit.placement.search.base import Options, SearchResult
+from godwit.placement.search.limits import Deadline
 
 #: plans a thread counts through in a second, cautiously
 RATE = 5_000_000

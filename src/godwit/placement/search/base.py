@@ -5,7 +5,6 @@ A search is a function `search(problem, options) -> Answer` in a module of its o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from godwit.errors import ConfigError, PlacementError
 from godwit.placement.problem.problem import Evaluation, PlanVector, Problem
+from godwit.placement.search.limits import Deadline, Proof
 
 if TYPE_CHECKING:
     from godwit.placement.search.executor import SearchExecutor
@@ -35,26 +35,6 @@ SEARCHES: dict[str, str] = {
     "optimum": "optimum",
     "auto": "auto",
 }
-
-
-class Deadline:
-    """A time limit that starts now; no limit means it never runs out."""
-
-    def __init__(self, seconds: float | None = None) -> None:
-        self.started = time.perf_counter()
-        self._end = None if seconds is None else self.started + seconds
-
-    def over(self, early: float = 0.0) -> bool:
-        """True once the limit has passed, or is less than `early` seconds away."""
-        return self._end is not None and time.perf_counter() + early >= self._end
-
-    def left(self) -> float | None:
-        """Seconds to go, None without a limit."""
-        return None if self._end is None else max(0.0, self._end - time.perf_counter())
-
-    def spent(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.started
 
 
 @dataclass(frozen=True)
@@ -93,15 +73,6 @@ class Options:
         if self.batch is not None and self.batch < 1:
             msg = f"the batch is {self.batch} plans; it must be at least 1"
             raise ConfigError(msg)
-
-
-@dataclass(frozen=True)
-class Proof:
-    """No plan costs less than `bound`; `how` says what shows it."""
-
-    bound: float
-    how: str
-    optimal: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from godwit.placement.kernels.cost import EPS, evaluate
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.relax import Domains, Relaxation
 from godwit.placement.search import greedy
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
+from godwit.placement.search.limits import Deadline
 
 
 class _Search:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.signature import split
-from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.executor import RangePiece, ThreadExecutor
+from godwit.placement.search.limits import Deadline, Proof
 
 #: plans in a batch where nobody says otherwise: one or two milliseconds
 BATCH = 1 << 16

@@ -17,8 +17,9 @@ import numpy as np
 from godwit.placement.kernels.scan import enumerate_moves
 from godwit.placement.problem.problem import Problem
 from godwit.placement.problem.signature import split, to_plan
-from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.executor import BestFound, ThreadExecutor
+from godwit.placement.search.limits import Deadline, Proof
 
 #: plans in a piece: a few milliseconds
 PIECE = 1 << 15

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from godwit.placement.kernels.cost import BROKEN, evaluate_many
 from godwit.placement.problem.problem import Problem
 from godwit.placement.search import greedy, heuristic
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.front import Front
+from godwit.placement.search.limits import Deadline
 
 POPULATION, OFFSPRING, SHARE = 128, 512, 128
 #: offspring for one of `Options.samples`

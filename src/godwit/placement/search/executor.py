@@ -17,7 +17,7 @@ import numpy as np
 
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.problem.signature import to_plan
-from godwit.placement.search.base import Deadline
+from godwit.placement.search.limits import Deadline
 
 
 @dataclass(frozen=True)

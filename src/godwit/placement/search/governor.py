@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
+from godwit.placement.search.limits import Deadline
 
 #: a policy picks the position on the path, given the time of each candidate there
 Policy = Callable[[list[float]], int]

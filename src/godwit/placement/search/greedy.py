@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from godwit.placement.kernels.scan import best_move
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
+from godwit.placement.search.limits import Deadline
 
 
 def climb(problem: Problem, start: NDArray[np.int64], clock: Deadline) -> tuple[NDArray[np.int64], int, bool]:

@@ -25,8 +25,9 @@ from godwit.placement.kernels.scan import good_moves
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.proof.caps import Caps
 from godwit.placement.search import greedy
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.front import Front, whole_front
+from godwit.placement.search.limits import Deadline
 
 #: members expanded in a round; fixed, or the answer would depend on the number of threads
 ROUND = 8

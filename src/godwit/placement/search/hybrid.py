@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from godwit.placement.problem.problem import Problem
 from godwit.placement.search import greedy, heuristic, rss
-from godwit.placement.search.base import Deadline, Options, SearchResult
+from godwit.placement.search.base import Options, SearchResult
+from godwit.placement.search.limits import Deadline
 
 
 def search(problem: Problem, options: Options) -> SearchResult:

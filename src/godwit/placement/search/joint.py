@@ -13,7 +13,8 @@ import numpy as np
 
 from godwit.errors import PlacementError
 from godwit.placement.problem.problem import PlanVector, Problem
-from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, search
+from godwit.placement.search.base import Options, SearchResult, search
+from godwit.placement.search.limits import Deadline, Proof
 
 ROUNDS = 8
 

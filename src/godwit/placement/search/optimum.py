@@ -17,7 +17,8 @@ from godwit.placement.proof.bounds import weighted_bound
 from godwit.placement.proof.caps import Caps
 from godwit.placement.proof.relax import Domains
 from godwit.placement.search import heuristic
-from godwit.placement.search.base import Deadline, Options, Proof, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
+from godwit.placement.search.limits import Deadline, Proof
 
 
 class _Solver:

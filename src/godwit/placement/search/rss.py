@@ -18,8 +18,9 @@ from scipy.stats import qmc
 from godwit.placement.kernels.cost import evaluate_many
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.search import esc
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.executor import BestFound, ThreadExecutor
+from godwit.placement.search.limits import Deadline
 
 #: plans in a piece; a power of two keeps Sobol points balanced
 PIECE = 1024

@@ -12,7 +12,8 @@ import numpy as np
 
 from godwit.placement.problem.network import Floats
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import Deadline, Options, SearchResult, finish
+from godwit.placement.search.base import Options, SearchResult, finish
+from godwit.placement.search.limits import Deadline
 
 DIMENSIONS, LANDMARKS, STEPS, SETTLED = 3, 64, 500, 1e-6
 

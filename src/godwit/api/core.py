@@ -1,0 +1,238 @@
+"""The parts of a fleet and how they hang together; `Fleet` is what users see of it.
+
+Whatever works on a fleet from inside (commands, admission, sources, handles, the oracle) gets the core. It knows the
+logs, the gateway, the runners and the control loop, and none of those who use it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from godwit.api.control_loop import REST_EVERY, ControlLoop
+from godwit.api.executor import Executor
+from godwit.api.query_aliases import QueryAliases
+from godwit.control.commands import ChangeTopology, Command
+from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
+from godwit.engine import segments
+from godwit.engine.analysis import Analyst
+from godwit.errors import DeploymentError, NotAttachedError, SourceError
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
+from godwit.ingest.derived import Publisher
+from godwit.ingest.gateway import Gateway
+from godwit.ingest.schema import Rows, Schema, as_rows
+from godwit.maintenance.housekeeping import Retention
+from godwit.maintenance.integrity import inspect
+from godwit.model.changes import Change, DeviceMoved
+from godwit.model.deployment import Deployment
+from godwit.model.plan import QUERY, Query
+from godwit.observe.history import History
+from godwit.observe.metrics import Metrics
+from godwit.observe.tracker import ReconfigurationTracker
+from godwit.placement.rules.base import Wish
+from godwit.region.pool import RunnerPool
+from godwit.region.runner import Limits, Runner
+from godwit.region.transfer import StateTransfer
+from godwit.storage.base import Durability
+from godwit.storage.command_log import CommandLog
+from godwit.storage.epoch_log import Control
+from godwit.storage.lock import FolderLock
+from godwit.storage.store import Store
+from godwit.testing.link_emulator import Links
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How a fleet works; `Fleet` has the same as keywords."""
+
+    #: where operators go
+    rule: str = "bottom-up"
+    redeployment: str = "incremental"
+    #: how the state of a moved instance travels
+    state: str = "delta"
+    links: Links | None = None
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    durability: Durability = "process"
+    #: seconds after which a region that has not acknowledged an epoch counts as lost
+    ack_timeout: float = 10.0
+    #: called at the moments of every micro-batch: for tests
+    at: Callable[[str], None] = lambda moment: None
+
+
+class FleetCore(ABC):
+    """Logs, gateway, runners and control loop of one fleet in one folder."""
+
+    def __init__(self, root: Path, spark: SparkSession, options: FleetOptions) -> None:
+        root = Path(root).resolve()  # Java keeps the working directory it was started in
+        self.root, self.spark = root, spark
+        self.store = store = Store.local(root, options.durability)
+        self.folder_lock = FolderLock(root)
+        self.folder_lock.take()
+        inspect(store)
+        #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
+        self.lock = threading.RLock()
+        self._events, self._news = deque[Event](), threading.Condition()
+        self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
+        self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
+        self.carriage = StateTransfer(store, options.state, options.links, self.path)
+        self.retention = replace(options.retention, backup=self.carriage.replays)
+        tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
+        told = [Publisher(self.gateway, self.lock, lambda: self.deployment).publish, tracker.committed]
+        parts = (options.limits, options.at, told, self.carriage, self._acknowledged)
+        self.crew = RunnerPool(spark, store, *parts)
+        self.gateway.appended, self.gateway.attaching = self.crew.wake, self.is_attached
+        control, commands = Control(store), CommandLog(store)
+        self.standing, deployment = control.standing(), control.deployment_at(control.last)
+        plane = ControlPlane(
+            self.standing.topology,
+            rule=options.rule,
+            redeployment_strategy=options.redeployment,
+            state=options.state,
+            streams=deployment.streams,
+            feeds=deployment.feeds,
+            epoch=deployment.epoch,
+        )
+        self.executor = Executor(plane, control, self.gateway, self.crew, tracker, self.lock, self._post)
+        waits = (self._events, self._news, options.ack_timeout)
+        self.control = ControlLoop(self.executor, commands, self.carry_out, self.crew, *waits)
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise if a region's runner, a sink or a source has failed."""
+
+    @abstractmethod
+    def carry_out(self, command: Command, again: bool) -> None:
+        """Do what a command asks for; `again`: an earlier process may have begun with it."""
+
+    # --- what is published and known
+
+    @property
+    def plane(self) -> ControlPlane:
+        return self.executor.plane
+
+    @property
+    def deployment(self) -> Deployment:
+        """What is published."""
+        return self.executor.deployment
+
+    @property
+    def parked(self) -> dict[QueryId, str]:
+        """Queries that have no place now, with the reason."""
+        return self.executor.parked
+
+    def path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
+        """Over which sites state goes from one to another; None: over none that are there now."""
+        now = self.plane.topology
+        return now.path(source, target) if now.has(source) and now.has(target) else None
+
+    def is_attached(self, device: DeviceId) -> bool:
+        """Whether a device is at a site, as far as is known; the epoch that says so may still be on its way."""
+        known = self.plane.topology.devices.get(device)
+        return known is not None and known.site is not None
+
+    def stream_of(self, device: DeviceId, stream: str | None) -> StreamId:
+        """The stream a device's rows belong to; it must be named where the device feeds several."""
+        fed = [s for s, devices in self.deployment.feeds.items() if device in devices]
+        if stream is not None and stream in fed:
+            return StreamId(stream)
+        if stream is None and len(fed) == 1:
+            return fed[0]
+        asked = f", not '{stream}'" if stream else ""
+        msg = f"device '{device}' feeds {fed or 'no stream'}; name one of them{asked}"
+        raise SourceError(msg)
+
+    def schema(self, stream: StreamId) -> Schema:
+        return self.gateway.schema(stream)
+
+    def execution(self, query: QueryId) -> Query:
+        """The query whose execution answers this one: itself, or its identical twin."""
+        return self.aliases.runs(query, self.deployment)
+
+    def runners_of(self, shape: str) -> list[Runner]:
+        return self.crew.of_shape(shape)
+
+    def results(self, query_id: QueryId) -> DataFrame:
+        """Every committed result of a query, running or stopped."""
+        query = self.execution(query_id)
+        found = segments.frame(self.spark, self.crew.results(query.shape.key, query.id))
+        columns = list(query.shape.plan.sink.columns)
+        if found is None:
+            return segments.empty(self.spark, self.analyst.output(query))
+        return found.where(F.col(QUERY) == query.id).select(*columns)
+
+    # --- rows come in, things change
+
+    def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
+        """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
+        until = time.monotonic() + self.control.ack_timeout
+        rows = as_rows(stream, rows)  # once: a generator cannot be read again
+        while True:
+            try:
+                with self.lock:
+                    return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+            except NotAttachedError:
+                # Attached for the first time, by an epoch that is on its way: nobody else can take its rows.
+                if device is None or not self.is_attached(device) or time.monotonic() > until:
+                    raise
+                time.sleep(REST_EVERY)
+
+    def change(self, changes: Iterable[Change]) -> None:
+        """Topology changes happened: re-place what must move, and deploy it.
+
+        Returns when the changes are published or, if regions are still to acknowledge the epoch before, soon after.
+        """
+        self.control.execute(ChangeTopology(tuple(changes)))
+
+    def move_device(self, device: DeviceId, site: SiteId | None) -> None:
+        self.change([DeviceMoved(device, site)])
+
+    def close_device(self, device: DeviceId) -> None:
+        with self.lock:
+            self.gateway.close(device, self.deployment)
+
+    def reset_clock(self, device: DeviceId) -> None:
+        with self.lock:
+            self.gateway.reset_clock(device, self.deployment)
+
+    @property
+    def queries(self) -> list[QueryId]:
+        """The names of the running queries."""
+        return self.aliases.names(self.deployment)
+
+    def known(self, query: str) -> QueryId:
+        """The name of a running query; DeploymentError lists those that run."""
+        if query not in self.queries:
+            msg = f"there is no query '{query}'; running: {', '.join(self.queries) or 'none'}"
+            raise DeploymentError(msg)
+        return QueryId(query)
+
+    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
+        """Move operators of running queries to these sites, where they can be."""
+        self.control.ask(PlacesWished(wishes, cause))
+
+    def undeploy(self, query: QueryId) -> None:
+        """Take a query off its sites."""
+        self.control.ask(QueryWithdrawn(query))
+
+    def keep_copies(self) -> None:
+        """Copy deployment and topology beside the control log, now and then."""
+        self.executor.log.copy_if_due(int(self.plane.coordinator.stable))
+
+    def _acknowledged(self, region: RegionId, epoch: Epoch) -> None:
+        self._post(RegionAcked(region, epoch))
+
+    def _post(self, event: Event) -> None:
+        """Something has happened in a region."""
+        with self._news:
+            self._events.append(event)
+            self._news.notify_all()

@@ -1,0 +1,112 @@
+"""A fleet that can run: its runners, its control loop and its supervisor are started, watched and stopped together."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from godwit.api.admission_controller import AdmissionController
+from godwit.api.control_loop import check as check_loop
+from godwit.api.core import FleetCore, FleetOptions
+from godwit.api.operations import Operations
+from godwit.api.reoptimiser import Reoptimiser
+from godwit.control.commands import Command
+from godwit.control.reoptimiser import Watching
+from godwit.control.restore import Hints, restore
+from godwit.errors import DeploymentError
+from godwit.ingest.sources.spark_source import SparkSource
+from godwit.maintenance.supervisor import Supervisor
+from godwit.model.deployment import Delta, Deployment
+from godwit.observe.status import Status
+
+
+class RunningFleet(FleetCore):
+    """Opens where an earlier process stood; runs until stopped, or as far as `process_available` drives it."""
+
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        options: FleetOptions,
+        admission: bool | str | None,
+        reoptimise: bool | Watching,
+    ) -> None:
+        super().__init__(root, spark, options)
+        self._opened: list[SparkSource] = []
+        self.door = AdmissionController(self, admission)
+        self.reoptimiser = Reoptimiser(self, reoptimise)
+        self._operations = Operations(self, self.door)
+        looks = {"re-optimiser": self.reoptimiser.look_if_due, "admission": self.door.look_if_due}
+        self.attendant = Supervisor(self, self.retention, looks)
+        self._reopen()
+
+    def start(self) -> None:
+        """Let all regions run until `stop`."""
+        self.folder_lock.take()
+        self.metrics.listen()
+        self.crew.start()
+        self.attendant.start()
+        self.control.start()
+
+    def stop(self) -> None:
+        self.metrics.ignore()  # what is broken off now has not failed
+        self.control.stop()
+        for source in self._opened:
+            source.stop()
+        self.crew.stop()
+        self.attendant.stop()
+        self.folder_lock.release()
+
+    def status(self) -> Status:
+        """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""
+        return self.metrics.status({**self.crew.failures(), **self.attendant.failures()})
+
+    def process_available(self, timeout: float = 300.0) -> None:
+        """Work until everything that was pushed has been answered."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            self.check()
+            if self.crew.running:
+                if self.crew.idle() and self.control.quiet:
+                    return self.attendant.flush()
+                time.sleep(0.02)
+                continue
+            self.control.turn()
+            if not self.crew.step_all():
+                if not self.crew.underway and self.control.quiet:
+                    return self.attendant.flush()
+                time.sleep(0.002)
+        msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
+        raise DeploymentError(msg)
+
+    def check(self) -> None:
+        """Raise if a region's runner, a sink or a source has failed."""
+        for source in self._opened:
+            source.check()
+        check_loop(self.control)
+        for name, failure in {**self.crew.failures(), **self.attendant.failures()}.items():
+            msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
+            raise DeploymentError(msg) from failure
+
+    def _reopen(self) -> None:
+        """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
+        old, standing = self.deployment, self.standing
+        places = [self.door.places(query, old) for query in old.queries.values()]
+        wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
+        ways = {wish: way for _, known in places for wish, way in known.items()}
+        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
+        for stream in old.streams.values():
+            self._operations.prepare(stream)
+        with self.lock:
+            self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
+        rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
+        self.crew.expect(Deployment(), rows, old)
+        self.crew.hire()
+        with self.control.driving():
+            self.executor.carry_out(self.plane.coordinator.resume(standing.waiting))
+            self.control.recover(standing.command)
+
+    def carry_out(self, command: Command, again: bool) -> None:
+        self._operations.carry_out(command, again)
