@@ -83,6 +83,7 @@ class FleetCore(ABC):
         self.lock = threading.RLock()
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
+        control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
         self.carriage = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.carriage.replays)
@@ -91,7 +92,6 @@ class FleetCore(ABC):
         parts = (options.limits, options.at, told, self.carriage, self._acknowledged)
         self.crew = RunnerPool(spark, store, *parts)
         self.gateway.appended, self.gateway.attaching = self.crew.wake, self.is_attached
-        control, commands = Control(store), CommandLog(store)
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
         plane = ControlPlane(
             self.standing.topology,
