@@ -9,8 +9,6 @@ NodeId = NewType("NodeId", str)
 RegionId = NewType("RegionId", str)
 StreamId = NewType("StreamId", str)
 QueryId = NewType("QueryId", str)
-#: an operator of the global plan, e.g. "occupancy/2" or, for one device's branch, "occupancy/1@train-7"
-OperatorId = NewType("OperatorId", str)
 DqpId = NewType("DqpId", str)
 #: version of the deployment tables; every row is processed under exactly one
 Epoch = NewType("Epoch", int)

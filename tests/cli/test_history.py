@@ -9,8 +9,9 @@ import pytest
 
 from godwit.control.commands import ChangeTopology, Submit
 from godwit.control.reconfigurations import StateMoved, Story
-from godwit.ids import Epoch, OperatorId, QueryId
+from godwit.ids import Epoch, QueryId
 from godwit.model.change_text import parse_changes
+from godwit.model.instances import InstanceId
 from godwit.observe import history
 from godwit.observe.history import History
 from godwit.storage.command_log import CommandLog
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     history.add(
         Story(1, "query 'occ' submitted", (QueryId("occ"),), (Epoch(1),), {"ToBeDeployed": 2}, outcome="committed")
     )
-    moved = StateMoved(OperatorId("occ/3"), "west", "east", 2, "delta", 4096, 0.25)
+    moved = StateMoved(InstanceId.parse("occ/3"), "west", "east", 2, "delta", 4096, 0.25)
     history.add(
         Story(
             2,

@@ -30,10 +30,11 @@ from godwit.control.events import (
 )
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError, TopologyError
-from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
 from godwit.ingest.gateway import Gateway
 from godwit.model.changes import DeviceAdded, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.deployment import Delta, Deployment
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Site
 from godwit.observe.history import History
 from godwit.observe.tracker import ReconfigurationTracker
@@ -141,7 +142,7 @@ class Plane:
             case Withdraw(name):
                 self.loop.ask(QueryWithdrawn(QueryId(name)))
             case Place(placement, cause):
-                self.loop.ask(PlacedByHand({OperatorId(i): SiteId(s) for i, s in placement.items()}, cause))
+                self.loop.ask(PlacedByHand({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause))
         if type(command).__name__ in self.dies:
             raise KeyboardInterrupt
 
@@ -262,10 +263,10 @@ def test_what_was_put_by_hand_survives_the_next_change(make: Callable[..., Plane
     site = make()
     site.loop.execute(Submit("q", ""))
     site.loop.execute(Place({"q/3": "f1"}, "by hand"))
-    assert site.executor.deployment.placement[OperatorId("q/3")] == "f1"
+    assert site.executor.deployment.placement[InstanceId.parse("q/3")] == "f1"
     for to in ("e3", "e1", "e4"):
         site.loop.execute(move("d1", to))
-        assert site.executor.deployment.placement[OperatorId("q/3")] == "f1"
+        assert site.executor.deployment.placement[InstanceId.parse("q/3")] == "f1"
 
 
 def test_a_command_that_was_written_and_not_answered_is_carried_out_once(make: Callable[..., Plane]) -> None:

@@ -24,7 +24,7 @@ from godwit.control.monitor import fold
 from godwit.control.reconfigurations import Story
 from godwit.control.redeploy.strategy import redeployment
 from godwit.errors import ConfigError, DeploymentError, TopologyError
-from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
 from godwit.migration.base import STRATEGIES, HandOver, Moved, Replay, describe, known, steps
 from godwit.model.changes import (
     CapacityChanged,
@@ -36,6 +36,7 @@ from godwit.model.changes import (
     SiteRemoved,
     apply,
 )
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Link, Site
 from godwit.placement.rules.base import rule
 from tests.control.worlds import aggregate, change_of, control, join, tree
@@ -130,7 +131,7 @@ def test_without_its_region_a_query_is_parked_and_it_resumes_by_itself() -> None
     plane.handle(RegionLost(RegionId("r2")))
     told = plane.change([moved("d1", "e3")])
     assert kinds(told) == ["Publish"]  # rather than on a region that does not answer, on the cloud
-    assert plane.deployment.placement[OperatorId("q/1@d1")] == "cloud"
+    assert plane.deployment.placement[InstanceId.parse("q/1@d1")] == "cloud"
     plane = running(aggregate("q", ["d1"]))
     told = plane.change([LinkRemoved(SiteId("f1"), SiteId("cloud"))])
     assert kinds(told) == ["Park", "Publish"]
@@ -207,23 +208,23 @@ def test_state_that_failed_with_its_site_is_replayed_until_somebody_says_it_is_d
     while plane.coordinator.phase != "idle":
         told += acked(plane)
     replays = [s for one in told if isinstance(one, Publish) for s in one.steps if isinstance(s, Replay)]
-    assert [(r.instance, r.scans) for r in replays] == [("q/3", ("q/0",))]
-    assert plane.planner.custody.lost == {"q/3"}
-    plane.handle(HandoverDone(OperatorId("q/3"), plane.coordinator.stable))
+    assert [(r.instance, r.scans) for r in replays] == [(InstanceId.parse("q/3"), (InstanceId.parse("q/0"),))]
+    assert plane.planner.custody.lost == {InstanceId.parse("q/3")}
+    plane.handle(HandoverDone(InstanceId.parse("q/3"), plane.coordinator.stable))
     assert plane.planner.custody.lost == set()
     assert plane.planner.violations() == []
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_state_strategies_yield_their_steps(name: str) -> None:
-    (step,) = steps(name, Moved(OperatorId("q/3"), "a", "c", ("a", "b", "c"), ("q/0",)))  # type: ignore[arg-type]
+    (step,) = steps(name, Moved(InstanceId.parse("q/3"), "a", "c", ("a", "b", "c"), ("q/0",)))  # type: ignore[arg-type]
     if name.startswith("recreate"):
-        assert step == Replay("q/3", "c", ("q/0",), name.split("-")[1])  # type: ignore[arg-type]
+        assert step == Replay(InstanceId.parse("q/3"), "c", ("q/0",), name.split("-")[1])  # type: ignore[arg-type]
     else:
         assert isinstance(step, HandOver)
         assert (step.wait, step.chunked) == {"delta": (False, True), "transfer": (True, False)}.get(name, (True, True))
     assert "q/3" in describe(step)
-    (lost,) = steps(name, Moved(OperatorId("q/3"), None, "c", (), ("q/0",)))  # type: ignore[arg-type]
+    (lost,) = steps(name, Moved(InstanceId.parse("q/3"), None, "c", (), ("q/0",)))  # type: ignore[arg-type]
     assert isinstance(lost, Replay)
 
 
@@ -261,7 +262,7 @@ def test_stories_can_be_kept_and_read() -> None:
     plane = running()
     plane.change([moved("d1", "e3")])
     story = next(one.story for one in acked(plane) if isinstance(one, Record))
-    story = story.timed("plan", 0.002).timed("publish", 0.001).with_state(OperatorId("q/3"), 4096, 0.05)
+    story = story.timed("plan", 0.002).timed("publish", 0.001).with_state(InstanceId.parse("q/3"), 4096, 0.05)
     assert Story.from_json(story.to_json()) == story
     assert "hand-over f1 -> cloud, 1 hops, 4,096 bytes in 50.0 ms" in story.text()
     assert "plan       2.0 ms" in story.text()

@@ -46,7 +46,7 @@ def plane(case: dict[str, Any]) -> ControlPlane:
 @pytest.mark.parametrize("case", cases("placements/good"))
 def test_rules_place_as_drawn(case: dict[str, Any]) -> None:
     made = plane(case)
-    assert dict(made.deployment.placement) == case["placement"]
+    assert {str(name): node for name, node in made.deployment.placement.items()} == case["placement"]
     assert dict(made.deployment.parked) == case.get("parked", {})
     assert made.planner.violations() == []
 

@@ -19,7 +19,8 @@ from godwit.model.changes import (
     SiteFailed,
     SiteRemoved,
 )
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.sim import schedule as act
 from godwit.sim.region import Sight
 from godwit.sim.world import World

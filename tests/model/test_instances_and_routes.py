@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, QueryId, RegionId
-from godwit.model.instances import InstanceId, Scope, instance_id
+from godwit.model.codec import decode, encode
+from godwit.model.deployment import Delta, Deployment, between
+from godwit.model.instances import ONCE, InstanceId, Scope, instance_id
 from godwit.model.routing import BUCKETS, REST, HashRange, Listed, Route, RouteTable
 
 WEST, EAST, CLOUD = RegionId("west"), RegionId("east"), RegionId("cloud")
@@ -76,3 +80,38 @@ def test_an_undivided_operator_has_rest_alone() -> None:
 def test_a_table_that_does_not_divide_the_keys_is_refused(routes: tuple[Route, ...], fault: str) -> None:
     with pytest.raises(DeploymentError, match=fault):
         RouteTable(routes)
+
+
+@pytest.mark.parametrize("scope", [ONCE, Scope("device", "t@7#1"), Scope("keys", "hot")])
+def test_instances_are_written_and_read_as_keys_and_values(scope: Scope) -> None:
+    one = InstanceId(QueryId("q~2"), 3, scope)
+    rows = {one: (one, scope), "set": frozenset({one})}
+    read = decode(json.loads(json.dumps(encode(rows))))
+    assert read == rows
+    assert isinstance(next(iter(read)), InstanceId)
+
+
+def test_instances_sort_by_query_operator_and_scope() -> None:
+    texts = ["q/2", "q/10", "q/1@b", "p/9", "q/1", "q/1#a", "q/1@a"]
+    found = [str(one) for one in sorted(map(InstanceId.parse, texts))]
+    assert found == ["p/9", "q/1@a", "q/1@b", "q/1#a", "q/1", "q/2", "q/10"]
+
+
+DIVIDED = RouteTable((Route(Listed(frozenset({("k1",)})), WEST, (EAST,), emits=False), Route(REST, CLOUD)))
+
+
+def test_key_routes_are_rows_of_the_deployment() -> None:
+    delta = Delta(key_routes={(QueryId("q"), 3): DIVIDED})
+    assert decode(json.loads(json.dumps(encode(delta)))) == delta
+    before = Deployment()
+    after = before.apply(delta)
+    assert after.key_routes == {(QueryId("q"), 3): DIVIDED}
+    assert between(before, after) == delta
+    assert not after.apply(delta.inverse(before)).key_routes
+
+
+def test_rows_that_only_a_key_tells_apart_are_not_sent_anywhere_by_guess() -> None:
+    assert RouteTable.undivided(WEST).whole == WEST
+    assert DIVIDED.receivers() == {WEST, EAST, CLOUD}
+    with pytest.raises(DeploymentError, match="cloud, east, west by key"):
+        _ = DIVIDED.whole

@@ -14,6 +14,7 @@ from godwit.control.events import Publish
 from godwit.errors import TopologyError
 from godwit.ids import NodeId, SiteId
 from godwit.model.changes import DeviceMoved, LinkAdded, LinkRemoved, SiteFailed, SiteRemoved, apply
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.layered import SMALL, Draft, Layered
 from godwit.model.routes import HOP_MS, Routes
@@ -24,6 +25,9 @@ from tests.control.worlds import aggregate, change_of, control, join, select, tr
 
 SMALL_INT = st.integers(0, 15)
 STEPS = st.lists(st.tuples(st.integers(0, 9), SMALL_INT, SMALL_INT), min_size=1, max_size=15)
+
+
+named = InstanceId.parse
 
 
 @settings(max_examples=150, deadline=None)
@@ -122,10 +126,10 @@ def test_equal_beginnings_are_one_set_of_instances() -> None:
     assert len(plane.planner.plan.instances) == size + 1  # its own sink
     plane.submit(aggregate("three", ["d1", "d2"], over="7"))
     uses = plane.planner.plan.uses("three")  # type: ignore[arg-type]
-    assert uses["three/0@d1"] == "one/0@d1"  # type: ignore[index]
-    assert uses["three/1@d1"] == "three/1@d1"  # type: ignore[index]
+    assert uses[named("three/0@d1")] == named("one/0@d1")
+    assert uses[named("three/1@d1")] == named("three/1@d1")
     plane.withdraw("one")  # type: ignore[arg-type]
-    assert "one/0@d1" in plane.planner.plan.instances  # two and three still use it
+    assert named("one/0@d1") in plane.planner.plan.instances  # two and three still use it
     plane.submit(select("one", ["d3"]))
     assert plane.planner.violations() == []
 
@@ -141,7 +145,7 @@ def broken(planner: Any, **changed: Any) -> list[Violation]:
         "topology": planner.topology,
         "placement": dict(planner.ground.placement),
         "dqps": planner.subplans.all(),
-        "state_at": {"q/3": ["f1"]},
+        "state_at": {named("q/3"): ["f1"]},
         "announced": {},
     }
     return violations(planner.plan, **{**parts, **changed})
@@ -153,11 +157,11 @@ def test_the_running_example_is_valid() -> None:
 
 def test_condition_1_names_the_sub_plan_and_the_operator() -> None:
     planner = valid()
-    found = broken(planner, placement={**planner.ground.placement, "q/3": "cloud"})
+    found = broken(planner, placement={**planner.ground.placement, named("q/3"): "cloud"})
     assert Violation(1, "f1#1", "runs q/3 on 'f1', which is placed on 'cloud'") in found
     missing = {d: v for d, v in planner.subplans.all().items() if d != "f1#1"}
     assert Violation(1, "q/3", "is placed on 'f1' and no sub-plan runs it") in broken(planner, dqps=missing)
-    elsewhere = broken(planner, placement={**planner.ground.placement, "q/0@d1": "d2"})
+    elsewhere = broken(planner, placement={**planner.ground.placement, named("q/0@d1"): "d2"})
     assert Violation(1, "q/0@d1", "belongs on 'd1' and is placed on 'd2'") in elsewhere
     gone = broken(planner, topology=apply(planner.topology, [SiteFailed(SiteId("f1"))]))
     assert Violation(1, "q/3", "is placed on 'f1', which is not in the topology") in gone
@@ -173,12 +177,12 @@ def test_condition_2_names_both_ends_and_forgives_a_device_that_is_away() -> Non
 
 def test_condition_3_follows_announced_state() -> None:
     planner = valid()
-    found = broken(planner, state_at={"q/3": ["e4"]})
+    found = broken(planner, state_at={named("q/3"): ["e4"]})
     assert found == [Violation(3, "q/3", "runs on 'f1' and has state on 'e4' that nothing brings there")]
-    chain = {"q/3": [OnTheWay(NodeId("e4"), NodeId("e3")), OnTheWay(NodeId("e3"), NodeId("f1"))]}
-    assert broken(planner, state_at={"q/3": ["e4"]}, announced=chain) == []
-    replay = {"q/3": [OnTheWay(None, NodeId("f1"))]}
-    assert broken(planner, state_at={"q/3": ["e4"]}, announced=replay) == []
+    chain = {named("q/3"): [OnTheWay(NodeId("e4"), NodeId("e3")), OnTheWay(NodeId("e3"), NodeId("f1"))]}
+    assert broken(planner, state_at={named("q/3"): ["e4"]}, announced=chain) == []
+    replay = {named("q/3"): [OnTheWay(None, NodeId("f1"))]}
+    assert broken(planner, state_at={named("q/3"): ["e4"]}, announced=replay) == []
 
 
 def test_a_shortcut_moves_nothing_that_need_not_move() -> None:

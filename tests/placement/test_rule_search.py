@@ -6,6 +6,7 @@ import pytest
 
 from godwit.ids import DeviceId, RegionId, SiteId
 from godwit.model.changes import DeviceMoved
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Device, Link, Site, Topology
 from tests.control.worlds import aggregate, control, tree
 
@@ -19,9 +20,9 @@ def test_an_operator_finds_room_beside_the_way():
         plane = control(ground, rule=rule, automatic=True)
         plane.submit(aggregate("q"), SiteId("cloud"))
         assert bool(plane.planner.parked()) == parked
-    where = {name: node for name, node in plane.deployment.placement.items() if "/0" not in name}
+    where = {name: node for name, node in plane.deployment.placement.items() if name.operator}
     assert set(where.values()) == {"box", "cloud"}
-    assert where["q/4"] == "cloud"
+    assert where[InstanceId.parse("q/4")] == "cloud"
     assert plane.planner.violations() == []
 
 
@@ -33,5 +34,5 @@ def test_after_a_hop_only_what_must_move_moves(cpu):
     plane.change([DeviceMoved(DeviceId("d1"), SiteId("e2"))])
     after = plane.deployment.placement
     moved = {name for name in after if after[name] != before[name]}
-    assert all(name.endswith("@d1") for name in moved)
+    assert all(name.device == "d1" for name in moved)
     assert plane.planner.violations() == []

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from godwit.ids import DeviceId, NodeId, RegionId, SiteId
-from godwit.model.deployment import Delta, Deployment, instance_id
+from godwit.model.deployment import Delta, Deployment
+from godwit.model.instances import instance_id
 from godwit.model.plan import Query
 from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.handover import EpochChange, Move, moves_between

@@ -17,6 +17,7 @@ import os, signal, sys
 from pathlib import Path
 from godwit.api.fleet import Fleet
 from godwit.engine.session import spark_session
+from godwit.model.instances import InstanceId
 from tests.region.world import QUERIES, SCHEMA, three_regions
 from tests.region.test_kill import batches
 
@@ -36,7 +37,7 @@ def move():
     for name in ("tumbling", "join"):
         plan = fleet.deployment.queries[name].shape.plan
         wanted = {f"{name}/{i}": "east" for i in range(len(plan.operators)) if not plan.is_local(i)}
-        if any(fleet.deployment.placement[i] != site for i, site in wanted.items()):
+        if any(fleet.deployment.placement[InstanceId.parse(i)] != site for i, site in wanted.items()):
             fleet.move(wanted)
     at("moved")
 

@@ -11,6 +11,7 @@ from godwit.api.fleet import Fleet
 from godwit.errors import AdmissionError
 from godwit.ids import QueryId
 from godwit.ingest.rates import Meter
+from godwit.model.instances import InstanceId
 from godwit.model.plan import Join
 from godwit.model.topology import Link, Site, Topology
 
@@ -101,7 +102,7 @@ def test_two_queries_that_share_a_join_run_it_once(station):
     assert read(fleet, "trains") == read(fleet, "gates") == {part.shape.key}
     planned = fleet.door.plan_of(QueryId("counts"))
     (join,) = [p.host for p in planned.operators if p.kind == "join" and p.cpu]
-    assert fleet.deployment.placement[f"{part.id}/3"] == join
+    assert fleet.deployment.placement[InstanceId(part.id, 3)] == join
     assert f"{part.id} runs once for counts, pairs" in counts.explain()
     assert [q.shared_by for q in fleet.status().queries if q.name == part.id] == [("counts", "pairs")]
     station.trains["t0"].attach("east")
@@ -194,10 +195,11 @@ def test_relays_of_the_plan_are_the_routes_of_the_deployment(open_fleet):
     fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.5)
     fleet.device("t0", site="west", streams=["trains"])
     fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q")
-    assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")
+    edge = InstanceId.parse("q/0@t0"), InstanceId.parse("q/1@t0")
+    assert fleet.plane.planner.route[edge] == ("t0", "west", "relay", "cloud")
     fleet.stop()
     fleet = open_fleet()  # and they are that again after a restart
-    assert fleet.plane.planner.route["q/0@t0", "q/1@t0"] == ("t0", "west", "relay", "cloud")
+    assert fleet.plane.planner.route[edge] == ("t0", "west", "relay", "cloud")
     fleet.query("q").stop()
     assert fleet.store.get_document("ways") == {}
 
@@ -239,7 +241,7 @@ def test_what_is_measured_replaces_what_was_declared(open_fleet):
     fleet.stream("trains", "train string, load double, ts timestamp", device="train", mbps=0.01)
     train = fleet.device("t0", site="west", streams=["trains"])
     query = fleet.submit("SELECT train, load, ts FROM trains WHERE load > 20", "q", sink="cloud")
-    assert fleet.deployment.placement["q/1@t0"] == "cloud"  # type: ignore[index]
+    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "cloud"
     rows = [{"train": "t0", "load": float(k % 40), "ts": START + dt.timedelta(seconds=k / 100)} for k in range(8000)]
     for k in range(0, 8000, 500):
         train.push(rows[k : k + 500])
@@ -254,7 +256,7 @@ def test_what_is_measured_replaces_what_was_declared(open_fleet):
     assert fleet.door._current().rate("trains@west") == pytest.approx(measured)
     assert fleet.door.look() is None  # planned for
     assert "stream 'trains' brings other than planned" in fleet.history.read()[-1]["cause"]
-    assert fleet.deployment.placement["q/1@t0"] == "west"  # type: ignore[index]
+    assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "west"
     train.push([{"train": "t0", "load": 30.0, "ts": START + dt.timedelta(seconds=90)}])
     fleet.close_sources()
     fleet.process_available()
@@ -291,7 +293,7 @@ def test_weights_are_chosen_for_a_fleet(open_fleet, weights, used):
         fleet.device(name, site="west", streams=["trains"])
     for k, name in enumerate(("t0", "t1")):
         fleet.submit(f"SELECT load, ts FROM trains WHERE train = '{name}' AND load > {k}", f"q{k}")
-    filters = {node for instance, node in fleet.deployment.placement.items() if "/1" in instance}
+    filters = {node for instance, node in fleet.deployment.placement.items() if instance.operator == 1}
     assert len(filters) == used
 
 

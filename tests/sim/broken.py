@@ -8,6 +8,7 @@ from typing import Any
 
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
+from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
 from godwit.protocol import outbox
 from godwit.protocol.handover import EpochChange, MigrationLedger
@@ -34,7 +35,7 @@ def _no_generations(*_: Any) -> int:
 
 
 def _follow_the_device(self: Deployment, query: Any, operator: int, device: Any, here: Any) -> Any:
-    return self.home(query, operator, device) or here
+    return self.routes(query, operator, device) or RouteTable.undivided(here)
 
 
 def _one_session(self: WatermarkTracker, operator: int, source: str, mark: Any) -> None:

@@ -32,7 +32,8 @@ from godwit.errors import AdmissionError
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceRemoved
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
 from godwit.protocol.watermarks import NEVER

@@ -84,6 +84,7 @@ class FleetCore(ABC):
         self._events, self._news = deque[Event](), threading.Condition()
         control, commands = Control(store), CommandLog(store)
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
+        control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
         self.carriage = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.carriage.replays)

@@ -20,10 +20,10 @@ from godwit.control.events import (
     StreamDeclared,
 )
 from godwit.errors import DeploymentError, SourceError, SqlError
-from godwit.ids import DeviceId, OperatorId, QueryId, SiteId, StreamId
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceAdded, DeviceMoved
-from godwit.model.deployment import split_instance
+from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Device
 from godwit.sql import compile_query
@@ -57,7 +57,7 @@ class Operations:
                 check_changes(changes)
                 self._fleet.control.ask(ChangesArrived(changes))
             case Place(placement, cause):
-                self._place({OperatorId(i): SiteId(s) for i, s in placement.items()}, cause)
+                self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)
@@ -124,18 +124,17 @@ class Operations:
         self._submit(version, sql, sink, again)
         self._fleet.aliases.succeed(name, version)
 
-    def _place(self, placement: Mapping[OperatorId, SiteId], cause: str) -> None:
+    def _place(self, placement: Mapping[InstanceId, SiteId], cause: str) -> None:
         for instance, site in placement.items():
-            query, operator, _ = split_instance(instance)
-            known = self._fleet.deployment.queries.get(query)
+            known = self._fleet.deployment.queries.get(instance.query)
             if known is None or instance not in self._fleet.deployment.placement:
                 msg = f"there is no instance '{instance}' to place; `godwit explain` shows the operators of a query"
                 raise DeploymentError(msg)
             if site not in self._fleet.deployment.sites:
                 msg = f"'{instance}' cannot be placed on '{site}': there is no such site; add it first"
                 raise DeploymentError(msg)
-            if known.target and operator == len(known.shape.plan.operators) - 1:
-                msg = f"'{query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
+            if known.target and instance.operator == len(known.shape.plan.operators) - 1:
+                msg = f"'{instance.query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"
                 raise DeploymentError(msg)
         self._fleet.control.ask(PlacedByHand(placement, cause))
 
@@ -149,7 +148,7 @@ class Operations:
         if query.target not in self._fleet.deployment.streams:
             named = tuple(Column(given, c.type) for given, c in zip(query.output, columns, strict=True))
             self._declare(Stream(query.target, named, query.output[sink.columns.index(sink.time)]))
-        place = self._fleet.deployment.placement.get(OperatorId(f"{query.id}/{len(query.shape.plan.operators) - 1}"))
+        place = self._fleet.deployment.placement.get(InstanceId(query.id, len(query.shape.plan.operators) - 1))
         self._connect(producer(query.id), SiteId(place) if place else None, [query.target])
 
     def _declare(self, stream: Stream) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from godwit.ids import DqpId, NodeId, OperatorId
+from godwit.ids import DqpId, NodeId
+from godwit.model.instances import InstanceId
 from godwit.model.subplan import Connection, Dqp, DqpEdit
 
 
@@ -19,7 +20,7 @@ class ToBeDeployed:
     dqp: DqpId
     node: NodeId
     version: int
-    operators: frozenset[OperatorId]
+    operators: frozenset[InstanceId]
     connections: frozenset[Connection] = frozenset()
 
 
@@ -31,11 +32,11 @@ class ToBeUpdated:
     node: NodeId
     old_version: int
     version: int
-    added: frozenset[OperatorId] = frozenset()
-    removed: frozenset[OperatorId] = frozenset()
+    added: frozenset[InstanceId] = frozenset()
+    removed: frozenset[InstanceId] = frozenset()
     connected: frozenset[Connection] = frozenset()
     disconnected: frozenset[Connection] = frozenset()
-    hands_over: tuple[OperatorId, ...] = ()
+    hands_over: tuple[InstanceId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,18 @@ class ToBeUndeployed:
     dqp: DqpId
     node: NodeId
     version: int
-    hands_over: tuple[OperatorId, ...] = ()
+    hands_over: tuple[InstanceId, ...] = ()
 
 
 DeploymentContext = ToBeDeployed | ToBeUpdated | ToBeUndeployed
 
 
-def contexts(edits: Iterable[DqpEdit], moving: frozenset[OperatorId] = frozenset()) -> tuple[DeploymentContext, ...]:
+def contexts(edits: Iterable[DqpEdit], moving: frozenset[InstanceId] = frozenset()) -> tuple[DeploymentContext, ...]:
     """One context for each sub-plan that was edited; `moving` are the instances whose state must follow them."""
     return tuple(_context(edit, tuple(sorted(edit.removed & moving))) for edit in edits)
 
 
-def _context(edit: DqpEdit, leaving: tuple[OperatorId, ...]) -> DeploymentContext:
+def _context(edit: DqpEdit, leaving: tuple[InstanceId, ...]) -> DeploymentContext:
     if edit.before is None:
         assert edit.after is not None
         return ToBeDeployed(edit.id, edit.node, edit.after, edit.added, edit.connected)

@@ -25,10 +25,11 @@ from godwit.control.events import (
 from godwit.control.explain import explain
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import Batch, redeployment
-from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, apply
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import Cost, unit_cost
+from godwit.model.instances import InstanceId
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import Ways, Wish
@@ -112,7 +113,7 @@ class ControlPlane:
     def acknowledge(self, region: RegionId, epoch: Epoch) -> list[Instruction]:
         return self.handle(RegionAcked(region, epoch))
 
-    def handed_over(self, instance: OperatorId, epoch: Epoch) -> list[Instruction]:
+    def handed_over(self, instance: InstanceId, epoch: Epoch) -> list[Instruction]:
         return self.handle(HandoverDone(instance, epoch))
 
     def feed(self, device: DeviceId, streams: Iterable[StreamId]) -> list[Instruction]:

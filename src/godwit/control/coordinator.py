@@ -51,7 +51,6 @@ from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId
 from godwit.migration.base import HandOver, Moved, Step, steps
 from godwit.model.changes import Change, LinkRemoved, SiteFailed, SiteRemoved
-from godwit.model.deployment import split_instance
 
 IDLE, PUBLISHING, REVERTING = "idle", "publishing", "reverting"
 
@@ -190,7 +189,7 @@ class Coordinator:
         """Note where state is and goes, now that regions are told."""
         custody = self.planner.custody
         for name, node in stage.delta.placement.items():
-            if stage.delta.queries.get(split_instance(name)[0], ...) is None:
+            if stage.delta.queries.get(name.query, ...) is None:
                 custody.forget(name)
             elif node is not None and name in stage.stateful:
                 custody.placed(name, node)

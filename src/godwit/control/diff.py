@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from godwit.ids import NodeId, OperatorId
+from godwit.ids import NodeId
+from godwit.model.instances import InstanceId
 
 
 @dataclass(frozen=True)
 class Insert:
-    instance: OperatorId
+    instance: InstanceId
     node: NodeId
 
 
 @dataclass(frozen=True)
 class Remove:
-    instance: OperatorId
+    instance: InstanceId
     node: NodeId
 
 
 @dataclass(frozen=True)
 class Move:
-    instance: OperatorId
+    instance: InstanceId
     source: NodeId
     target: NodeId
 
@@ -30,7 +31,7 @@ class Move:
 Edit = Insert | Remove | Move
 
 
-def diff(old: Mapping[OperatorId, NodeId | None], new: Mapping[OperatorId, NodeId | None]) -> tuple[Edit, ...]:
+def diff(old: Mapping[InstanceId, NodeId | None], new: Mapping[InstanceId, NodeId | None]) -> tuple[Edit, ...]:
     """The edits that take one placement to the other, in order of instance names; what is equal has none."""
     edits: list[Edit] = []
     for instance in sorted({*old, *new}):
@@ -68,7 +69,7 @@ def describe(edit: Edit) -> str:
             return f"move  {instance} from {source} to {target}"
 
 
-def patch(placement: Mapping[OperatorId, NodeId], edits: tuple[Edit, ...]) -> dict[OperatorId, NodeId]:
+def patch(placement: Mapping[InstanceId, NodeId], edits: tuple[Edit, ...]) -> dict[InstanceId, NodeId]:
     """The placement after the edits."""
     after = dict(placement)
     for edit in edits:

@@ -39,7 +39,7 @@ def epoch_record(
         "cause": told.delta.cause,
         "moves": [move.to_json() for move in told.moves],
         "contexts": _contexts(told, before, after),
-        "migrations": [[query.instance, list(query.path)] for query in told.migrations],
+        "migrations": [[str(query.instance), list(query.path)] for query in told.migrations],
         "marker": _marker(told.marker),
         "waiting": encode(list(waiting)),
         "starts": dict(starts),

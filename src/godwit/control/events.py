@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from godwit.control.contexts import DeploymentContext
 from godwit.control.markers import Marker
 from godwit.control.reconfigurations import Story
-from godwit.ids import DeviceId, Epoch, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.adhoc_query import MigrationQuery
 from godwit.migration.base import Step
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
+from godwit.model.instances import InstanceId
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
 from godwit.protocol.handover import Move
@@ -47,7 +48,7 @@ class PlacesWished:
 class PlacedByHand:
     """Instances are pinned to these sites, also through later changes, as long as the sites can host them."""
 
-    placement: Mapping[OperatorId, SiteId]
+    placement: Mapping[InstanceId, SiteId]
     cause: str
 
 
@@ -83,7 +84,7 @@ class RegionAcked:
 class HandoverDone:
     """The state that was announced with an epoch has reached its instance."""
 
-    instance: OperatorId
+    instance: InstanceId
     epoch: Epoch
 
 

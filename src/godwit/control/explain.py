@@ -51,17 +51,17 @@ def _stage(stage: Stage, epoch: Epoch, which: str) -> Iterator[str]:
 def _context(context: DeploymentContext) -> Iterator[str]:
     match context:
         case ToBeDeployed(dqp, node, version, operators, connections):
-            yield f"  deploy    {dqp} v{version} on {node}: {', '.join(sorted(operators))}"
+            yield f"  deploy    {dqp} v{version} on {node}: {', '.join(map(str, sorted(operators)))}"
             yield from _wires("with", connections)
         case ToBeUpdated():
             yield f"  update    {context.dqp} v{context.old_version} -> v{context.version} on {context.node}"
             for sign, operators in (("+", context.added), ("-", context.removed)):
                 if operators:
-                    yield f"              {sign} {', '.join(sorted(operators))}"
+                    yield f"              {sign} {', '.join(map(str, sorted(operators)))}"
             yield from _wires("connect", context.connected)
             yield from _wires("disconnect", context.disconnected)
         case ToBeUndeployed(dqp, node, version, hands_over):
-            after = f", after handing over {', '.join(hands_over)}" if hands_over else ""
+            after = f", after handing over {', '.join(map(str, hands_over))}" if hands_over else ""
             yield f"  undeploy  {dqp} v{version} on {node}{after}"
 
 

@@ -16,11 +16,11 @@ from godwit.control.stage import Stage
 from godwit.control.stage_builder import make_stage
 from godwit.control.state_locations import Custody
 from godwit.errors import DeploymentError
-from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import known
 from godwit.model.changes import Change
-from godwit.model.deployment import split_instance
 from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
 from godwit.model.routes import Routes
@@ -56,8 +56,8 @@ class Planner:
         self.route: dict[Edge, tuple[NodeId, ...]] = {}
         self.over: dict[frozenset[NodeId], dict[Edge, None]] = {}
         #: an instance that has no place now -> where it was last, and its state is
-        self.left: dict[OperatorId, NodeId] = {}
-        self.left_at: dict[NodeId, dict[OperatorId, None]] = {}
+        self.left: dict[InstanceId, NodeId] = {}
+        self.left_at: dict[NodeId, dict[InstanceId, None]] = {}
         self._root: dict[QueryId, NodeId] = {}
         self._rooted: dict[NodeId, dict[QueryId, None]] = {}
         self._sink: dict[QueryId, SiteId | None] = {}
@@ -190,16 +190,16 @@ class Planner:
         wanted = {(query, operator) for query, operator, _ in wishes}
         for query in sorted({query for query, _ in wanted if query in self.rows.queries}):
             for name, instance in self.plan.uses(query).items():
-                if split_instance(name)[:2] in wanted and self.ground.wish(instance) not in (
+                if name[:2] in wanted and self.ground.wish(instance) not in (
                     None,
                     self.ground.placement.get(instance),
                 ):
                     self._pending.asked.append(instance)
 
-    def pin(self, placement: Mapping[OperatorId, SiteId]) -> None:
+    def pin(self, placement: Mapping[InstanceId, SiteId]) -> None:
         """Somebody places instances by hand; those that are not there are placed again."""
         for name, site in placement.items():
-            instance = self.plan.uses(split_instance(name)[0]).get(name)
+            instance = self.plan.uses(name.query).get(name)
             for other in self.plan.names.get(instance, ()) if instance is not None else ():
                 self.journal.drop(self.ground.by_hand, other)  # who shares it moves with it; the last word counts
             self.journal.put(self.ground.by_hand, name, NodeId(site))
@@ -214,6 +214,8 @@ class Planner:
         self.journal.drop(self._root, query)
         self.journal.drop(self._sink, query)
         self.journal.drop(self.rows.queries, query)
+        for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
+            self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
 
     def default_root(self) -> NodeId:
@@ -236,7 +238,7 @@ class Planner:
         self.journal.into(self._rooted, root, query, None)
         self._give_root(query, self.plan.uses(query).values(), again=True)
 
-    def _give_root(self, query: QueryId, instances: Iterable[OperatorId], again: bool = False) -> None:
+    def _give_root(self, query: QueryId, instances: Iterable[InstanceId], again: bool = False) -> None:
         """Instances go to the sink of the query that brought them; a site that is gone is nobody's sink."""
         for instance in instances:
             old = self.ground.root.get(instance)
@@ -245,7 +247,7 @@ class Planner:
 
     # -- changes
 
-    def take_changes(self, new: Topology, changes: Iterable[Change]) -> tuple[list[OperatorId], set[Edge]]:
+    def take_changes(self, new: Topology, changes: Iterable[Change]) -> tuple[list[InstanceId], set[Edge]]:
         """Move on to the new topology; returns what must be re-placed and which connections are broken."""
         old = self._before = self.topology
         found = touched(old, new, changes)
@@ -297,7 +299,7 @@ class Planner:
             self._pending.sessions[device] = self.rows.sessions[device]
         self.journal.put(self.rows.stays, device, region)
 
-    def _homeless(self, old: Topology, site: SiteId) -> list[OperatorId]:
+    def _homeless(self, old: Topology, site: SiteId) -> list[InstanceId]:
         """The instances that can no longer be on a site: all, if it is gone; as many as are too much for it."""
         here = self.ground.hosted.get(NodeId(site), {})
         now = self.topology.sites.get(site)
@@ -334,9 +336,9 @@ class Planner:
         else:
             self.journal.drop(self._region_sites, region)
 
-    def _reroot(self) -> list[OperatorId]:
+    def _reroot(self) -> list[InstanceId]:
         """Queries whose sink may be anywhere go to another root when theirs is gone; returns what must move for it."""
-        moving: list[OperatorId] = []
+        moving: list[InstanceId] = []
         for root in [root for root in self._rooted if not self.topology.has(root)]:
             for query in sorted(self._rooted[root]):
                 if self._sink[query] is None and self.topology.sites:
@@ -346,10 +348,10 @@ class Planner:
 
     # -- placing
 
-    def settle(self, todo: Iterable[OperatorId], broken: Iterable[Edge]) -> dict[QueryId, str]:
+    def settle(self, todo: Iterable[InstanceId], broken: Iterable[Edge]) -> dict[QueryId, str]:
         """Place what must move, query by query; returns the queries that had to be parked, with the reason."""
         waiting = set(todo)
-        parts: dict[QueryId, list[OperatorId]] = {}
+        parts: dict[QueryId, list[InstanceId]] = {}
         edges: dict[QueryId, list[Edge]] = {}
         for instance in sorted(waiting, key=lambda i: (self.plan.instances[i].depth, i)):
             for query in self.plan.users(instance):
@@ -381,7 +383,7 @@ class Planner:
             self.journal.drop(self.rows.parked, query)
         return fault
 
-    def place(self, part: list[OperatorId], edges: Iterable[Edge]) -> Infeasible | None:
+    def place(self, part: list[InstanceId], edges: Iterable[Edge]) -> Infeasible | None:
         """Place these instances by the rule, and find routes for them and for `edges`; all or nothing."""
         mark, now = self.journal.mark(), self.ground.placement
         self.ground.before = {i: now[i] for i in part if i in now}
@@ -428,14 +430,14 @@ class Planner:
                 if node is not None:
                     self.leave(instance, node)
 
-    def _waiting_room(self, instance: OperatorId) -> NodeId | None:
+    def _waiting_room(self, instance: InstanceId) -> NodeId | None:
         """Where an instance that never had a place is said to be: rows that reach a region before it is placed must
         all come to one home, from where its state can follow it."""
         root = self.ground.root[instance]
         known = instance in self.left or not self.topology.has(root)
         return None if known else self.plan.instances[instance].pinned or root
 
-    def leave(self, instance: OperatorId, node: NodeId | None) -> None:
+    def leave(self, instance: InstanceId, node: NodeId | None) -> None:
         """Note where an instance without a place was; None: forget it."""
         before = self.left.get(instance)
         if before != node:
@@ -488,17 +490,17 @@ class Pending:
     """What the tables cannot tell about the stage being made."""
 
     def __init__(self) -> None:
-        self.added: list[OperatorId] = []
+        self.added: list[InstanceId] = []
         #: instances that somebody wants elsewhere
-        self.asked: list[OperatorId] = []
+        self.asked: list[InstanceId] = []
         self.cut: list[Edge] = []
         self.joined: list[Edge] = []
         #: depth of instances that left the plan
         self.broken: set[Edge] = set()
         #: queries' own names whose rows may have changed
-        self.names: set[OperatorId] = set()
+        self.names: set[InstanceId] = set()
         #: names of stateful instances whose state is lost
-        self.lost: set[OperatorId] = set()
+        self.lost: set[InstanceId] = set()
         self.sessions: dict[DeviceId, int] = {}
 
     def take(self, edit: PlanEdit, planner: Planner) -> None:

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from godwit.control.contexts import DeploymentContext
-from godwit.ids import Epoch, OperatorId, QueryId
+from godwit.ids import Epoch, QueryId
+from godwit.model.instances import InstanceId
 
 #: in the order in which they happen; a reconfiguration that is taken back has no `commit`
 PHASES = ("plan", "publish", "acknowledge", "commit", "revert", "state")
@@ -21,7 +22,7 @@ PHASES = ("plan", "publish", "acknowledge", "commit", "revert", "state")
 class StateMoved:
     """One instance's state on its way."""
 
-    instance: OperatorId
+    instance: InstanceId
     source: str | None
     target: str
     hops: int
@@ -50,17 +51,19 @@ class Story:
         assert phase in PHASES, f"'{phase}' is not a phase"
         return replace(self, phases={**self.phases, phase: self.phases.get(phase, 0.0) + seconds})
 
-    def with_state(self, instance: OperatorId, size: int, seconds: float) -> Story:
+    def with_state(self, instance: InstanceId, size: int, seconds: float) -> Story:
         """The state of an instance has arrived."""
         moved = tuple(replace(m, bytes=size, seconds=seconds) if m.instance == instance else m for m in self.migrations)
         return replace(self, migrations=moved)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        record = asdict(self)
+        record["migrations"] = [{**m, "instance": str(m["instance"])} for m in record["migrations"]]
+        return record
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Story:
-        moved = tuple(StateMoved(**m) for m in record["migrations"])
+        moved = tuple(StateMoved(**{**m, "instance": InstanceId.parse(m["instance"])}) for m in record["migrations"])
         lists = {name: tuple(record[name]) for name in ("queries", "epochs")}
         return Story(**{**record, **lists, "migrations": moved})
 

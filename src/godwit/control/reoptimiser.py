@@ -15,8 +15,8 @@ from functools import cache
 
 from godwit.control.plan_state import Planner
 from godwit.errors import PlacementError
-from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId
-from godwit.model.deployment import split_instance
+from godwit.ids import DeviceId, NodeId, QueryId, SiteId
+from godwit.model.instances import InstanceId
 from godwit.model.plan import Scan
 from godwit.model.topology import Site
 from godwit.placement.problem.problem import Problem
@@ -136,7 +136,7 @@ class _Load:
         plan = planner.plan
 
         @cache
-        def of(instance: OperatorId) -> float:
+        def of(instance: InstanceId) -> float:
             known = plan.instances[instance]
             if isinstance(known.operator, Scan):
                 return rows.get(source_id(known.operator.stream, known.device or DeviceId("")), 0.0)
@@ -152,7 +152,7 @@ class _Load:
 def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float) -> tuple[dict[str, Wish], Groups]:
     """The query's operators, those that run once for each device by the site it is attached to."""
     ground = planner.ground
-    members: dict[str, tuple[OperatorId, ...]] = {}
+    members: dict[str, tuple[InstanceId, ...]] = {}
     wishes: dict[str, Wish] = {}
     at: dict[str, SiteId] = {}
     free = set()
@@ -162,7 +162,7 @@ def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float)
         if site is None:
             continue
         device = None if known.device is None else planner.topology.devices.get(known.device)
-        operator = split_instance(name)[1]
+        operator = name.operator
         home = None if device is None else device.site
         group = f"{query}/{operator}" + (f"@{home}" if home else "")
         members[group] = (*members.get(group, ()), instance)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from godwit.control.plan_state import Planner
-from godwit.ids import NodeId, OperatorId, QueryId, SiteId
-from godwit.model.deployment import Deployment, instance_id, split_instance
+from godwit.ids import NodeId, QueryId, SiteId
+from godwit.model.deployment import Deployment
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.plan import Query
 from godwit.placement.rules.base import Ways, Wish
 
@@ -18,7 +19,7 @@ class Hints:
 
     #: where the results of a query must leave
     sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
-    by_hand: Mapping[OperatorId, SiteId] = field(default_factory=dict)
+    by_hand: Mapping[InstanceId, SiteId] = field(default_factory=dict)
     wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
     ways: Mapping[Wish, Ways] = field(default_factory=dict)
 
@@ -40,8 +41,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
     planner.finish(0, "restored")
     planner.journal.forget()
     for name, node in planner.rows.placement.items():
-        query_id, operator, _ = split_instance(name)
-        if before.queries[query_id].shape.plan.operators[operator].stateful:
+        if before.queries[name.query].shape.plan.operators[name.operator].stateful:
             planner.custody.placed(name, node)
 
 

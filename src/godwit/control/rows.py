@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.deployment import Delta, Deployment
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Stream
+from godwit.model.routing import RouteTable
 from godwit.model.topology import Topology
 
 K = TypeVar("K")
@@ -24,7 +26,7 @@ class Rows:
     """
 
     queries: dict[QueryId, Query] = field(default_factory=dict)
-    placement: dict[OperatorId, NodeId] = field(default_factory=dict)
+    placement: dict[InstanceId, NodeId] = field(default_factory=dict)
     devices: dict[DeviceId, SiteId | None] = field(default_factory=dict)
     sites: dict[SiteId, RegionId] = field(default_factory=dict)
     streams: dict[StreamId, Stream] = field(default_factory=dict)
@@ -32,6 +34,7 @@ class Rows:
     parked: dict[QueryId, str] = field(default_factory=dict)
     sessions: dict[DeviceId, int] = field(default_factory=dict)
     stays: dict[DeviceId, RegionId] = field(default_factory=dict)
+    key_routes: dict[tuple[QueryId, int], RouteTable] = field(default_factory=dict)
 
     @staticmethod
     def of(topology: Topology) -> Rows:
@@ -42,8 +45,9 @@ class Rows:
         )
 
     def recall(self, before: Deployment) -> None:
-        """Sessions as an earlier process left them. What has changed region since begins a new one."""
+        """Sessions and key routes as an earlier process left them. What has changed region since begins a new one."""
         self.sessions.update(before.sessions)
+        self.key_routes.update(before.key_routes)
         for device, region in before.stays.items():
             if self.stays.setdefault(device, region) != region:
                 self.sessions[device] = before.sessions.get(device, 1) + 1
@@ -60,6 +64,7 @@ class Rows:
             dict(self.feeds),
             dict(self.parked),
             dict(self.stays),
+            dict(self.key_routes),
         )
 
     def delta(self, journal: Journal, since: int, sessions: dict[DeviceId, int], cause: str) -> Delta:
@@ -75,6 +80,7 @@ class Rows:
             gone=frozenset(d for d in devices if d not in self.devices),
             cause=cause,
             parked=_now(self.parked, journal, since),
+            key_routes=_now(self.key_routes, journal, since),
         )
 
 

@@ -10,12 +10,13 @@ from typing import Any
 from godwit.control.contexts import DeploymentContext, contexts, inverse
 from godwit.control.diff import Edit, backwards
 from godwit.control.markers import Marker, marker
-from godwit.ids import DeviceId, DqpId, Epoch, NodeId, OperatorId, QueryId
+from godwit.ids import DeviceId, DqpId, Epoch, NodeId, QueryId
 from godwit.migration.adhoc_query import MigrationQuery, migration_queries
 from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
+from godwit.model.instances import InstanceId
 from godwit.model.subplan import DqpEdit
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Instance, Move
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Stage:
     moved: tuple[Moved, ...] = ()
     steps: tuple[Step, ...] = ()
     #: instances of the global plan (not a query's own names) whose state must follow
-    moving: frozenset[OperatorId] = frozenset()
+    moving: frozenset[InstanceId] = frozenset()
     #: connections between touched sub-plans, as they were, that rows can still pass
     channels: frozenset[tuple[DqpId, DqpId]] = frozenset()
     queries: tuple[QueryId, ...] = ()
     #: those of the delta's placement rows that belong to stateful instances
-    stateful: tuple[OperatorId, ...] = ()
+    stateful: tuple[InstanceId, ...] = ()
     #: stateful instances that have lost state to a failure
-    lost: tuple[OperatorId, ...] = ()
+    lost: tuple[InstanceId, ...] = ()
     #: what moves where, in the global plan
     placement: tuple[Edit, ...] = ()
     #: all nodes that a hand-over or a context of this stage needs alive
@@ -90,12 +91,11 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
 
 def _moves_back(stages: Iterable[Stage]) -> tuple[Move, ...]:
     """From where each instance is after all stages to where it was before them."""
-    first: dict[tuple[QueryId, int], Move] = {}
-    last: dict[tuple[QueryId, int], Move] = {}
+    first: dict[Instance, Move] = {}
+    last: dict[Instance, Move] = {}
     for move in (move for stage in stages for move in stage.moves):
-        instance = (move.query, move.operator)
-        first.setdefault(instance, move)
-        last[instance] = move
+        first.setdefault(move.instance, move)
+        last[move.instance] = move
     back = [
         Move(Epoch(0), *i, last[i].target, first[i].source, last[i].to_site, first[i].from_site) for i in sorted(first)
     ]

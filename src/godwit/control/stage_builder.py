@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from godwit.control.diff import diff
 from godwit.control.stage import Stage
-from godwit.ids import DqpId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId
+from godwit.ids import DqpId, Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.base import Moved, steps
-from godwit.model.deployment import Delta, split_instance
+from godwit.model.deployment import Delta
+from godwit.model.instances import InstanceId
 from godwit.model.subplan import DqpEdit
 from godwit.protocol.handover import Move
 
@@ -53,13 +54,13 @@ def _declared(planner: Planner, delta: Delta) -> Delta:
     return replace(delta, streams=streams, feeds={**delta.feeds, **{s: planner.rows.feeds[s] for s in streams}})
 
 
-def _sync_rows(planner: Planner, pending: Pending, was: dict[OperatorId, NodeId | None]) -> None:
+def _sync_rows(planner: Planner, pending: Pending, was: dict[InstanceId, NodeId | None]) -> None:
     """Write the queries' own rows of all instances that changed; an instance without a place keeps its last row."""
     names = set(pending.names)
     for instance in was:
         names.update(planner.plan.names.get(instance, ()))
     for name in names:
-        query = split_instance(name)[0]
+        query = name.query
         uses = planner.plan.uses(query) if query in planner.rows.queries else {}
         shared = uses.get(name)
         node = None if shared is None else planner.ground.placement.get(shared, planner.left.get(shared))
@@ -77,13 +78,13 @@ def _drop_ghosts(planner: Planner) -> None:
             planner.journal.drop(planner.rows.sites, site)
 
 
-def _moved(planner: Planner, pending: Pending, rows: dict[OperatorId, NodeId | None]) -> tuple[Moved, ...]:
+def _moved(planner: Planner, pending: Pending, rows: dict[InstanceId, NodeId | None]) -> tuple[Moved, ...]:
     """The stateful instances, by their queries' names, whose state is not where they are now."""
     found = []
     lost = pending.lost | planner.custody.lost
     for name in sorted({*rows, *lost}):
         target = planner.rows.placement.get(name)
-        if target is None or not _is_stateful(planner, name) or split_instance(name)[0] in planner.rows.parked:
+        if target is None or not _is_stateful(planner, name) or name.query in planner.rows.parked:
             continue
         if name in lost:
             if not planner.custody.replaying(name, target) or name in pending.lost:
@@ -94,7 +95,7 @@ def _moved(planner: Planner, pending: Pending, rows: dict[OperatorId, NodeId | N
 
 
 def _moves(
-    planner: Planner, rows: dict[OperatorId, NodeId | None], sites: dict[SiteId, RegionId | None]
+    planner: Planner, rows: dict[InstanceId, NodeId | None], sites: dict[SiteId, RegionId | None]
 ) -> tuple[Move, ...]:
     """The stateful instances that change region; `rows` and `sites` are what was there before, where it differs."""
     placed = dict(rows)
@@ -110,25 +111,22 @@ def _moves(
         before = sites[SiteId(source)] if SiteId(source) in sites else planner.rows.sites.get(SiteId(source))
         after = planner.rows.sites.get(SiteId(target))
         if before is not None and after is not None and before != after:
-            found.append(Move(Epoch(0), *split_instance(name)[:2], before, after, str(source), str(target)))
+            found.append(Move(Epoch(0), name.query, name.operator, before, after, str(source), str(target)))
     return tuple(found)
 
 
-def _is_stateful(planner: Planner, name: OperatorId) -> bool:
-    query, operator, _ = split_instance(name)
-    if query not in planner.rows.queries:
-        return False
-    return planner.plan.query(query).shape.plan.operators[operator].stateful
+def _is_stateful(planner: Planner, name: InstanceId) -> bool:
+    known = planner.rows.queries.get(name.query)
+    return known is not None and known.shape.plan.operators[name.operator].stateful
 
 
-def _scans(planner: Planner, name: OperatorId) -> tuple[OperatorId, ...]:
+def _scans(planner: Planner, name: InstanceId) -> tuple[InstanceId, ...]:
     """The operators (not one by one for each device) whose rows make the state."""
-    query, operator, _ = split_instance(name)
-    plan = planner.plan.query(query).shape.plan
-    return tuple(OperatorId(f"{query}/{scan}") for scan in plan.scans_below(operator))
+    plan = planner.plan.query(name.query).shape.plan
+    return tuple(InstanceId(name.query, scan) for scan in plan.scans_below(name.operator))
 
 
-def _stateful(planner: Planner, instance: OperatorId) -> bool:
+def _stateful(planner: Planner, instance: InstanceId) -> bool:
     known = planner.plan.instances.get(instance)
     return known is not None and known.stateful
 
@@ -145,11 +143,12 @@ def _undo(planner: Planner, since: int, cause: str) -> Delta:
         gone=frozenset(d for d in devices if journal.was_absent(rows.devices, d, since)),
         cause=cause,
         parked=journal.changed(rows.parked, since),
+        key_routes=journal.changed(rows.key_routes, since),
     )
 
 
 def _channels(
-    planner: Planner, pending: Pending, edits: list[DqpEdit], homes: dict[OperatorId, DqpId | None]
+    planner: Planner, pending: Pending, edits: list[DqpEdit], homes: dict[InstanceId, DqpId | None]
 ) -> frozenset[tuple[DqpId, DqpId]]:
     """Old connections between touched sub-plans over which the marker can still travel."""
     found = set()
@@ -163,7 +162,7 @@ def _channels(
     return frozenset(found)
 
 
-def _queries(planner: Planner, was: dict[OperatorId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:
+def _queries(planner: Planner, was: dict[InstanceId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:
     """Everybody whom the stage touches."""
     users = {query for i in was for query in planner.plan.names.get(i, {}).values()}
-    return tuple(sorted({*users, *delta.queries, *delta.parked, *(split_instance(n)[0] for n in delta.placement)}))
+    return tuple(sorted({*users, *delta.queries, *delta.parked, *(n.query for n in delta.placement)}))

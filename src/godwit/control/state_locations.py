@@ -8,43 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from godwit.ids import Epoch, NodeId, OperatorId
+from godwit.ids import Epoch, NodeId
 from godwit.migration.base import HandOver, Replay, Step
+from godwit.model.instances import InstanceId
 from godwit.model.validity import OnTheWay
 
 
 class Custody:
     def __init__(self) -> None:
-        self._holders: dict[OperatorId, dict[NodeId, None]] = {}
-        self._held_at: dict[NodeId, dict[OperatorId, None]] = {}
+        self._holders: dict[InstanceId, dict[NodeId, None]] = {}
+        self._held_at: dict[NodeId, dict[InstanceId, None]] = {}
         #: instance -> epoch -> the step announced then and not done yet
-        self._open: dict[OperatorId, dict[Epoch, Step]] = {}
+        self._open: dict[InstanceId, dict[Epoch, Step]] = {}
         #: instances that have lost state and have not made it anew yet
-        self.lost: set[OperatorId] = set()
+        self.lost: set[InstanceId] = set()
 
-    def replaying(self, name: OperatorId, target: NodeId) -> bool:
+    def replaying(self, name: InstanceId, target: NodeId) -> bool:
         """Whether a replay for the instance on this node is announced."""
         return any(isinstance(s, Replay) and s.target == target for s in self._open.get(name, {}).values())
 
-    def holders(self, name: OperatorId) -> Iterable[NodeId]:
+    def holders(self, name: InstanceId) -> Iterable[NodeId]:
         return self._holders.get(name, {}).keys()
 
-    def at(self, node: NodeId) -> list[OperatorId]:
+    def at(self, node: NodeId) -> list[InstanceId]:
         """The instances that lose state if the node fails."""
         return sorted(self._held_at.get(node, ()))
 
-    def open(self) -> Iterator[tuple[OperatorId, Epoch, Step]]:
+    def open(self) -> Iterator[tuple[InstanceId, Epoch, Step]]:
         for name, steps in self._open.items():
             for epoch, step in steps.items():
                 yield name, epoch, step
 
-    def on_the_way(self, name: OperatorId) -> list[OnTheWay]:
+    def on_the_way(self, name: InstanceId) -> list[OnTheWay]:
         return [
             OnTheWay(step.source if isinstance(step, HandOver) else None, step.target)
             for step in self._open.get(name, {}).values()
         ]
 
-    def placed(self, name: OperatorId, node: NodeId) -> None:
+    def placed(self, name: InstanceId, node: NodeId) -> None:
         """The instance takes rows on the node from now on."""
         self._holders.setdefault(name, {})[node] = None
         self._held_at.setdefault(node, {})[name] = None
@@ -58,7 +59,7 @@ class Custody:
             self.lost.update({step.instance} if lost else ())
         self._open.setdefault(step.instance, {})[epoch] = step
 
-    def done(self, name: OperatorId, epoch: Epoch, home: NodeId | None) -> Step | None:
+    def done(self, name: InstanceId, epoch: Epoch, home: NodeId | None) -> Step | None:
         """An announced step is done; `home` is where the instance lives now."""
         steps = self._open.get(name, {})
         step = steps.pop(epoch, None)
@@ -78,16 +79,16 @@ class Custody:
                 self.placed(name, home)
         return step
 
-    def forget(self, name: OperatorId) -> None:
+    def forget(self, name: InstanceId) -> None:
         for node in list(self._holders.get(name, ())):
             self._let_go(name, node)
         self._open.pop(name, None)
         self.lost.discard(name)
 
-    def _expected_at(self, name: OperatorId, node: NodeId) -> bool:
+    def _expected_at(self, name: InstanceId, node: NodeId) -> bool:
         return any(step.target == node for step in self._open.get(name, {}).values())
 
-    def _let_go(self, name: OperatorId, node: NodeId) -> None:
+    def _let_go(self, name: InstanceId, node: NodeId) -> None:
         nodes, names = self._holders.get(name, {}), self._held_at.get(node, {})
         nodes.pop(node, None)
         names.pop(name, None)

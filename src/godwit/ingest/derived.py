@@ -40,7 +40,7 @@ class Publisher:
         """Called after every commit, and again for the last ones after a restart."""
         for query in runner.tables.queries.values():
             sink = len(query.shape.plan.operators) - 1
-            if query.target in self._deployment().streams and runner.deployment.home(query, sink) == runner.region:
+            if query.target in self._deployment().streams and runner.region in runner.deployment.owners(query, sink):
                 with self._lock:
                     self._publish(runner, query, number, record)
 

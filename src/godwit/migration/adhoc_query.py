@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from godwit.control.contexts import ToBeDeployed
-from godwit.ids import DqpId, Epoch, NodeId, OperatorId
+from godwit.ids import DqpId, Epoch, NodeId, QueryId
 from godwit.migration.base import HandOver, Moved, Step
+from godwit.model.instances import InstanceId
 
 
 def steps(moved: Moved, variant: str = "") -> Iterator[Step]:
@@ -24,15 +25,14 @@ def steps(moved: Moved, variant: str = "") -> Iterator[Step]:
 class MigrationQuery:
     """One migration query: an operator on every node of the path."""
 
-    instance: OperatorId
+    instance: InstanceId
     epoch: Epoch
     path: tuple[NodeId, ...]
 
     @property
-    def operators(self) -> tuple[OperatorId, ...]:
-        last = len(self.path) - 1
-        roles = ["source", *(f"relay-{k}" for k in range(1, last)), "sink"]
-        return tuple(OperatorId(f"migrate:{self.instance}:{self.epoch}/{role}") for role in roles)
+    def operators(self) -> tuple[InstanceId, ...]:
+        query = QueryId(f"migrate:{self.instance}:{self.epoch}")
+        return tuple(InstanceId(query, k) for k in range(len(self.path)))
 
     def contexts(self) -> tuple[ToBeDeployed, ...]:
         """One new sub-plan for each node of the path, connected with the one before and the one after."""

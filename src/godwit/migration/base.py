@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from godwit.errors import ConfigError
-from godwit.ids import NodeId, OperatorId
+from godwit.ids import NodeId
+from godwit.model.instances import InstanceId
 
 #: name -> (module beside this one that defines `steps`, variant)
 STRATEGIES: dict[str, tuple[str, str]] = {
@@ -25,14 +26,14 @@ STRATEGIES: dict[str, tuple[str, str]] = {
 class Moved:
     """A stateful instance whose state is not where the instance now lives."""
 
-    instance: OperatorId
+    instance: InstanceId
     #: where the state is; None: it is lost, its node failed
     source: NodeId | None
     target: NodeId
     #: from source to target over links, both included; empty: there is none
     path: tuple[NodeId, ...] = ()
     #: the scans whose rows made the state: where a replay begins
-    scans: tuple[OperatorId, ...] = ()
+    scans: tuple[InstanceId, ...] = ()
 
     @property
     def within_reach(self) -> bool:
@@ -43,7 +44,7 @@ class Moved:
 class HandOver:
     """Send the instance's state from one node to another, hop by hop."""
 
-    instance: OperatorId
+    instance: InstanceId
     source: NodeId
     target: NodeId
     path: tuple[NodeId, ...]
@@ -61,9 +62,9 @@ class Replay:
     or all ("worst"); SR-B, SR-A and SR-W in ISQD, Section 7.2.4.
     """
 
-    instance: OperatorId
+    instance: InstanceId
     target: NodeId
-    scans: tuple[OperatorId, ...]
+    scans: tuple[InstanceId, ...]
     share: str
 
 
@@ -97,8 +98,6 @@ def describe(step: Step) -> str:
             then = "new instance waits" if step.wait else "new instance runs meanwhile"
             return f"{step.instance}: state {' -> '.join(step.path)} ({how}; {then})"
         case Replay():
-            return f"{step.instance} at {step.target}: replay from {', '.join(step.scans)} ({step.share} case)"
-
-
-def to_json(step: Step) -> dict[str, Any]:
-    return {"step": type(step).__name__, **{k: list(v) if isinstance(v, tuple) else v for k, v in vars(step).items()}}
+            return (
+                f"{step.instance} at {step.target}: replay from {', '.join(map(str, step.scans))} ({step.share} case)"
+            )

@@ -7,9 +7,10 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
-from godwit.model import changes, deployment, plan, topology
+from godwit.model import changes, deployment, plan, routing, topology
+from godwit.model.instances import ONCE, InstanceId, Scope
 
-_MODULES: tuple[ModuleType, ...] = (plan, deployment, topology, changes)
+_MODULES: tuple[ModuleType, ...] = (plan, deployment, topology, changes, routing)
 _CLASSES: dict[str, type] = {
     name: thing
     for module in _MODULES
@@ -20,6 +21,11 @@ _CLASSES: dict[str, type] = {
 
 def encode(value: Any) -> Any:
     """JSON-ready: a dataclass becomes {"@": class, field: ...}; derived fields (compare=False) are left out."""
+    if isinstance(value, InstanceId):
+        own = (value.query, value.operator)
+        return {"@": "instance", "of": [*own] if value.scope == ONCE else [*own, *value.scope]}
+    if isinstance(value, Scope):
+        return {"@": "scope", "of": [*value]}
     if is_dataclass(value) and not isinstance(value, type):
         encoded = {f.name: encode(getattr(value, f.name)) for f in fields(value) if f.compare}
         return {"@": type(value).__name__, **encoded}
@@ -43,6 +49,11 @@ def decode(value: Any) -> Any:
     kind = value["@"]
     if kind == "map":
         return {decode(k): decode(v) for k, v in value["items"]}
+    if kind == "instance":
+        query, operator, *scope = value["of"]
+        return InstanceId(query, operator, Scope(*scope) if scope else ONCE)
+    if kind == "scope":
+        return Scope(*value["of"])
     if kind == "set":
         return frozenset(decode(v) for v in value["items"])
     if kind == "float":

@@ -3,7 +3,7 @@
 A deployment has an epoch. The next one is made by a *delta*: rows to set, rows to remove. To deploy, undeploy, move or
 reroute is to publish a delta; regions switch to the new epoch at their next micro-batch.
 
-An instance is named `query/operator` or, for operators that run once for each device, `query/operator@device`.
+An operator's rows go where its route table says: to one region or, where its keys are divided, by key to several.
 """
 
 from __future__ import annotations
@@ -12,22 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from godwit.ids import DeviceId, Epoch, NodeId, OperatorId, QueryId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.layered import Draft
 from godwit.model.plan import Query, Scan, Shape, Stream
+from godwit.model.routing import RouteTable
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-def instance_id(query: QueryId, operator: int, device: DeviceId | None = None) -> OperatorId:
-    return OperatorId(f"{query}/{operator}" if device is None else f"{query}/{operator}@{device}")
-
-
-def split_instance(instance: OperatorId) -> tuple[QueryId, int, DeviceId | None]:
-    name, at, device = instance.partition("@")
-    query, _, operator = name.rpartition("/")
-    return QueryId(query), int(operator), DeviceId(device) if at else None
 
 
 @dataclass(frozen=True)
@@ -35,7 +27,7 @@ class Delta:
     """The difference between two epochs. None as a value removes the row."""
 
     queries: Mapping[QueryId, Query | None] = field(default_factory=dict)
-    placement: Mapping[OperatorId, NodeId | None] = field(default_factory=dict)
+    placement: Mapping[InstanceId, NodeId | None] = field(default_factory=dict)
     #: where a device is attached, as far as regions must know
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     #: site -> region; sites that left map to None
@@ -51,6 +43,8 @@ class Delta:
     cause: str = ""
     #: queries that have no place now, with the reason: their rows wait, their state stays where it is; None: resumed
     parked: Mapping[QueryId, str | None] = field(default_factory=dict)
+    #: (query, operator) -> how its keys are divided; None: not any more
+    key_routes: Mapping[tuple[QueryId, int], RouteTable | None] = field(default_factory=dict)
 
     def inverse(self, before: Deployment) -> Delta:
         """The delta that takes `before.apply(self)` back to `before`; sessions and streams only ever grow."""
@@ -64,6 +58,7 @@ class Delta:
             gone=frozenset(d for d in devices if d not in before.devices),
             cause=f"revert: {self.cause}",
             parked={q: before.parked.get(q) for q in self.parked},
+            key_routes={o: before.key_routes.get(o) for o in self.key_routes},
         )
 
 
@@ -74,7 +69,7 @@ class Deployment:
     epoch: Epoch = field(default=Epoch(0))
     queries: Mapping[QueryId, Query] = field(default_factory=dict)
     #: instance -> the site (or, for sources, the device) it lives on
-    placement: Mapping[OperatorId, NodeId] = field(default_factory=dict)
+    placement: Mapping[InstanceId, NodeId] = field(default_factory=dict)
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     sites: Mapping[SiteId, RegionId] = field(default_factory=dict)
     sessions: Mapping[DeviceId, int] = field(default_factory=dict)
@@ -84,6 +79,8 @@ class Deployment:
     parked: Mapping[QueryId, str] = field(default_factory=dict)
     #: device -> the region of its current session: where it is or, if it is away, was last
     stays: Mapping[DeviceId, RegionId] = field(default_factory=dict)
+    #: (query, operator) -> how its keys are divided over regions; the others are not divided
+    key_routes: Mapping[tuple[QueryId, int], RouteTable] = field(default_factory=dict)
 
     def apply(self, delta: Delta) -> Deployment:
         """The deployment of the next epoch; costs what the delta changes, not what is there."""
@@ -100,6 +97,7 @@ class Deployment:
             _written(self.feeds, delta.feeds),
             _merged(self.parked, delta.parked),
             _written(self.stays, arrived),
+            _merged(self.key_routes, delta.key_routes),
         )
 
     def without(self, queries: Collection[QueryId]) -> Deployment:
@@ -113,39 +111,51 @@ class Deployment:
         site = self.devices.get(DeviceId(node)) or SiteId(node)
         return self.sites.get(site)
 
-    def home(self, query: Query, operator: int, device: DeviceId | None = None) -> RegionId | None:
-        """The region that runs an instance.
+    def routes(self, query: Query, operator: int, device: DeviceId | None = None) -> RouteTable | None:
+        """Which regions process an operator's rows (a device's, if it runs per device); None: it has no place.
 
         Between two holistic operators, or between a device and the first one, rows cross regions at most once: an
         operator that is placed in neither of the two regions runs in the latter. So progress is always told at first
         hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
         """
+        divided = self.key_routes.get((query.id, operator))
+        if divided is not None:
+            return divided
         plan = query.shape.plan
         node = plan.operators[operator]
-        placed = self.placement.get(instance_id(query.id, operator, device))
-        region = None if placed is None else self.region_of(placed)
         if isinstance(node, Scan):
             site = self.devices.get(device) if device is not None else None
-            return self.sites.get(site) if site is not None else None
+            return _undivided(self.sites.get(site) if site is not None else None)
+        placed = self.placement.get(instance_id(query.id, operator, device))
+        own = _undivided(None if placed is None else self.region_of(placed))
         if node.holistic:
-            return region
-        below = {self.home(query, child, device if plan.is_local(child) else None) for child in node.inputs}
-        if below == {region}:
-            return region
-        return self.home(query, plan.next_holistic(operator))
+            return own
+        below = {self.routes(query, child, device if plan.is_local(child) else None) for child in node.inputs}
+        return own if below == {own} else self.routes(query, plan.next_holistic(operator))
 
-    def route(self, query: Query, operator: int, device: DeviceId | None, here: RegionId) -> RegionId:
+    def owners(self, query: Query, operator: int) -> frozenset[RegionId]:
+        """The regions that process rows of an operator that runs once for all devices."""
+        table = self.routes(query, operator)
+        return frozenset() if table is None else table.owners()
+
+    def receivers(self, query: Query) -> set[RegionId]:
+        """The regions that rows of a query's holistic operators go to, copies among them."""
+        plan = query.shape.plan
+        tables = (self.routes(query, i) for i in range(len(plan.operators)) if not plan.is_local(i))
+        return {region for table in tables if table is not None for region in table.receivers()}
+
+    def route(self, query: Query, operator: int, device: DeviceId | None, here: RegionId) -> RouteTable:
         """Where rows that are in region `here` go on to an operator.
 
         Rows cross regions at most once on their way to the next holistic operator. A device may have moved on while its
         rows were still being read: they do not follow it, they go on from where they are.
         """
-        plan, home = query.shape.plan, self.home(query, operator, device)
-        if home is None or plan.operators[operator].holistic:
-            return home or here
-        if device is not None and self.home(query, plan.scans_below(operator)[0], device) is None:
-            return here  # of a device that is away, only what came in before is here
-        return home if home == self.home(query, plan.next_holistic(operator)) else here
+        plan, table, stay = query.shape.plan, self.routes(query, operator, device), RouteTable.undivided(here)
+        if table is None or plan.operators[operator].holistic:
+            return table or stay
+        if device is not None and self.routes(query, plan.scans_below(operator)[0], device) is None:
+            return stay  # of a device that is away, only what came in before is here
+        return table if table == self.routes(query, plan.next_holistic(operator)) else stay
 
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""
@@ -174,8 +184,7 @@ class Deployment:
         """Where a shape runs: where its operators live, and where devices that feed it are, or end their sessions."""
         feeding = {device for _, scan in shape.plan.scans for device in self.feeds.get(scan.stream, ())}
         needed: set[RegionId | None] = {self.stays.get(device) for device in feeding}
-        holistic = [i for i in range(len(shape.plan.operators)) if not shape.plan.is_local(i)]
-        needed |= {self.home(query, i) for query in self.of_shape(shape.key) for i in holistic}
+        needed |= {region for query in self.of_shape(shape.key) for region in self.receivers(query)}
         return {region for region in needed if region is not None}
 
     def shapes(self) -> dict[str, Shape]:
@@ -183,6 +192,10 @@ class Deployment:
 
     def of_shape(self, key: str) -> Iterator[Query]:
         return (query for query in self.queries.values() if query.shape.key == key)
+
+
+def _undivided(region: RegionId | None) -> RouteTable | None:
+    return None if region is None else RouteTable.undivided(region)
 
 
 def between(old: Deployment, new: Deployment, cause: str = "") -> Delta | None:
@@ -198,9 +211,10 @@ def between(old: Deployment, new: Deployment, cause: str = "") -> Delta | None:
         frozenset(set(old.devices) - set(new.devices)),
         cause=cause,
         parked=_changed(old.parked, new.parked),
+        key_routes=_changed(old.key_routes, new.key_routes),
     )
     empty = not any((delta.queries, delta.placement, delta.devices, delta.sites, delta.sessions, delta.streams))
-    return None if empty and not (delta.feeds or delta.gone or delta.parked) else delta
+    return None if empty and not (delta.feeds or delta.gone or delta.parked or delta.key_routes) else delta
 
 
 def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:

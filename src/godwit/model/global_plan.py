@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, SiteId, StreamId
+from godwit.ids import DeviceId, NodeId, QueryId, SiteId, StreamId
 from godwit.model import signature
-from godwit.model.deployment import instance_id
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.journal import Journal
 from godwit.model.plan import Operator, Plan, Query, Scan, Sink
 
-Edge = tuple[OperatorId, OperatorId]
+Edge = tuple[InstanceId, InstanceId]
 Cost = Callable[[Operator], float]
 
 
@@ -33,7 +33,7 @@ def unit_cost(operator: Operator) -> float:
 class Instance:
     """One operator at one place: a node of the global plan."""
 
-    id: OperatorId
+    id: InstanceId
     operator: Operator
     signature: str
     #: the device it runs for; None: it runs once for all
@@ -57,9 +57,9 @@ class Instance:
 class PlanEdit:
     """What adding or removing something did to the global plan."""
 
-    added: tuple[OperatorId, ...] = ()
+    added: tuple[InstanceId, ...] = ()
     #: with what each cost
-    removed: tuple[tuple[OperatorId, float], ...] = ()
+    removed: tuple[tuple[InstanceId, float], ...] = ()
     #: edges that are no more; those that came are found at the instances
     cut: tuple[Edge, ...] = ()
     #: edges that came between instances, old or new
@@ -89,16 +89,16 @@ class GlobalPlan:
     def __init__(self, journal: Journal | None = None, cost: Cost = unit_cost) -> None:
         self._journal = journal or Journal()
         self._cost = cost
-        self.instances: dict[OperatorId, Instance] = {}
-        self.producers: dict[OperatorId, dict[OperatorId, None]] = {}
-        self.consumers: dict[OperatorId, dict[OperatorId, None]] = {}
+        self.instances: dict[InstanceId, Instance] = {}
+        self.producers: dict[InstanceId, dict[InstanceId, None]] = {}
+        self.consumers: dict[InstanceId, dict[InstanceId, None]] = {}
         #: instance -> the names queries have for it -> the query
-        self.names: dict[OperatorId, dict[OperatorId, QueryId]] = {}
+        self.names: dict[InstanceId, dict[InstanceId, QueryId]] = {}
         #: query -> its own name of an instance -> the instance
-        self._uses: dict[QueryId, dict[OperatorId, OperatorId]] = {}
+        self._uses: dict[QueryId, dict[InstanceId, InstanceId]] = {}
         self._queries: dict[QueryId, _Own] = {}
-        self._by_signature: dict[tuple[str, DeviceId | None], OperatorId] = {}
-        self._at_device: dict[DeviceId, dict[OperatorId, None]] = {}
+        self._by_signature: dict[tuple[str, DeviceId | None], InstanceId] = {}
+        self._at_device: dict[DeviceId, dict[InstanceId, None]] = {}
         self._readers: dict[StreamId, dict[QueryId, None]] = {}
 
     # -- reading
@@ -110,24 +110,24 @@ class GlobalPlan:
     def query(self, query: QueryId) -> Query:
         return self._queries[query].query
 
-    def uses(self, query: QueryId) -> Mapping[OperatorId, OperatorId]:
+    def uses(self, query: QueryId) -> Mapping[InstanceId, InstanceId]:
         """The query's own name of each of its instances -> the instance (another query's, where they share)."""
         return self._uses[query]
 
-    def users(self, instance: OperatorId) -> set[QueryId]:
+    def users(self, instance: InstanceId) -> set[QueryId]:
         return set(self.names[instance].values())
 
-    def at_device(self, device: DeviceId) -> Iterable[OperatorId]:
+    def at_device(self, device: DeviceId) -> Iterable[InstanceId]:
         return self._at_device.get(device, {}).keys()
 
     def readers(self, stream: StreamId) -> Iterable[QueryId]:
         return self._readers.get(stream, {}).keys()
 
-    def neighbours(self, instance: OperatorId) -> Iterator[OperatorId]:
+    def neighbours(self, instance: InstanceId) -> Iterator[InstanceId]:
         yield from self.producers.get(instance, ())
         yield from self.consumers.get(instance, ())
 
-    def edges_at(self, instance: OperatorId) -> Iterator[Edge]:
+    def edges_at(self, instance: InstanceId) -> Iterator[Edge]:
         for producer in self.producers.get(instance, ()):
             yield producer, instance
         for consumer in self.consumers.get(instance, ()):
@@ -212,7 +212,7 @@ class GlobalPlan:
         self._journal.into(self.names, shared, name, own.query.id)
         self._journal.put(self._uses[own.query.id], name, shared)
 
-    def _make(self, name: OperatorId, own: _Own, i: int, operator: Operator, device: DeviceId | None) -> None:
+    def _make(self, name: InstanceId, own: _Own, i: int, operator: Operator, device: DeviceId | None) -> None:
         pinned = NodeId(device) if device is not None and isinstance(operator, Scan) else None
         if isinstance(operator, Sink) and own.sink is not None:
             pinned = NodeId(own.sink)
@@ -221,7 +221,7 @@ class GlobalPlan:
         if device is not None:
             self._journal.into(self._at_device, device, name, None)
 
-    def _free_name(self, query: QueryId, i: int, device: DeviceId | None) -> OperatorId:
+    def _free_name(self, query: QueryId, i: int, device: DeviceId | None) -> InstanceId:
         """The query's own name, unless an instance that outlived an earlier query of this id still has it."""
         name, k = instance_id(query, i, device), 2
         while name in self.instances:
@@ -243,14 +243,14 @@ class GlobalPlan:
                     self._journal.into(self.producers, consumer, producer, None)
                     edit.joined.append((producer, consumer))
 
-    def _unname(self, query: QueryId, name: OperatorId, edit: _Recorder) -> None:
+    def _unname(self, query: QueryId, name: InstanceId, edit: _Recorder) -> None:
         shared = self._uses[query][name]
         self._journal.drop(self._uses[query], name)
         self._journal.out_of(self.names, shared, name)
         if shared not in self.names:
             self._unmake(shared, edit)
 
-    def _unmake(self, name: OperatorId, edit: _Recorder) -> None:
+    def _unmake(self, name: InstanceId, edit: _Recorder) -> None:
         gone = self.instances[name]
         for producer, consumer in list(self.edges_at(name)):
             self._journal.out_of(self.consumers, producer, consumer)
@@ -267,8 +267,8 @@ class _Recorder:
     """Collects a PlanEdit."""
 
     def __init__(self) -> None:
-        self.added: list[OperatorId] = []
-        self.removed: list[tuple[OperatorId, float]] = []
+        self.added: list[InstanceId] = []
+        self.removed: list[tuple[InstanceId, float]] = []
         self.cut: list[Edge] = []
         self.joined: list[Edge] = []
 

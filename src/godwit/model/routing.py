@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId
@@ -73,6 +74,7 @@ class RouteTable:
             raise DeploymentError(msg)
 
     @staticmethod
+    @cache
     def undivided(region: RegionId) -> RouteTable:
         """All keys are processed in one region."""
         return RouteTable((Route(REST, region),))
@@ -84,8 +86,23 @@ class RouteTable:
     @property
     def only(self) -> RegionId | None:
         """The one region that all rows go to and nowhere else, if there is one."""
-        receivers = {region for route in self.routes for region in route.receivers}
-        return self.rest.process if len(receivers) == 1 else None
+        return self.rest.process if len(self.receivers()) == 1 else None
+
+    @property
+    def whole(self) -> RegionId:
+        """The one region that all rows go to, where rows are not told apart by key."""
+        if self.only is None:
+            divided = ", ".join(sorted(self.receivers()))
+            msg = (
+                f"rows of one operator would go to {divided} by key, and regions route by query and device only; "
+                "take its key routes back, or run a version that migrates keys"
+            )
+            raise DeploymentError(msg)
+        return self.only
+
+    def receivers(self) -> frozenset[RegionId]:
+        """The regions that rows of the operator go to, copies among them."""
+        return frozenset(region for route in self.routes for region in route.receivers)
 
     def owners(self) -> frozenset[RegionId]:
         """The regions that process rows of the operator."""

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from godwit.ids import DqpId, NodeId, OperatorId
+from godwit.ids import DqpId, NodeId
 from godwit.model.global_plan import Edge, GlobalPlan
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 
 #: (own instance, the instance it is connected with, the node of the latter)
-Connection = tuple[OperatorId, OperatorId, NodeId]
-Placement = Mapping[OperatorId, NodeId]
+Connection = tuple[InstanceId, InstanceId, NodeId]
+Placement = Mapping[InstanceId, NodeId]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Dqp:
     id: DqpId
     node: NodeId
     version: int
-    operators: frozenset[OperatorId]
+    operators: frozenset[InstanceId]
     connections: frozenset[Connection]
 
 
@@ -40,15 +41,15 @@ class DqpEdit:
     node: NodeId
     before: int | None
     after: int | None
-    added: frozenset[OperatorId]
-    removed: frozenset[OperatorId]
+    added: frozenset[InstanceId]
+    removed: frozenset[InstanceId]
     connected: frozenset[Connection]
     disconnected: frozenset[Connection]
 
 
-def decompose(plan: GlobalPlan, placement: Placement) -> set[frozenset[OperatorId]]:
+def decompose(plan: GlobalPlan, placement: Placement) -> set[frozenset[InstanceId]]:
     """The maximal connected sets of placed instances that share a node."""
-    graph: nx.Graph[OperatorId] = nx.Graph()
+    graph: nx.Graph[InstanceId] = nx.Graph()
     graph.add_nodes_from(placement)
     for producer in placement:
         for consumer in plan.consumers.get(producer, ()):
@@ -57,7 +58,7 @@ def decompose(plan: GlobalPlan, placement: Placement) -> set[frozenset[OperatorI
     return {frozenset(part) for part in nx.connected_components(graph)}
 
 
-def connections(plan: GlobalPlan, placement: Placement, operators: Iterable[OperatorId]) -> frozenset[Connection]:
+def connections(plan: GlobalPlan, placement: Placement, operators: Iterable[InstanceId]) -> frozenset[Connection]:
     """The ends of all edges that lead out of a set of instances on one node to another node."""
     return frozenset(
         (own, peer, placement[peer])
@@ -72,8 +73,8 @@ class Subplans:
 
     def __init__(self, plan: GlobalPlan, placement: Placement, journal: Journal) -> None:
         self._plan, self._placement, self._journal = plan, placement, journal
-        self.of: dict[OperatorId, DqpId] = {}
-        self.operators: dict[DqpId, dict[OperatorId, None]] = {}
+        self.of: dict[InstanceId, DqpId] = {}
+        self.operators: dict[DqpId, dict[InstanceId, None]] = {}
         self.node: dict[DqpId, NodeId] = {}
         self.version: dict[DqpId, int] = {}
         # These two only ever grow, also when an update is taken back: ids and versions are never used twice.
@@ -102,7 +103,7 @@ class Subplans:
         self._last_id, self._last_version = numbers
 
     def update(
-        self, was: Mapping[OperatorId, NodeId | None], cut: Iterable[Edge], joined: Iterable[Edge]
+        self, was: Mapping[InstanceId, NodeId | None], cut: Iterable[Edge], joined: Iterable[Edge]
     ) -> list[DqpEdit]:
         """Follow the placement, which has changed for the instances in `was` (their old nodes; None: had none).
 
@@ -120,7 +121,7 @@ class _Wires:
         self,
         plan: GlobalPlan,
         placement: Placement,
-        was: Mapping[OperatorId, NodeId | None],
+        was: Mapping[InstanceId, NodeId | None],
         cut: Iterable[Edge],
         joined: Iterable[Edge],
     ) -> None:
@@ -139,7 +140,7 @@ def _has(plan: GlobalPlan, edge: Edge) -> bool:
     return edge[1] in plan.consumers.get(edge[0], ())
 
 
-def _connect(into: set[Connection], a: OperatorId, b: OperatorId, at: NodeId | None, to: NodeId | None) -> None:
+def _connect(into: set[Connection], a: InstanceId, b: InstanceId, at: NodeId | None, to: NodeId | None) -> None:
     if at is not None and to is not None and at != to:
         into.add((a, b, to))
         into.add((b, a, at))
@@ -148,14 +149,14 @@ def _connect(into: set[Connection], a: OperatorId, b: OperatorId, at: NodeId | N
 class _Update:
     """One call of Subplans.update: take instances out, split what fell apart, put instances in, compare."""
 
-    def __init__(self, all_: Subplans, was: Mapping[OperatorId, NodeId | None], wires: _Wires) -> None:
+    def __init__(self, all_: Subplans, was: Mapping[InstanceId, NodeId | None], wires: _Wires) -> None:
         self._all, self._was, self._wires = all_, was, wires
         self._journal = all_._journal
         #: touched sub-plan -> (its version, or None if it is new)
         self._before: dict[DqpId, int | None] = {}
         #: touched sub-plan -> (its node)
         self._node: dict[DqpId, NodeId] = {}
-        self._home: dict[OperatorId, DqpId | None] = {}
+        self._home: dict[InstanceId, DqpId | None] = {}
 
     def run(self) -> list[DqpEdit]:
         all_, placement = self._all, self._all._placement
@@ -189,7 +190,7 @@ class _Update:
             self._before[dqp] = self._all.version.get(dqp)
             self._node[dqp] = self._all.node[dqp]
 
-    def _take_out(self, op: OperatorId) -> None:
+    def _take_out(self, op: InstanceId) -> None:
         dqp = self._all.of[op]
         self._touch(dqp)
         self._home.setdefault(op, dqp)
@@ -201,7 +202,7 @@ class _Update:
 
     def _split(self, dqp: DqpId) -> None:
         rest = set(self._all.operators.get(dqp, ()))
-        parts: list[set[OperatorId]] = []
+        parts: list[set[InstanceId]] = []
         while rest:
             part = self._reach(rest)
             parts.append(part)
@@ -210,7 +211,7 @@ class _Update:
         for part in parts[1:]:
             self._regroup(part, self._new(self._all.node[dqp]))
 
-    def _reach(self, within: set[OperatorId]) -> set[OperatorId]:
+    def _reach(self, within: set[InstanceId]) -> set[InstanceId]:
         start = min(within)
         seen, todo = {start}, [start]
         while todo:
@@ -220,7 +221,7 @@ class _Update:
                     todo.append(peer)
         return seen
 
-    def _put_in(self, op: OperatorId, node: NodeId) -> None:
+    def _put_in(self, op: InstanceId, node: NodeId) -> None:
         all_ = self._all
         beside = {all_.of[peer] for peer in all_._plan.neighbours(op) if peer in all_.of}
         near = sorted((d for d in beside if all_.node[d] == node), key=lambda d: (-len(all_.operators[d]), d))
@@ -230,12 +231,12 @@ class _Update:
         for other in near[1:]:
             self._regroup(set(all_.operators[other]), home)
 
-    def _regroup(self, ops: set[OperatorId], home: DqpId) -> None:
+    def _regroup(self, ops: set[InstanceId], home: DqpId) -> None:
         for op in sorted(ops):
             self._take_out(op)
             self._enter(op, home)
 
-    def _enter(self, op: OperatorId, home: DqpId) -> None:
+    def _enter(self, op: InstanceId, home: DqpId) -> None:
         self._touch(home)
         self._journal.put(self._all.of, op, home)
         self._journal.into(self._all.operators, home, op, None)
@@ -250,8 +251,8 @@ class _Update:
         return dqp
 
     def _edits(self, lost: dict[DqpId, set[Connection]], won: dict[DqpId, set[Connection]]) -> list[DqpEdit]:
-        added: dict[DqpId, set[OperatorId]] = {}
-        removed: dict[DqpId, set[OperatorId]] = {}
+        added: dict[DqpId, set[InstanceId]] = {}
+        removed: dict[DqpId, set[InstanceId]] = {}
         for op, home in self._home.items():
             now = self._all.of.get(op)
             if now != home:
@@ -268,7 +269,7 @@ class _Update:
         return edits
 
     def _rewired(
-        self, dqp: DqpId, plus: set[OperatorId], minus: set[OperatorId], lost: set[Connection], won: set[Connection]
+        self, dqp: DqpId, plus: set[InstanceId], minus: set[InstanceId], lost: set[Connection], won: set[Connection]
     ) -> tuple[set[Connection], set[Connection]]:
         """(connections won, lost) by a sub-plan: its own instances' and all of an instance that changed home."""
         plan, placement = self._all._plan, self._all._placement
@@ -277,7 +278,7 @@ class _Update:
         return won - lost, lost - won
 
     def _edit(
-        self, dqp: DqpId, plus: set[OperatorId], minus: set[OperatorId], won: set[Connection], lost: set[Connection]
+        self, dqp: DqpId, plus: set[InstanceId], minus: set[InstanceId], won: set[Connection], lost: set[Connection]
     ) -> DqpEdit:
         before, after = self._before[dqp], None
         if dqp in self._all.operators:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from godwit.ids import DeviceId, DqpId, NodeId, OperatorId, SiteId
+from godwit.ids import DeviceId, DqpId, NodeId, SiteId
 from godwit.model.global_plan import GlobalPlan
+from godwit.model.instances import InstanceId
 from godwit.model.subplan import Dqp, Placement, connections, decompose
 from godwit.model.topology import Topology
 
@@ -46,8 +47,8 @@ def violations(
     topology: Topology,
     placement: Placement,
     dqps: Mapping[DqpId, Dqp],
-    state_at: Mapping[OperatorId, Iterable[NodeId]] | None = None,
-    announced: Mapping[OperatorId, Iterable[OnTheWay]] | None = None,
+    state_at: Mapping[InstanceId, Iterable[NodeId]] | None = None,
+    announced: Mapping[InstanceId, Iterable[OnTheWay]] | None = None,
 ) -> list[Violation]:
     """Every violation of the three conditions; none: the deployment is valid.
 
@@ -65,10 +66,10 @@ def _placements(
 ) -> Iterator[Violation]:
     for instance, node in placement.items():
         if not topology.has(node):
-            yield Violation(1, instance, f"is placed on '{node}', which is not in the topology")
+            yield Violation(1, str(instance), f"is placed on '{node}', which is not in the topology")
         pinned = plan.instances[instance].pinned if instance in plan.instances else None
         if pinned is not None and pinned != node:
-            yield Violation(1, instance, f"belongs on '{pinned}' and is placed on '{node}'")
+            yield Violation(1, str(instance), f"belongs on '{pinned}' and is placed on '{node}'")
     wanted = decompose(plan, placement)
     for dqp in dqps.values():
         for operator in sorted(dqp.operators):
@@ -82,9 +83,9 @@ def _placements(
             yield Violation(1, dqp.id, f"{had}: {wire[0]} - {wire[1]} on '{wire[2]}'")
     held = [operator for dqp in dqps.values() for operator in dqp.operators]
     for operator in sorted(placement.keys() - set(held)):
-        yield Violation(1, operator, f"is placed on '{placement[operator]}' and no sub-plan runs it")
+        yield Violation(1, str(operator), f"is placed on '{placement[operator]}' and no sub-plan runs it")
     for operator in sorted({o for o in held if held.count(o) > 1} if len(held) != len(set(held)) else ()):
-        yield Violation(1, operator, "is run by more than one sub-plan")
+        yield Violation(1, str(operator), "is run by more than one sub-plan")
 
 
 def _connectivity(plan: GlobalPlan, topology: Topology, placement: Placement) -> Iterator[Violation]:
@@ -114,8 +115,8 @@ def _parts(topology: Topology) -> dict[NodeId, int]:
 def _state(
     plan: GlobalPlan,
     placement: Placement,
-    state_at: Mapping[OperatorId, Iterable[NodeId]],
-    announced: Mapping[OperatorId, Iterable[OnTheWay]],
+    state_at: Mapping[InstanceId, Iterable[NodeId]],
+    announced: Mapping[InstanceId, Iterable[OnTheWay]],
 ) -> Iterator[Violation]:
     for instance, home in placement.items():
         if instance not in plan.instances or not plan.instances[instance].stateful:
@@ -125,7 +126,9 @@ def _state(
             continue  # made anew as a whole
         for node in state_at.get(instance, ()):
             if not _leads(node, home, moves):
-                yield Violation(3, instance, f"runs on '{home}' and has state on '{node}' that nothing brings there")
+                yield Violation(
+                    3, str(instance), f"runs on '{home}' and has state on '{node}' that nothing brings there"
+                )
 
 
 def _leads(start: NodeId, end: NodeId, moves: tuple[OnTheWay, ...]) -> bool:

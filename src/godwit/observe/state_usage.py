@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from godwit.errors import MissingFileError
 from godwit.ids import QueryId, RegionId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.signature import StateKey
 from godwit.storage.overlays import rows_by_query
 from godwit.storage.state_memory import StateMemory
@@ -46,5 +47,5 @@ def instances(deployment: Deployment, region: RegionId, memory: StateMemory) -> 
     for (query, number), count in sorted(rows.items()):
         instance = instance_id(query, number)  # type: ignore[arg-type]
         site = str(deployment.placement.get(instance, "-"))
-        told.append(InstanceStatus(instance, region, site, count, round(size[query, number])))
+        told.append(InstanceStatus(str(instance), region, site, count, round(size[query, number])))
     return told

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from godwit.control.events import Publish, Revert
 from godwit.control.reconfigurations import StateMoved, Story
-from godwit.ids import Epoch, OperatorId
-from godwit.model.deployment import instance_id
+from godwit.ids import Epoch
+from godwit.model.instances import InstanceId, instance_id
 from godwit.observe.history import History
 from godwit.protocol.handover import Move
 from godwit.storage.log import Record
@@ -38,19 +38,19 @@ class _Open:
     #: when it was first published (wall clock)
     published: float
     #: instances whose state has not come yet, and with which epoch they moved
-    due: dict[OperatorId, Epoch] = field(default_factory=dict)
+    due: dict[InstanceId, Epoch] = field(default_factory=dict)
     ended: bool = False
 
 
 class ReconfigurationTracker:
     """Told of every epoch, of every reconfiguration that ends, and of every commit, from any thread."""
 
-    def __init__(self, history: History, handed_over: Callable[[OperatorId, Epoch], None]) -> None:
+    def __init__(self, history: History, handed_over: Callable[[InstanceId, Epoch], None]) -> None:
         self._history, self._handed_over = history, handed_over
         self._before = max((record["number"] for record in history.read()), default=0)
         self._open: dict[int, _Open] = {}
         #: (epoch, instance) -> bytes that its old owner sent
-        self._sent: dict[tuple[int, OperatorId], int] = {}
+        self._sent: dict[tuple[int, InstanceId], int] = {}
         self._lock = threading.Lock()
 
     def published(self, told: Publish | Revert, story: Story, planned: float, took: float) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from godwit.ids import DeviceId, NodeId, RegionId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.topology import Topology
 from godwit.observe.rollup import Totals
 from godwit.protocol.watermarks import split_source

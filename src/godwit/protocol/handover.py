@@ -22,14 +22,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.codec import decode, encode
+from godwit.model.deployment import Deployment
+from godwit.model.instances import InstanceId, instance_id
 from godwit.model.plan import Plan
+from godwit.model.routing import REST, KeySet
 from godwit.protocol.watermarks import FOREVER
 
+#: what moves as one, and what the ledger's tables are keyed by: `Move.instance` and `instance_of` make it
 Instance = tuple[QueryId, int]
 
 
-@dataclass(frozen=True, order=True)
+def instance_of(query: QueryId, operator: int) -> Instance:
+    return query, operator
+
+
+@dataclass(frozen=True)
 class Move:
     """A holistic instance changes region at an epoch."""
 
@@ -41,13 +49,26 @@ class Move:
     #: the sites between which the state travels
     from_site: str = ""
     to_site: str = ""
+    #: of which keys the state moves
+    keys: KeySet = REST
+
+    @property
+    def instance(self) -> Instance:
+        return instance_of(self.query, self.operator)
+
+    def __lt__(self, other: Move) -> bool:
+        """Older moves first; key sets have no order of their own, their texts have."""
+        return (*self._row(), str(self.keys)) < (*other._row(), str(other.keys))
 
     def to_json(self) -> list[Any]:
-        return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+        return self._row() if self.keys == REST else [*self._row(), encode(self.keys)]
 
     @staticmethod
     def from_json(record: list[Any]) -> Move:
-        return Move(*record)
+        return Move(*record[:7], *map(decode, record[7:]))
+
+    def _row(self) -> list[Any]:
+        return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
 
 
 @dataclass(frozen=True)
@@ -84,8 +105,8 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
     return found
 
 
-def _region(deployment: Deployment, instance: str) -> RegionId | None:
-    node = deployment.placement.get(instance)  # type: ignore[call-overload]
+def _region(deployment: Deployment, instance: InstanceId) -> RegionId | None:
+    node = deployment.placement.get(instance)
     return None if node is None else deployment.region_of(node)
 
 
@@ -112,9 +133,8 @@ class MigrationLedger:
     def adopt(self, epoch: Epoch, moves: Iterable[Move]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
-            instance = (move.query, move.operator)
-            history = self.owners.get(instance, ((Epoch(0), move.source),))
-            self.owners[instance] = (*history, (move.epoch, move.target))
+            history = self.owners.get(move.instance, ((Epoch(0), move.source),))
+            self.owners[move.instance] = (*history, (move.epoch, move.target))
             if move.source == self.region:
                 self.outgoing.append(move)
             if move.target == self.region:
@@ -145,10 +165,9 @@ class MigrationLedger:
         found: list[Move] = []
         blocked: set[Instance] = set()
         for move in self.outgoing:
-            instance = (move.query, move.operator)
-            waiting = any((m.query, m.operator) == instance and m.epoch < move.epoch for m in self.incoming)
-            if instance in blocked or waiting or markers[move.operator] < move.epoch:
-                blocked.add(instance)
+            waiting = any(m.instance == move.instance and m.epoch < move.epoch for m in self.incoming)
+            if move.instance in blocked or waiting or markers[move.operator] < move.epoch:
+                blocked.add(move.instance)
             else:
                 found.append(move)
         return found
@@ -162,7 +181,7 @@ class MigrationLedger:
 
     def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
         """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
-        if any(m.query == query and m.operator == operator for m in self.incoming):
+        if any(m.instance == instance_of(query, operator) for m in self.incoming):
             return True
         return markers[operator] < self.latest(query)
 
@@ -173,7 +192,7 @@ class MigrationLedger:
         which stand still here, must not keep what is left.
         """
         leaving = {m.query for m in self.outgoing if m.operator == operator}
-        lives_here = {q for q in clocks if now.home(now.queries[q], operator) == self.region}
+        lives_here = {q for q in clocks if self.region in now.owners(now.queries[q], operator)}
         return min((clocks[q] for q in lives_here | (leaving & clocks.keys())), default=FOREVER)
 
     def latest(self, query: QueryId | None = None) -> Epoch:
@@ -184,7 +203,7 @@ class MigrationLedger:
     def owned_since(self, query: QueryId, operator: int, epoch: Epoch) -> Epoch:
         """The generation of rows that reach the instance here under an epoch: since when this region owns it."""
         since = Epoch(0)
-        for start, region in self.owners.get((query, operator), ()):
+        for start, region in self.owners.get(instance_of(query, operator), ()):
             if start <= epoch and region == self.region:
                 since = start
         return since
@@ -214,13 +233,13 @@ class MigrationLedger:
         Rows that reach an operator from now on were routed by an epoch at or after its marker. For them it matters
         when this region last became the owner, and everything since the marker.
         """
-        for (query, operator), history in self.owners.items():
-            drained = markers[operator]
+        for instance, history in self.owners.items():
+            drained = markers[instance[1]]
             passed = [start for start, region in history[:-1] if region == self.region and start <= drained]
             last = max(passed, default=None)
             kept = tuple(e for e in history[:-1] if e[0] > drained or (e[0] == last and e[1] == self.region))
             if len(kept) + 1 < len(history):
-                self.owners[query, operator] = (*kept, history[-1])
+                self.owners[instance] = (*kept, history[-1])
         everywhere = min(markers.values(), default=Epoch(0))
         for query in [query for query, epoch in self.resumed.items() if epoch <= everywhere]:
             del self.resumed[query]

@@ -24,7 +24,7 @@ from godwit.protocol.handover import EpochChange, MigrationLedger, Move
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Heard, Inputs
 from godwit.protocol.memory import Delta, Failure, Snapshot, difference
-from godwit.protocol.progress import Progress, Released, Watermarks, released
+from godwit.protocol.progress import Progress, Released, Watermarks, released, releasing
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
 
 
@@ -223,21 +223,23 @@ class RegionKernel:
         self.moves.forget(query)
         for clocks in self.released.values():
             clocks.pop(query, None)
-        self.book.forget(released(query))
+        for source in {source for _, source in self.book.known if query in releasing(source)}:
+            self.book.forget(source)
 
     def _arrange(self, before: Deployment | None) -> None:
         """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
-        if devices or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
+        divided = before is not None and before.key_routes != now.key_routes
+        if devices or divided or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
             self.progress = Progress(self.shape, now)
             self._expect(self.progress)
             scans = [key for key in self.book.known if isinstance(self.shape.plan.operators[key[0]], Scan)]
             self._departing = {key for key in scans if not self._is_known(key[1])}
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         #: whether an operator that waits for watermarks lives here
-        self._keeps_clocks = any(now.home(q, i) == self.region for q in self.queries.values() for i in stateful)
+        self._keeps_clocks = any(self.region in now.owners(q, i) for q in self.queries.values() for i in stateful)
         self._running_in = now.regions_of(self.shape)
 
     def _expect(self, progress: Progress) -> None:
@@ -261,8 +263,8 @@ class RegionKernel:
 
     def _counts(self, operator: int, source: str) -> bool:
         """Nothing is kept of queries that have ended, nor of devices that are gone and forgotten."""
-        if source.startswith("@"):
-            return source[1:] in self.queries
+        if known := releasing(source):
+            return any(query in self.queries for query in known)
         return (operator, source) in self.book.known or self._is_known(source)
 
     def _is_known(self, source: str) -> bool:
@@ -351,8 +353,9 @@ class RegionKernel:
         for operator, clocks in self.released.items():
             for query, clock in clocks.items():
                 known = self.queries.get(query)
-                if clock > NEVER and known is not None and self.deployment.home(known, operator) == self.region:
-                    yield (operator, released(query), 1), Mark(1, clock)
+                owners = self.deployment.owners(known, operator) if clock > NEVER and known is not None else ()
+                if self.region in owners:
+                    yield (operator, released(query, self.region, owners), 1), Mark(1, clock)
 
     def _forget_published(self) -> None:
         """Sessions that are over, now that others know; and what was closed, if the device is gone."""

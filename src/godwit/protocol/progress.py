@@ -1,16 +1,16 @@
 """Clocks of queries at the operators of one region: which marks count for whom.
 
 Below the first stateful operator a query's clock is made of its sources' marks, heard at the scan. Above it, of what
-the stateful operator has let go: its own clock, told under the name "@query", because it may be held while the sources
-go on.
+the stateful operator has released: its own clock, published under the name "@query" (by each of several owners under
+"@query#region"), because it may be held while the sources go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from godwit.ids import DeviceId, Epoch, QueryId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.handover import MigrationLedger, Move
@@ -23,9 +23,18 @@ Released = dict[int, dict[QueryId, int]]
 Heard = tuple[int, str]
 
 
-def released(query: QueryId) -> str:
-    """The name under which a stateful operator tells how far it has let a query's clock go."""
-    return f"@{query}"
+def released(query: QueryId, region: RegionId, owners: Collection[RegionId]) -> str:
+    """The name under which a region's stateful operator publishes how far it has released a query's watermark.
+
+    While one region owns the operator the name is the query's: whoever comes next goes on under it. Where its keys are
+    divided, each owner has a name of its own, and the least of them counts.
+    """
+    return f"@{query}#{region}" if len(owners) > 1 else f"@{query}"
+
+
+def releasing(source: str) -> tuple[QueryId, ...]:
+    """The queries whose released watermark a source may be: by its name as a whole, or without the region."""
+    return (QueryId(source[1:]), QueryId(source[1:].rpartition("#")[0])) if source.startswith("@") else ()
 
 
 class Progress:
@@ -75,7 +84,8 @@ class Progress:
         for child in self._plan.operators[operator].inputs:
             node = self._plan.operators[child]
             if node.stateful:
-                yield child, released(query.id)
+                owners = self._deployment.owners(query, child)
+                yield from ((child, released(query.id, region, owners)) for region in owners or (RegionId(""),))
             elif isinstance(node, Scan):
                 devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
@@ -111,14 +121,15 @@ class Watermarks:
         for query, clock in clocks.items():
             held = self._held(query, operator, markers)
             now[query] = before[query] if held else max(before[query], clock)
-            self.book.hear(operator, released(query), Mark(1, now[query]))
+            owners = self.deployment.owners(self.deployment.queries[query], operator)
+            self.book.hear(operator, released(query, self.moves.region, owners), Mark(1, now[query]))
         self.released[operator] = now
         return before, now
 
     def _held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
         """Only its owner releases a watermark, and not while the query is suspended, state is on its way, or rows that
         an older epoch routed may still come."""
-        if self.deployment.home(self.deployment.queries[query], operator) != self.moves.region:
+        if self.moves.region not in self.deployment.owners(self.deployment.queries[query], operator):
             return True
         return query in self.deployment.parked or self.moves.held(query, operator, markers)
 

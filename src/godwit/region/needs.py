@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
-from godwit.model.deployment import Delta, Deployment, split_instance
+from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Query, Shape
 
 #: shape -> regions
@@ -32,8 +32,9 @@ class Needs:
             self._count(before.queries.get(query_id), -1)
             self._count(query, 1)
         resited = any(region is not None and before.sites.get(s, region) != region for s, region in delta.sites.items())
-        queries = after.queries if resited else {split_instance(name)[0] for name in delta.placement}
-        self._place(found, after, {*queries, *delta.queries})
+        queries = after.queries if resited else {name.query for name in delta.placement}
+        divided = {query for query, _ in delta.key_routes}
+        self._place(found, after, {*queries, *divided, *delta.queries})
         fed = {device for devices in delta.feeds.values() for device in devices}
         self._attach(found, after, {*delta.devices, *fed})
         for query in delta.queries.values():
@@ -52,13 +53,11 @@ class Needs:
             (readers.add if self._uses[key] > 0 else readers.discard)(key)
 
     def _place(self, found: Needed, after: Deployment, queries: Iterable[QueryId]) -> None:
-        """Where the holistic operators of these queries live."""
+        """Where rows of these queries' holistic operators go."""
         for query_id in queries:
             query = after.queries.get(query_id)
             if query is not None:
-                plan = query.shape.plan
-                homes = (after.home(query, i) for i in range(len(plan.operators)) if not plan.is_local(i))
-                found.setdefault(query.shape.key, set()).update(region for region in homes if region is not None)
+                found.setdefault(query.shape.key, set()).update(after.receivers(query))
 
     def _attach(self, found: Needed, after: Deployment, devices: Iterable[DeviceId]) -> None:
         """Where these devices are, or were last, somebody reads their rows."""

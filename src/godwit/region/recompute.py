@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from godwit.engine.lazy_frame import Frame
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import MigrationLedger, Move

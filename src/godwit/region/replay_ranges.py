@@ -95,7 +95,7 @@ def _direct(deployment: Deployment, query: Query, operator: int, scan: int, regi
 def _passes(deployment: Deployment, query: Query, operator: int, at: int, region: RegionId, device: DeviceId) -> bool:
     consumer, _ = query.shape.plan.consumer(at)
     while consumer != operator:
-        if deployment.route(query, consumer, device, region) != region:
+        if deployment.route(query, consumer, device, region).only != region:
             return False
         consumer, _ = query.shape.plan.consumer(consumer)
     return True

@@ -182,9 +182,8 @@ class Tables:
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
         for query in self.queries.values():
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
-                found.setdefault(self.deployment.route(query, consumer, device, self.region), set()).add(
-                    (query.id, device)
-                )
+                table = self.deployment.route(query, consumer, device, self.region)
+                found.setdefault(table.whole, set()).add((query.id, device))
         return Routes({region: frozenset(pairs) for region, pairs in found.items()})
 
     def _devices(self, query: Query, index: int) -> set[DeviceId]:

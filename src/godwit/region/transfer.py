@@ -22,7 +22,7 @@ from typing import Any
 
 from godwit.ids import NodeId
 from godwit.migration.base import HandOver, Moved, Replay, Step, known, steps
-from godwit.model.deployment import instance_id
+from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Move
 from godwit.region.poll import Arrived, Parts

@@ -191,7 +191,7 @@ class Runner:
         key = (query, operator, device)
         if key not in self._ways:
             known = self.kernel.queries[query]
-            self._ways[key] = self.kernel.deployment.route(known, operator, device, self.region)
+            self._ways[key] = self.kernel.deployment.route(known, operator, device, self.region).whole
         return self._ways[key]
 
     def recover(self) -> None:

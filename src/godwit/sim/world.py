@@ -25,7 +25,8 @@ from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import HandOver
 from godwit.model.changes import CapacityChanged, Change, DeviceMoved, LinkAdded, LinkRemoved, SiteAdded, SiteFailed
 from godwit.model.changes import SiteRemoved as Removed
-from godwit.model.deployment import Deployment, instance_id
+from godwit.model.deployment import Deployment
+from godwit.model.instances import instance_id
 from godwit.model.plan import Query
 from godwit.protocol.handover import Move as Handover
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from godwit.errors import StateError
-from godwit.ids import OperatorId, QueryId, SiteId
+from godwit.ids import QueryId, SiteId
 from godwit.model.changes import Change, apply
 from godwit.model.codec import decode, encode
-from godwit.model.deployment import Deployment, split_instance
+from godwit.model.deployment import Deployment
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Topology
 from godwit.protocol.handover import Move
 from godwit.storage import names
@@ -34,7 +35,7 @@ class Standing:
     #: changes that were accepted and that no epoch has brought yet
     waiting: tuple[Change, ...] = ()
     sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
-    by_hand: Mapping[OperatorId, SiteId] = field(default_factory=dict)
+    by_hand: Mapping[InstanceId, SiteId] = field(default_factory=dict)
 
     def after(self, record: Record, topologies: Mapping[int, Topology]) -> Standing:
         """`topologies`: of earlier epochs, for a record that takes some of them back."""
@@ -43,8 +44,8 @@ class Standing:
             return replace(own, topology=topologies[record["stable"]])
         sinks = {**self.sinks, **record["hints"]["sinks"]}
         gone = {query for query, value in decode(record["delta"]).queries.items() if value is None}
-        put = record["hints"]["by_hand"]
-        by_hand = {n: s for n, s in self.by_hand.items() if split_instance(n)[0] not in gone and n not in put}
+        put = _instances(record["hints"]["by_hand"])
+        by_hand = {n: s for n, s in self.by_hand.items() if n.query not in gone and n not in put}
         return replace(
             own,
             topology=apply(self.topology, decode(record["changes"])),
@@ -55,13 +56,23 @@ class Standing:
     def to_json(self) -> Any:
         topology = (self.topology.sites, self.topology.links, self.topology.devices)
         parts = [encode(list(part.values())) for part in topology]
-        return [parts, self.command, encode(list(self.waiting)), dict(self.sinks), dict(self.by_hand)]
+        return [
+            parts,
+            self.command,
+            encode(list(self.waiting)),
+            dict(self.sinks),
+            {str(name): site for name, site in self.by_hand.items()},
+        ]
 
     @staticmethod
     def from_json(value: Any) -> Standing:
         (sites, links, devices), command, waiting, sinks, by_hand = value
         topology = Topology.of(*(list(decode(part)) for part in (sites, links, devices)))
-        return Standing(topology, command, decode(waiting), sinks, by_hand)
+        return Standing(topology, command, decode(waiting), sinks, _instances(by_hand))
+
+
+def _instances(by_hand: Mapping[str, SiteId]) -> dict[InstanceId, SiteId]:
+    return {InstanceId.parse(name): site for name, site in by_hand.items()}
 
 
 class Control:

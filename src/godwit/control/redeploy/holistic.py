@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import Batch, ground_first, newcomers_last
 from godwit.control.stage import Stage
-from godwit.ids import OperatorId, QueryId
+from godwit.ids import QueryId
 from godwit.model.global_plan import Edge
+from godwit.model.instances import InstanceId
 
 REDEPLOYING = "it is being redeployed"
 
@@ -46,7 +47,7 @@ def _holistic(planner: Planner, batch: Batch, one_by_one: bool) -> list[Stage]:
     return [stage for stage in stages if not stage.empty] or stages[-1:]
 
 
-def _groups(planner: Planner, todo: Iterable[OperatorId], broken: Iterable[Edge]) -> list[list[QueryId]]:
+def _groups(planner: Planner, todo: Iterable[InstanceId], broken: Iterable[Edge]) -> list[list[QueryId]]:
     """The affected queries that are not parked already; those with a moving instance in common together."""
     groups: list[set[QueryId]] = []
     for instance in {*todo, *(consumer for _, consumer in broken)}:

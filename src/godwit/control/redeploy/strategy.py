@@ -19,9 +19,9 @@ from godwit.control.events import (
 from godwit.control.plan_state import Planner
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
-from godwit.ids import OperatorId
 from godwit.model.changes import Change
 from godwit.model.global_plan import Edge
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Topology
 
 #: name -> (module beside this one, function)
@@ -60,7 +60,7 @@ def redeployment(name: str) -> Redeployment:
     return cast(Redeployment, getattr(import_module(f"godwit.control.redeploy.{module}"), function))
 
 
-def ground_first(planner: Planner, batch: Batch) -> tuple[list[OperatorId], set[Edge]]:
+def ground_first(planner: Planner, batch: Batch) -> tuple[list[InstanceId], set[Edge]]:
     """The part that every strategy begins with: queries that left make room, then the ground changes."""
     for request in batch.requests:
         if isinstance(request, QueryWithdrawn):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from godwit.ids import OperatorId
 from godwit.model.global_plan import Edge
+from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
 from godwit.placement.rules.base import Ground, is_pinned, meet
 
 
-def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[OperatorId]) -> list[OperatorId]:
+def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> list[InstanceId]:
     """The instances to place again, producers first.
 
     `broken` are connections whose route is gone, `homeless` instances without a (usable) node.
@@ -26,21 +26,21 @@ def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[Operato
 
 
 class _Search:
-    def __init__(self, ground: Ground, broken: Iterable[Edge], homeless: Iterable[OperatorId]) -> None:
+    def __init__(self, ground: Ground, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> None:
         self._ground = ground
         self._homeless = set(homeless)
         #: instance -> its producers whose rows may come another way now
-        self._suspects: dict[OperatorId, list[OperatorId]] = {}
+        self._suspects: dict[InstanceId, list[InstanceId]] = {}
         for producer, consumer in broken:
             self._suspects.setdefault(consumer, []).append(producer)
-        self._moving: set[OperatorId] = set()
-        self._spans: dict[OperatorId, Way | None] = {}
+        self._moving: set[InstanceId] = set()
+        self._spans: dict[InstanceId, Way | None] = {}
 
-    def run(self) -> list[OperatorId]:
+    def run(self) -> list[InstanceId]:
         order = self._ground.plan.instances
         queue = [(order[i].depth, i) for i in {*self._homeless, *self._suspects}]
         heapq.heapify(queue)
-        seen: set[OperatorId] = set()
+        seen: set[InstanceId] = set()
         while queue:
             _, instance = heapq.heappop(queue)
             if instance in seen:
@@ -53,7 +53,7 @@ class _Search:
                     heapq.heappush(queue, (order[consumer].depth, consumer))
         return sorted(self._moving, key=lambda i: (order[i].depth, i))
 
-    def _must(self, instance: OperatorId) -> bool:
+    def _must(self, instance: InstanceId) -> bool:
         node = self._ground.placement.get(instance)
         if instance in self._homeless or node is None:
             return True
@@ -62,7 +62,7 @@ class _Search:
         spans = [self._span(p, instance) for p in self._suspects.get(instance, ())]
         return any(span is not None and node not in span for span in spans)
 
-    def _span(self, producer: OperatorId, consumer: OperatorId) -> Way | None:
+    def _span(self, producer: InstanceId, consumer: InstanceId) -> Way | None:
         """The nodes that the producer's rows pass from now on; None: nobody knows; empty: they cannot pass."""
         node = self._ground.placement.get(producer)
         if producer in self._moving or node is None:
@@ -71,7 +71,7 @@ class _Search:
             return None
         return self._ground.way(consumer, node) or ()
 
-    def _span_of_moving(self, instance: OperatorId) -> Way | None:
+    def _span_of_moving(self, instance: InstanceId) -> Way | None:
         if instance not in self._spans:
             scan = self._ground.plan.instances[instance]
             if scan.kind == "Scan" and scan.pinned is not None:

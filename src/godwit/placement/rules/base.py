@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Protocol, cast
 
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, NodeId, OperatorId, QueryId, RegionId, SiteId
-from godwit.model.deployment import split_instance
+from godwit.ids import DeviceId, NodeId, QueryId, RegionId, SiteId
 from godwit.model.global_plan import GlobalPlan, Instance
+from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.routes import Routes, Way
 from godwit.model.topology import Topology
@@ -34,7 +34,7 @@ RULES: dict[str, str] = {
 class Infeasible:
     """Why an instance found no place."""
 
-    operator: OperatorId
+    operator: InstanceId
     #: what is short: "cpu", "path" or "site"
     resource: str
     reason: str
@@ -43,7 +43,7 @@ class Infeasible:
 class Rule(Protocol):
     """Place every instance of `todo` (producers first) by `ground.put`; stop at the first that finds no place."""
 
-    def __call__(self, ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None: ...
+    def __call__(self, ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None: ...
 
 
 def rule(name: str) -> Rule:
@@ -65,19 +65,19 @@ class Ground:
     plan: GlobalPlan
     routes: Routes
     journal: Journal
-    placement: dict[OperatorId, NodeId] = field(default_factory=dict)
+    placement: dict[InstanceId, NodeId] = field(default_factory=dict)
     load: dict[NodeId, float] = field(default_factory=dict)
-    hosted: dict[NodeId, dict[OperatorId, None]] = field(default_factory=dict)
+    hosted: dict[NodeId, dict[InstanceId, None]] = field(default_factory=dict)
     #: the site an instance's rows travel to
-    root: dict[OperatorId, NodeId] = field(default_factory=dict)
+    root: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
     wishes: dict[Wish, NodeId] = field(default_factory=dict)
     #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
     ways: dict[Wish, Ways] = field(default_factory=dict)
     #: an instance, by its query's name -> where somebody has put it by hand, if it has room
-    by_hand: dict[OperatorId, NodeId] = field(default_factory=dict)
+    by_hand: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: where the instances that are being placed again were until now
-    before: dict[OperatorId, NodeId] = field(default_factory=dict)
+    before: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: regions that do not answer: nothing new is placed there
     lost_regions: dict[RegionId, None] = field(default_factory=dict)
 
@@ -104,11 +104,11 @@ class Ground:
         device = self.topology.devices.get(DeviceId(node))
         return device is not None and device.site is None
 
-    def way(self, instance: OperatorId, node: NodeId) -> Way | None:
+    def way(self, instance: InstanceId, node: NodeId) -> Way | None:
         """From a node to the root of an instance."""
         return self.routes.way(node, self.root[instance])
 
-    def ways_in(self, instance: OperatorId) -> list[Way] | Infeasible:
+    def ways_in(self, instance: InstanceId) -> list[Way] | Infeasible:
         """The ways that the instance's rows come, from where its producers are; those of devices away left out."""
         ways = []
         for producer in sorted(self.plan.producers.get(instance, ())):
@@ -121,7 +121,7 @@ class Ground:
             ways.append(way)
         return ways
 
-    def common_way(self, instance: OperatorId) -> Way | Infeasible:
+    def common_way(self, instance: InstanceId) -> Way | Infeasible:
         """The nodes that all the instance's rows pass, the one nearest to its producers first, the root last."""
         ways = self.ways_in(instance)
         if isinstance(ways, Infeasible):
@@ -129,7 +129,7 @@ class Ground:
         root = self.root[instance]
         return meet(ways) if ways else (root,)
 
-    def wish(self, instance: OperatorId) -> NodeId | None:
+    def wish(self, instance: InstanceId) -> NodeId | None:
         """Where somebody wants the instance, if it can be there."""
         wanted = self.plan.instances[instance]
         names = sorted(self.plan.names.get(instance, ())) if self.by_hand else ()
@@ -138,11 +138,11 @@ class Ground:
                 return node
         return None
 
-    def put_by_hand(self, instance: OperatorId) -> NodeId | None:
+    def put_by_hand(self, instance: InstanceId) -> NodeId | None:
         """Where somebody has put the instance by hand, if it can be there."""
         return self.wish(instance) if any(n in self.by_hand for n in self.plan.names.get(instance, ())) else None
 
-    def wished_way(self, producer: OperatorId, start: NodeId, end: NodeId) -> Way | None:
+    def wished_way(self, producer: InstanceId, start: NodeId, end: NodeId) -> Way | None:
         """The way that somebody wants the producer's rows to take, if all its links are there."""
         device = self.topology.devices.get(DeviceId(start))
         first = device.site if device is not None else SiteId(start)
@@ -153,13 +153,12 @@ class Ground:
                 return way if all(b in self.topology.adjacency.get(a, ()) for a, b in pairwise(way)) else None
         return None
 
-    def _keys(self, instance: OperatorId) -> Iterator[Wish]:
+    def _keys(self, instance: InstanceId) -> Iterator[Wish]:
         """The keys under which hints name an instance."""
         device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
-            query, operator, _ = split_instance(name)
             # (a shared part's producer is a device, too, but nobody's: its readers run once)
-            yield from ((query, operator, site) for site in (device.site if device else None, None))
+            yield from ((name.query, name.operator, site) for site in (device.site if device else None, None))
 
     def hope(self, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]) -> None:
         """From now on somebody wants operators, and their rows, there."""
@@ -170,7 +169,7 @@ class Ground:
 
     def forget(self, query: QueryId) -> None:
         """Nobody wants anything of a query any more."""
-        for name in [name for name in self.by_hand if split_instance(name)[0] == query]:
+        for name in [name for name in self.by_hand if name.query == query]:
             self.journal.drop(self.by_hand, name)
         for wish in [wish for wish in self.wishes if wish[0] == query]:
             self.journal.drop(self.wishes, wish)
@@ -179,7 +178,7 @@ class Ground:
 
     # -- doing
 
-    def put(self, instance: OperatorId, node: NodeId) -> None:
+    def put(self, instance: InstanceId, node: NodeId) -> None:
         self.clear(instance)
         cost = self.plan.instances[instance].cost
         self.journal.put(self.placement, instance, node)
@@ -187,7 +186,7 @@ class Ground:
         if cost:
             self.journal.put(self.load, node, self.load.get(node, 0.0) + cost)
 
-    def clear(self, instance: OperatorId, cost: float | None = None) -> None:
+    def clear(self, instance: InstanceId, cost: float | None = None) -> None:
         """Take an instance off its node; `cost` is needed once the plan no longer knows it."""
         node = self.placement.get(instance)
         if node is None:
@@ -198,7 +197,7 @@ class Ground:
         if cost:
             self.journal.put(self.load, node, self.load[node] - cost)
 
-    def put_first(self, instance: OperatorId, candidates: Iterable[NodeId]) -> Infeasible | None:
+    def put_first(self, instance: InstanceId, candidates: Iterable[NodeId]) -> Infeasible | None:
         """Put the instance on the first candidate that can host it."""
         wanted = self.plan.instances[instance]
         tried = []
@@ -209,7 +208,7 @@ class Ground:
             tried.append(node)
         return self._no_room(wanted, tried)
 
-    def put_pinned(self, instance: OperatorId) -> Infeasible | None:
+    def put_pinned(self, instance: InstanceId) -> Infeasible | None:
         """Put a scan on its device, a sink on its site."""
         wanted = self.plan.instances[instance]
         node = wanted.pinned if wanted.pinned is not None else self.put_by_hand(instance) or self.root[instance]
@@ -219,7 +218,7 @@ class Ground:
         self.put(instance, node)
         return None
 
-    def no_path(self, instance: OperatorId, node: NodeId) -> Infeasible:
+    def no_path(self, instance: InstanceId, node: NodeId) -> Infeasible:
         wanted = self.plan.instances[instance]
         reason = f"{_called(wanted)} gets no rows: no path from '{node}' to its sink's site '{self.root[instance]}'"
         return Infeasible(instance, "path", f"{reason}; add a link between the two sides")
@@ -248,7 +247,7 @@ def meet(ways: Sequence[Way]) -> Way:
 
 
 def each(
-    ground: Ground, todo: Iterable[OperatorId], one: Callable[[OperatorId], Infeasible | None]
+    ground: Ground, todo: Iterable[InstanceId], one: Callable[[InstanceId], Infeasible | None]
 ) -> Infeasible | None:
     """Place pinned instances where they belong, others where a hint puts them or by `one`; stop at the first fault."""
     for instance in todo:

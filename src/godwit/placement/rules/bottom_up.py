@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from godwit.ids import OperatorId
+from godwit.model.instances import InstanceId
 from godwit.placement.rules.base import Ground, Infeasible, each
 
 
-def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
-    def one(instance: OperatorId) -> Infeasible | None:
+def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+    def one(instance: InstanceId) -> Infeasible | None:
         way = ground.common_way(instance)
         return way if isinstance(way, Infeasible) else ground.put_first(instance, way)
 

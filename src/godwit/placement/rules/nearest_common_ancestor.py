@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from godwit.ids import NodeId, OperatorId
+from godwit.ids import NodeId
+from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
 from godwit.placement.rules.base import Ground, Infeasible, each, meet
 
 
-def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
-    def one(instance: OperatorId) -> Infeasible | None:
+def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+    def one(instance: InstanceId) -> Infeasible | None:
         way = _ancestors(ground, instance)
         return way if isinstance(way, Infeasible) else ground.put_first(instance, way)
 
     return each(ground, todo, one)
 
 
-def _ancestors(ground: Ground, instance: OperatorId) -> Way | Infeasible:
+def _ancestors(ground: Ground, instance: InstanceId) -> Way | Infeasible:
     """The sites that the rows of all devices of the instance's queries pass, nearest first."""
     devices = {
         ground.plan.instances[used].device

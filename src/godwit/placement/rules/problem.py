@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from godwit.errors import PlacementError
-from godwit.ids import DeviceId, NodeId, OperatorId, SiteId
+from godwit.ids import DeviceId, NodeId, SiteId
+from godwit.model.instances import InstanceId
 from godwit.model.topology import Site
 from godwit.placement.cost_models.cost import CostTables, Objective
 from godwit.placement.problem.build import build_problem
@@ -44,7 +45,7 @@ def one_each(group: str) -> float:
 class Groups:
     """Which instances there are, which of them may move, and where each group is now."""
 
-    members: Mapping[str, tuple[OperatorId, ...]]
+    members: Mapping[str, tuple[InstanceId, ...]]
     free: frozenset[str]
     at: Mapping[str, SiteId]
     #: ms that one row of a group costs at a site

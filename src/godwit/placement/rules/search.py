@@ -7,11 +7,12 @@ the other rules it may leave the way from the sources to the sink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from godwit.errors import PlacementError
-from godwit.ids import NodeId, OperatorId, SiteId
+from godwit.ids import NodeId, SiteId
+from godwit.model.instances import InstanceId
 from godwit.placement.cost_models.cost import Objective
 from godwit.placement.rules import bottom_up
 from godwit.placement.rules.base import Ground, Infeasible, is_pinned
@@ -23,7 +24,7 @@ BUDGET = 0.2
 OBJECTIVE = Objective.weighted(throughput=0.0, latency=0.5, traffic=0.4, migration=0.1)
 
 
-def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
+def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
     mark = ground.journal.mark()
     pinned = [i for i in todo if is_pinned(ground.plan.instances[i])]
     free = [i for i in todo if i not in pinned and ground.wish(i) is None]
@@ -44,25 +45,25 @@ def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
 
 
 def _search(
-    ground: Ground, free: list[OperatorId], first: dict[OperatorId, NodeId], before: dict[OperatorId, NodeId]
-) -> dict[OperatorId, NodeId] | None:
+    ground: Ground, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
+) -> dict[InstanceId, NodeId] | None:
     """A place for each free instance; None: none was found."""
     groups = _groups(ground, free, first, before)
     try:
         problem = build(ground, groups)
-        start = problem.plan_of({n: (str(first.get(OperatorId(n), groups.at[n])), SPARK) for n in groups.members})
+        start = problem.plan_of({n: (str(first.get(i, groups.at[n])), SPARK) for n, (i,) in groups.members.items()})
         answer = search(problem, Options("auto", seconds=BUDGET, start=start))
     except PlacementError:
         return None
     chosen = where(problem, answer.plan)
-    return {instance: NodeId(chosen[instance]) for instance in free}
+    return {instance: NodeId(chosen[str(instance)]) for instance in free}
 
 
 def _groups(
-    ground: Ground, free: list[OperatorId], first: dict[OperatorId, NodeId], before: dict[OperatorId, NodeId]
+    ground: Ground, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
 ) -> Groups:
     """Each free instance by itself, and the neighbours that stay."""
-    at: dict[str, SiteId] = {}
+    at: dict[InstanceId, SiteId] = {}
     for instance in free:
         known = (before.get(instance), first.get(instance), ground.root[instance])
         at[instance] = next(SiteId(n) for n in known if n is not None and SiteId(n) in ground.topology.sites)
@@ -72,18 +73,19 @@ def _groups(
             site = None if node is None else site_of(ground, node)
             if neighbour not in at and site is not None:
                 at[neighbour] = site
-    members = {name: (OperatorId(name),) for name in at}
+    members, sites = {str(i): (i,) for i in at}, {str(i): site for i, site in at.items()}
     shut = frozenset(s.id for s in ground.topology.sites.values() if s.region in ground.lost_regions)
-    return Groups(members, frozenset(map(str, free)), at, mbps=_mbps(ground), objective=OBJECTIVE, shut=shut)
+    return Groups(
+        members, frozenset(map(str, free)), sites, mbps=_mbps(ground, members), objective=OBJECTIVE, shut=shut
+    )
 
 
-def _mbps(ground: Ground) -> Callable[[str], float]:
+def _mbps(ground: Ground, members: Mapping[str, tuple[InstanceId]]) -> Callable[[str], float]:
     """What leaves an instance, in units of what one device sends: filters and aggregates thin it out."""
 
     @cache
-    def mbps(name: str) -> float:
-        instance = OperatorId(name)
+    def mbps(instance: InstanceId) -> float:
         below = sum(mbps(p) for p in ground.plan.producers.get(instance, ())) or 1.0
         return below * SELECTIVITY.get(ground.plan.instances[instance].kind, 1.0)
 
-    return mbps
+    return lambda name: mbps(members[name][0])

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from godwit.ids import NodeId, OperatorId
+from godwit.ids import NodeId
+from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
 from godwit.placement.rules.base import Ground, Infeasible, each, is_pinned, meet
 
 
-def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
+def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
     spans = source_ways(ground, todo)
     if isinstance(spans, Infeasible):
         return spans
 
-    def one(instance: OperatorId) -> Infeasible | None:
+    def one(instance: InstanceId) -> Infeasible | None:
         return ground.put_first(instance, _downwards(ground, instance, spans[instance]))
 
     scans_and_sinks = [i for i in todo if is_pinned(ground.plan.instances[i])]
@@ -26,9 +27,9 @@ def place(ground: Ground, todo: Sequence[OperatorId]) -> Infeasible | None:
     return each(ground, [*scans_and_sinks, *others], one)
 
 
-def source_ways(ground: Ground, todo: Sequence[OperatorId]) -> dict[OperatorId, Way] | Infeasible:
+def source_ways(ground: Ground, todo: Sequence[InstanceId]) -> dict[InstanceId, Way] | Infeasible:
     """For each instance: the nodes that all its rows pass, wherever the operators below it end up."""
-    spans: dict[OperatorId, Way] = {}
+    spans: dict[InstanceId, Way] = {}
     for instance in todo:
         own = ground.plan.instances[instance]
         fixed = [ground.placement.get(p) for p in ground.plan.producers.get(instance, ()) if p not in spans]
@@ -46,7 +47,7 @@ def source_ways(ground: Ground, todo: Sequence[OperatorId]) -> dict[OperatorId, 
     return {i: span or (ground.root[i],) for i, span in spans.items()}
 
 
-def _downwards(ground: Ground, instance: OperatorId, span: Way) -> list[NodeId]:
+def _downwards(ground: Ground, instance: InstanceId, span: Way) -> list[NodeId]:
     """The span from its consumer's node down; the rest of it, beyond the consumer, only after that."""
     consumers = [ground.placement.get(c) for c in sorted(ground.plan.consumers.get(instance, ()))]
     ends = [span.index(node) for node in consumers if node is not None and node in span]
