@@ -18,21 +18,6 @@ TREES = modules()
 
 #: modules that import each other in a circle, still
 CYCLES: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "godwit.api.admission_controller",
-            "godwit.api.fleet",
-            "godwit.api.handles",
-            "godwit.api.operations",
-            "godwit.api.oracle",
-            "godwit.api.reoptimiser",
-            "godwit.api.topology_store",
-            "godwit.ingest.sources.feeder",
-            "godwit.ingest.sources.replay",
-            "godwit.ingest.sources.spark_source",
-            "godwit.maintenance.supervisor",
-        }
-    ),
     frozenset({"godwit.control.plan_state", "godwit.control.stage_builder"}),
     frozenset({"godwit.sim.oracle", "godwit.sim.region", "godwit.sim.schedule", "godwit.sim.step", "godwit.sim.world"}),
 )

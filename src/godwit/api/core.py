@@ -82,7 +82,6 @@ class FleetCore(ABC):
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()
         self._events, self._news = deque[Event](), threading.Condition()
-        control, commands = Control(store), CommandLog(store)
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)

@@ -178,4 +178,5 @@ def _alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:
         {HERE: region},
         streams=deployment.streams,
         feeds=deployment.feeds,
+        stays=dict.fromkeys(deployment.stays, region),
     )
