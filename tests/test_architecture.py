@@ -17,38 +17,10 @@ PURE = ("model", "sql", "protocol", "control", "admission", "placement", "migrat
 TREES = modules()
 
 #: modules that import each other in a circle, still
-CYCLES: tuple[frozenset[str], ...] = (
-    frozenset({"godwit.control.plan_state", "godwit.control.stage_builder"}),
-    frozenset({"godwit.sim.oracle", "godwit.sim.region", "godwit.sim.schedule", "godwit.sim.step", "godwit.sim.world"}),
-)
+CYCLES: tuple[frozenset[str], ...] = ()
 
 #: class names that stand in several modules, still
-SHARED_NAMES = {
-    "Answer",
-    "Batch",
-    "Commit",
-    "Crashed",
-    "Decision",
-    "Delta",
-    "Draft",
-    "Entry",
-    "Fault",
-    "Ground",
-    "Move",
-    "Operator",
-    "Outputs",
-    "Place",
-    "Plan",
-    "Replay",
-    "Routes",
-    "Runner",
-    "Sink",
-    "Snapshot",
-    "State",
-    "Submit",
-    "Target",
-    "Withdraw",
-}
+SHARED_NAMES: set[str] = set()
 
 #: packages besides engine and mobility that import pyspark, still
 SPARK_ROOMS = {"engine", "mobility"}

@@ -6,7 +6,7 @@ import pytest
 
 from godwit.admission.check import violations
 from godwit.admission.model import Host, HostLink
-from godwit.admission.state import Snapshot
+from godwit.admission.state import LedgerSnapshot
 from tests.admission.worlds import join, world
 
 HOSTS = [Host("a", 20.0, 10.0, 10.1), Host("b", 20.0, 10.0, 10.1)]
@@ -17,8 +17,8 @@ def problem(links: list[HostLink] | None = None):
     return network, catalog, query
 
 
-def state(served=(), flows=(), placed=()) -> Snapshot:
-    return Snapshot(frozenset(served), frozenset(flows), frozenset(placed))
+def state(served=(), flows=(), placed=()) -> LedgerSnapshot:
+    return LedgerSnapshot(frozenset(served), frozenset(flows), frozenset(placed))
 
 
 def test_good_state_passes() -> None:

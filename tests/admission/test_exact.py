@@ -12,7 +12,7 @@ from godwit.admission.incremental import IncrementalPlanner, PlannerOptions
 from godwit.admission.incumbent import cost
 from godwit.admission.model import AdmissionQuery, Catalog, Host, HostNetwork, ObjectiveWeights
 from godwit.admission.scope import PlanningScope, load_snapshot, scope
-from godwit.admission.state import Snapshot
+from godwit.admission.state import LedgerSnapshot
 from tests.admission.worlds import join, judge, random_world, world
 
 
@@ -40,11 +40,11 @@ def _complete(network: HostNetwork, catalog: Catalog, query: AdmissionQuery, pla
     if any((1 - h, s) not in starts for h, s in missing):
         return None
     flows = frozenset((1 - h, h, s) for h, s in missing)
-    state = Snapshot(frozenset({(host, query.result)}), flows, frozenset(placed))
+    state = LedgerSnapshot(frozenset({(host, query.result)}), flows, frozenset(placed))
     return None if violations(network, catalog, state, {query.result}) else state
 
 
-def _price(problem: PlanningScope, state: Snapshot) -> float:
+def _price(problem: PlanningScope, state: LedgerSnapshot) -> float:
     return cost(problem, load_snapshot(problem.network, problem.catalog, state))
 
 
@@ -58,7 +58,7 @@ def test_tiny_problems_against_brute_force(ways: int, cpu: float, nic: float, ba
     homes = {name: "xyx"[number] for number, name in enumerate(names)}
     network, catalog, (query,) = world(hosts, homes, [join("q", *names)])
     weights = ObjectiveWeights(1e4, 1 / network.nic_out.sum(), 1 / network.cpu.sum(), balance)
-    problem = scope(network, catalog, Snapshot(frozenset(), frozenset(), frozenset()), (), query, weights)
+    problem = scope(network, catalog, LedgerSnapshot(frozenset(), frozenset(), frozenset()), (), query, weights)
     answer, expected = exact.optimum(problem, 20.0), brute_force(problem)
     assert answer.proved
     assert (answer.ledger is None) == (expected is None)
@@ -74,7 +74,7 @@ def _compare(seed: int, links: bool, hosts: int, queries: int, arities: tuple[in
     )
     paper = ObjectiveWeights.paper(network)
     weights = ObjectiveWeights(paper.admit, paper.network, paper.cpu, balance, migrate=0.001)
-    state, admitted, compared = Snapshot(frozenset(), frozenset(), frozenset()), set[int](), 0
+    state, admitted, compared = LedgerSnapshot(frozenset(), frozenset(), frozenset()), set[int](), 0
     for query in arrivals:
         if query.result in admitted:
             continue
@@ -152,7 +152,7 @@ DEGENERATE = {
 def test_degenerate_cases(case: str) -> None:
     hosts, homes, fits = DEGENERATE[case]
     network, catalog, (query,) = world(hosts, homes, [join("q", "a", "b")])
-    empty = Snapshot(frozenset(), frozenset(), frozenset())
+    empty = LedgerSnapshot(frozenset(), frozenset(), frozenset())
     problem = scope(network, catalog, empty, (), query, ObjectiveWeights.paper(network))
     answers = [exact.optimum(problem, 5.0), literal.solve(problem, 5.0), exact.any_plan(problem, 5.0)]
     assert [answer.ledger is not None for answer in answers] == [fits] * 3

@@ -16,7 +16,7 @@ import pytest
 
 from godwit.api.control_loop import ControlLoop
 from godwit.api.executor import Executor
-from godwit.control.commands import Answer, ChangeTopology, Command, Place, Submit, Withdraw
+from godwit.control.commands import Answer, ChangeTopology, Command, PlaceByHand, Submit, Withdraw
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
     ChangesArrived,
@@ -141,7 +141,7 @@ class Plane:
                 self.loop.ask(QuerySubmitted(aggregate(name)))
             case Withdraw(name):
                 self.loop.ask(QueryWithdrawn(QueryId(name)))
-            case Place(placement, cause):
+            case PlaceByHand(placement, cause):
                 self.loop.ask(PlacedByHand({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause))
         if type(command).__name__ in self.dies:
             raise KeyboardInterrupt
@@ -240,7 +240,7 @@ def test_a_restart_stands_where_the_fleet_stood(make: Callable[..., Plane]) -> N
     for name in ("q", "p"):
         site.loop.execute(Submit(name, ""))
     site.loop.execute(move("d1", "e3"))
-    site.loop.execute(Place({"q/3": "f1"}, "by hand"))
+    site.loop.execute(PlaceByHand({"q/3": "f1"}, "by hand"))
     site.loop.execute(ChangeTopology((SiteAdded(Site(SiteId("e9"), RegionId("r1"))),)))
     again = make()
     assert again.executor.deployment == site.executor.deployment
@@ -262,7 +262,7 @@ def test_a_restart_stands_where_the_fleet_stood(make: Callable[..., Plane]) -> N
 def test_what_was_put_by_hand_survives_the_next_change(make: Callable[..., Plane]) -> None:
     site = make()
     site.loop.execute(Submit("q", ""))
-    site.loop.execute(Place({"q/3": "f1"}, "by hand"))
+    site.loop.execute(PlaceByHand({"q/3": "f1"}, "by hand"))
     assert site.executor.deployment.placement[InstanceId.parse("q/3")] == "f1"
     for to in ("e3", "e1", "e4"):
         site.loop.execute(move("d1", to))

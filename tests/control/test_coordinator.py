@@ -8,7 +8,7 @@ import pytest
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
-    Commit,
+    EpochCommitted,
     HandoverDone,
     Park,
     Publish,
@@ -25,7 +25,7 @@ from godwit.control.reconfigurations import Story
 from godwit.control.redeploy.strategy import redeployment
 from godwit.errors import ConfigError, DeploymentError, TopologyError
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
-from godwit.migration.base import STRATEGIES, HandOver, Moved, Replay, describe, known, steps
+from godwit.migration.base import STRATEGIES, HandOver, Moved, ReplayState, describe, known, steps
 from godwit.model.changes import (
     CapacityChanged,
     DeviceMoved,
@@ -75,7 +75,7 @@ def test_a_change_is_published_and_committed_when_all_regions_have_acknowledged(
     assert plane.acknowledge(RegionId("r1"), Epoch(1)) == []  # of an older epoch
     assert plane.acknowledge(RegionId("r1"), Epoch(2)) == []
     told = plane.acknowledge(RegionId("r2"), Epoch(2))
-    assert told[0] == Commit(Epoch(2))
+    assert told[0] == EpochCommitted(Epoch(2))
     assert told[1].story.outcome == "committed"
     assert plane.coordinator.stable == 2
 
@@ -84,7 +84,7 @@ def test_changes_that_arrive_in_the_middle_wait_for_the_next_batch() -> None:
     plane = running()
     plane.change([moved("d1", "e3")])
     assert plane.change([moved("d2", "e4")]) == []
-    assert kinds(acked(plane)) == ["Commit", "Record", "Publish"]
+    assert kinds(acked(plane)) == ["EpochCommitted", "Record", "Publish"]
 
 
 def test_a_site_that_dies_in_the_middle_takes_the_reconfiguration_back_and_all_changes_are_taken_along() -> None:
@@ -101,7 +101,7 @@ def test_a_site_that_dies_in_the_middle_takes_the_reconfiguration_back_and_all_c
     assert kinds(told) == ["Record", "Publish"]
     assert told[0].story.outcome == "reverted"
     assert "DeviceMoved(d1, e3)" in told[1].delta.cause
-    assert kinds(acked(plane)) == ["Commit", "Record"]
+    assert kinds(acked(plane)) == ["EpochCommitted", "Record"]
     assert plane.deployment.devices[DeviceId("d1")] is None
 
 
@@ -119,7 +119,7 @@ def test_a_lost_region_that_must_act_takes_the_reconfiguration_back_and_one_that
     plane.change([moved("d1", "e2")])
     assert plane.handle(RegionLost(RegionId("r2"))) == []
     plane.acknowledge(RegionId("cloud"), plane.epoch)
-    assert kinds(plane.acknowledge(RegionId("r1"), plane.epoch)) == ["Commit", "Record"]
+    assert kinds(plane.acknowledge(RegionId("r1"), plane.epoch)) == ["EpochCommitted", "Record"]
     plane.handle(RegionBack(RegionId("r2")))
     plane.change([moved("d1", "e3")])
     told = plane.handle(RegionLost(RegionId("r2")))
@@ -207,7 +207,7 @@ def test_state_that_failed_with_its_site_is_replayed_until_somebody_says_it_is_d
     told += plane.change([LinkAdded(Link(SiteId("e2"), SiteId("cloud")))])
     while plane.coordinator.phase != "idle":
         told += acked(plane)
-    replays = [s for one in told if isinstance(one, Publish) for s in one.steps if isinstance(s, Replay)]
+    replays = [s for one in told if isinstance(one, Publish) for s in one.steps if isinstance(s, ReplayState)]
     assert [(r.instance, r.scans) for r in replays] == [(InstanceId.parse("q/3"), (InstanceId.parse("q/0"),))]
     assert plane.planner.custody.lost == {InstanceId.parse("q/3")}
     plane.handle(HandoverDone(InstanceId.parse("q/3"), plane.coordinator.stable))
@@ -219,13 +219,13 @@ def test_state_that_failed_with_its_site_is_replayed_until_somebody_says_it_is_d
 def test_state_strategies_yield_their_steps(name: str) -> None:
     (step,) = steps(name, Moved(InstanceId.parse("q/3"), "a", "c", ("a", "b", "c"), ("q/0",)))  # type: ignore[arg-type]
     if name.startswith("recreate"):
-        assert step == Replay(InstanceId.parse("q/3"), "c", ("q/0",), name.split("-")[1])  # type: ignore[arg-type]
+        assert step == ReplayState(InstanceId.parse("q/3"), "c", ("q/0",), name.split("-")[1])  # type: ignore[arg-type]
     else:
         assert isinstance(step, HandOver)
         assert (step.wait, step.chunked) == {"delta": (False, True), "transfer": (True, False)}.get(name, (True, True))
     assert "q/3" in describe(step)
     (lost,) = steps(name, Moved(InstanceId.parse("q/3"), None, "c", (), ("q/0",)))  # type: ignore[arg-type]
-    assert isinstance(lost, Replay)
+    assert isinstance(lost, ReplayState)
 
 
 def test_folding_leaves_out_what_cancels_and_never_a_failure() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit.api.fleet import Fleet
-from godwit.delivery.sinks.base import Batch
+from godwit.delivery.sinks.base import ResultBatch
 from godwit.ids import QueryId, RegionId
 from godwit.model.plan import QUERY
 from godwit.model.topology import Site, Topology
@@ -34,7 +34,7 @@ def test_a_querys_rows_are_one_row_group_in_their_order(tmp_path: Path) -> None:
     assert may_hold(
         Segment(("results.parquet",), 5, 1, "", store=store), "d"
     )  # it does not say, so it must be looked into
-    batch = Batch(RegionId("r"), 1, QueryId("b"), ["n"], [segment])
+    batch = ResultBatch(RegionId("r"), 1, QueryId("b"), ["n"], [segment])
     assert [t.to_pydict() for t in batch.tables()] == [{"n": [1, 3]}]
 
 

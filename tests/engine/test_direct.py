@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from godwit.engine import direct, plan_cache
 from godwit.engine.direct import DirectEngine, self_test, wanted_mode
-from godwit.engine.lazy_frame import Draft, Frame, joined, then
+from godwit.engine.lazy_frame import Frame, LazyFrame, joined, then
 from godwit.engine.plan_cache import Java, java_of
 from godwit.errors import ConfigError
 
@@ -22,9 +22,9 @@ ARROW = pa.schema([("key", pa.string()), ("n", pa.int64()), ("at", pa.timestamp(
 SCHEMA = from_arrow_schema(ARROW)
 
 
-def rows(spark: SparkSession, numbers: range) -> Draft:
+def rows(spark: SparkSession, numbers: range) -> LazyFrame:
     table = pa.table([[f"k{n % 5}" for n in numbers], list(numbers), list(numbers)], schema=ARROW)
-    return Draft.of(spark, table, SCHEMA)
+    return LazyFrame.of(spark, table, SCHEMA)
 
 
 def sums(frame: DataFrame) -> DataFrame:
@@ -37,14 +37,14 @@ def answer(frame: Frame) -> list[str]:
 
 def test_they_are_on_and_take_part(spark: SparkSession) -> None:
     frame = then("direct sums", sums, rows(spark, range(200)).coalesce(1))
-    assert isinstance(frame, Draft)
+    assert isinstance(frame, LazyFrame)
     assert frame._prepared()._direct is not None
     assert answer(frame) == sorted(map(repr, frame.frame.toArrow().to_pylist()))
 
 
 def test_a_plan_that_shuffles_goes_the_ordinary_way(spark: SparkSession) -> None:
     frame = then("wide sums", lambda one: sums(one.repartition(2, "key")), rows(spark, range(50)))
-    assert isinstance(frame, Draft)
+    assert isinstance(frame, LazyFrame)
     assert frame._prepared()._direct is None
     assert len(answer(frame)) == 5
 

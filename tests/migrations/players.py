@@ -22,7 +22,7 @@ from godwit.model.changes import (
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.sim import schedule as act
-from godwit.sim.region import Sight
+from godwit.sim.schedule import Sight
 from godwit.sim.world import World
 from godwit.sim.worlds import BAND, DISORDER, FEEDS, GAP, REGIONS, WINDOW, topology
 from godwit.testing import CHANGE, KILL, PAUSE, SEND, WITHDRAW, Player, assert_equal_to_oracle
@@ -68,7 +68,7 @@ class SimPlayer:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.world = World(act.Schedule(0, case.rule, "incremental", ()))
-        self.world.play(act.Submit(QUERY, case.kind, case.over))
+        self.world.play(act.SubmitQuery(QUERY, case.kind, case.over))
         self._work()
 
     def run(self) -> list[Row]:
@@ -90,7 +90,7 @@ class SimPlayer:
             case WITHDRAW(name):
                 if name not in self.world.queries:
                     self.world.plane.withdraw(QueryId(name))  # (a schedule passes over what it does not know)
-                self.world.play(act.Withdraw(name))
+                self.world.play(act.WithdrawQuery(name))
             case CHANGE(changes):
                 self.world.plane.explain_change(changes)  # (a schedule passes over what is refused)
                 for change in changes:

@@ -1,4 +1,4 @@
-"""Routes, layered tables, sub-plans and validity against plain ways to say the same."""
+"""Paths, layered tables, sub-plans and validity against plain ways to say the same."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from godwit.ids import NodeId, SiteId
 from godwit.model.changes import DeviceMoved, LinkAdded, LinkRemoved, SiteFailed, SiteRemoved, apply
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
-from godwit.model.layered import SMALL, Draft, Layered
-from godwit.model.routes import HOP_MS, Routes
+from godwit.model.layered import SMALL, Layered, TableBuilder
+from godwit.model.routes import HOP_MS, SitePaths
 from godwit.model.subplan import decompose
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.model.validity import OnTheWay, Violation, violations
@@ -35,7 +35,7 @@ named = InstanceId.parse
 def test_repaired_routes_are_as_short_as_new_ones(steps: list[Any]) -> None:
     topology = tree()
     journal = Journal()
-    routes = Routes(topology, journal)
+    routes = SitePaths(topology, journal)
     root = NodeId("cloud")
     routes.way(NodeId("e1"), root)
     for kind, a, b in steps:
@@ -63,7 +63,7 @@ def test_repaired_routes_are_as_short_as_new_ones(steps: list[Any]) -> None:
 
 def test_undo_gives_routes_back() -> None:
     journal = Journal()
-    routes = Routes(tree(), journal)
+    routes = SitePaths(tree(), journal)
     before = routes.way(NodeId("e1"), NodeId("cloud"))
     mark = journal.mark()
     after = apply(tree(), [SiteRemoved(SiteId("f1"))])
@@ -79,7 +79,7 @@ def test_a_layered_table_is_a_table(edits: list[tuple[int, bool]]) -> None:
     plain: dict[int, str] = {k: f"v{k}" for k in range(SMALL + 20)}
     table: Any = dict(plain)
     for key, put in edits:
-        draft: Draft[int, str] = Draft(table)
+        draft: TableBuilder[int, str] = TableBuilder(table)
         if put:
             plain[key] = draft[key] = f"w{key}"
         elif key in plain:

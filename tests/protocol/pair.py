@@ -12,7 +12,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query
 from godwit.protocol.commit import ProtocolCommit
-from godwit.protocol.handover import EpochChange, Move, moves_between
+from godwit.protocol.handover import EpochChange, Migration, moves_between
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import Decision, RegionKernel
 from godwit.protocol.watermarks import Mark, source_id
@@ -51,7 +51,7 @@ class Region:
     kernel: RegionKernel
     commits: list[ProtocolCommit] = field(default_factory=list)
     read: int = 0
-    sent: list[tuple[Move, int]] = field(default_factory=list)
+    sent: list[tuple[Migration, int]] = field(default_factory=list)
 
     def size(self) -> int:
         """Bytes of the newest commit's protocol part."""
@@ -102,7 +102,7 @@ class Pair:
         return decision
 
     @staticmethod
-    def _read(name: RegionId, region: Region, other: Region, inputs: Inputs[Any]) -> list[tuple[Move, int]]:
+    def _read(name: RegionId, region: Region, other: Region, inputs: Inputs[Any]) -> list[tuple[Migration, int]]:
         for commit in (commit for commit in other.commits[region.read :] if name in commit.messages):
             inputs.markers.append((other.kernel.region, commit.markers))
             inputs.marks += commit.marks

@@ -13,7 +13,7 @@ import pytest
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
 from godwit.model.deployment import Delta
 from godwit.protocol.commit import ProtocolCommit
-from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import Mark
 from godwit.sim.worlds import tumbling
@@ -49,7 +49,7 @@ def test_a_history_is_cut_only_where_no_row_can_ask_for_it() -> None:
     ledger = MigrationLedger(WEST, QUERY.shape.plan, Epoch(0))
     regions = [RegionId(r) for r in ("west", "east", "west", "north", "west", "east")]
     for epoch, (source, target) in enumerate(pairwise(regions), start=1):
-        ledger.adopt(Epoch(epoch), [Move(Epoch(epoch), QUERY.id, WINDOW, source, target)])
+        ledger.adopt(Epoch(epoch), [Migration(Epoch(epoch), QUERY.id, WINDOW, source, target)])
     before = {e: ledger.owned_since(QUERY.id, WINDOW, Epoch(e)) for e in range(6)}
     for drained in range(6):
         ledger.cut(dict.fromkeys(range(len(QUERY.shape.plan.operators)), Epoch(drained)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from godwit.ids import Epoch
 from godwit.model.routing import BUCKETS, REST, HashRange, Listed, Route, RouteTable
-from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
@@ -64,10 +64,10 @@ def test_both_owners_publish_what_they_released_and_a_query_that_ends_is_forgott
 
 
 def test_a_move_says_of_which_keys() -> None:
-    whole = Move(Epoch(2), QUERY.id, WINDOW, WEST, EAST, "w", "e")
+    whole = Migration(Epoch(2), QUERY.id, WINDOW, WEST, EAST, "w", "e")
     some = [replace(whole, keys=keys) for keys in (HashRange(0, 8), Listed(frozenset({("a", "1"), ("b", "2")})))]
     for move in (whole, *some):
-        assert Move.from_json(json.loads(json.dumps(move.to_json()))) == move
+        assert Migration.from_json(json.loads(json.dumps(move.to_json()))) == move
     assert len(whole.to_json()) == 7
     assert sorted([whole, *some]) == sorted([*reversed(some), whole])
     assert {move.instance for move in some} == {(QUERY.id, WINDOW)}

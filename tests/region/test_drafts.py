@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from godwit.engine.lazy_frame import Draft, Frame, joined, made, then, together
+from godwit.engine.lazy_frame import Frame, LazyFrame, joined, made, then, together
 from godwit.engine.plan_cache import java_of
 
 ARROW = pa.schema([("key", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("at", pa.timestamp("us", tz="UTC"))])
@@ -65,9 +65,9 @@ def test_a_draft_answers_what_its_dataframe_answers_whatever_the_rows(
     spark: SparkSession, asked: Callable[[Frame], Frame]
 ) -> None:
     for rows in (table(1, 2, 3, 4, 7), table(5), table(*range(200)), table(None, 3), table()):
-        draft = asked(Draft.of(spark, rows, SCHEMA))
+        draft = asked(LazyFrame.of(spark, rows, SCHEMA))
         frame = asked(spark.createDataFrame(rows, SCHEMA))
-        assert isinstance(draft, Draft)
+        assert isinstance(draft, LazyFrame)
         assert draft.columns == frame.columns
         assert draft.schema == made(draft).schema
         assert answer(draft) == answer(frame)
@@ -75,11 +75,11 @@ def test_a_draft_answers_what_its_dataframe_answers_whatever_the_rows(
 
 def test_the_same_words_are_planned_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def words(rows: pa.Table) -> Frame:
-        return Draft.of(spark, rows, SCHEMA).selectExpr("n * 31 AS n").where("n > 31")
+        return LazyFrame.of(spark, rows, SCHEMA).selectExpr("n * 31 AS n").where("n > 31")
 
     assert answer(words(table(1, 2, 3))) == [(62,), (93,)]
     monkeypatch.setattr(DataFrame, "selectExpr", _refuse)
-    monkeypatch.setattr(Draft, "frame", property(_refuse))
+    monkeypatch.setattr(LazyFrame, "frame", property(_refuse))
     assert answer(words(table(4, 5))) == [(124,), (155,)]
 
 
@@ -89,7 +89,7 @@ def _refuse(*_: object) -> None:
 
 
 def test_rows_of_the_same_columns_are_told_apart(spark: SparkSession) -> None:
-    some, others, third = (Draft.of(spark, rows, SCHEMA) for rows in (table(1, 2, 3), table(4, 5), table(9)))
+    some, others, third = (LazyFrame.of(spark, rows, SCHEMA) for rows in (table(1, 2, 3), table(4, 5), table(9)))
     assert [n for (n,) in answer(together([some, others, third, some]).select("n"))] == [1, 1, 2, 2, 3, 3, 4, 5, 9]
     pairs = joined(some, others.selectExpr("key AS k", "n AS m"), "key = k").select("n", "m")
     assert answer(pairs) == [(1, 4), (2, 5)]
@@ -100,7 +100,7 @@ def test_rows_of_the_same_columns_are_told_apart(spark: SparkSession) -> None:
 def test_plans_that_run_at_once_do_not_see_each_others_rows(spark: SparkSession) -> None:
     def squares(first: int) -> bool:
         rows = range(first, first + 1 + first % 7)
-        draft = Draft.of(spark, table(*rows), SCHEMA).where("n >= 0").selectExpr("n", "n * n AS square")
+        draft = LazyFrame.of(spark, table(*rows), SCHEMA).where("n >= 0").selectExpr("n", "n * n AS square")
         return answer(draft) == sorted(((n, n * n) for n in rows), key=repr)
 
     with ThreadPoolExecutor(6) as pool:
@@ -115,7 +115,7 @@ def test_few_rows_may_be_long_ones(spark: SparkSession) -> None:
     try:
         for asked in (ASKED["where"], ASKED["hash join"], ASKED["aggregate in parts"]):
             rows = table(*range(50))
-            draft = asked(Draft.of(spark, rows, SCHEMA))
+            draft = asked(LazyFrame.of(spark, rows, SCHEMA))
             assert answer(draft) == answer(asked(spark.createDataFrame(rows, SCHEMA)))
     finally:
         assert usual is not None
@@ -123,7 +123,7 @@ def test_few_rows_may_be_long_ones(spark: SparkSession) -> None:
 
 
 def test_what_a_draft_cannot_remember_its_dataframe_does(spark: SparkSession) -> None:
-    draft = Draft.of(spark, table(1, 2, 3, 4), SCHEMA)
+    draft = LazyFrame.of(spark, table(1, 2, 3, 4), SCHEMA)
     for frame in (draft.where(F.col("n") > 2), draft.groupBy("key").count(), draft.select(F.col("n"))):
         assert isinstance(frame, DataFrame)
     assert draft.where(F.col("n") > 2).count() == 2
@@ -135,13 +135,13 @@ def test_a_plan_that_reads_a_file_as_well_is_made_anew(spark: SparkSession, tmp_
 
     for name in ("one", "two"):
         pq.write_table(pa.table({"key": ["k1"], "name": [name]}), tmp_path / "names.parquet")
-        draft = then(("names", name), with_file, Draft.of(spark, table(1, 2), SCHEMA)).select("n", "name")
+        draft = then(("names", name), with_file, LazyFrame.of(spark, table(1, 2), SCHEMA)).select("n", "name")
         assert answer(draft) == [(1, name)]
 
 
 def test_old_plans_are_forgotten(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("godwit.engine.plan_cache.MOST", 5)
     for number in range(12):
-        draft = Draft.of(spark, table(1, 2), SCHEMA).selectExpr(f"n + {number} AS n").where("n > 2")
+        draft = LazyFrame.of(spark, table(1, 2), SCHEMA).selectExpr(f"n + {number} AS n").where("n > 2")
         assert answer(draft) == sorted(((n + number,) for n in (1, 2) if n + number > 2), key=repr)
     assert len(java_of(spark)._plans) == 5

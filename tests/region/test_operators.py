@@ -18,7 +18,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.codec import decode, encode
 from godwit.model.plan import GENERATION, QUERY, Aggregate, Operator, Plan, Query, Shape, Sink, StateSpec, Window
 from godwit.operators.base import OperatorContext, StatefulOperator, implementation, implements
-from godwit.protocol.handover import Move as Moved
+from godwit.protocol.handover import Migration as Moved
 from godwit.protocol.watermarks import NEVER
 from godwit.region.state import State
 from godwit.region.transfer import StateTransfer

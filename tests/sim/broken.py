@@ -14,10 +14,9 @@ from godwit.protocol import outbox
 from godwit.protocol.handover import EpochChange, MigrationLedger
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
-from godwit.protocol.memory import Delta, Snapshot, difference
+from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim.region import Sight
-from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Submit, Tick
+from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick
 
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
 
@@ -55,8 +54,8 @@ def _nothing(*_: Any) -> None:
     return None
 
 
-def _delta_without(table: str) -> Callable[[Snapshot, Snapshot], Delta]:
-    def shorter(before: Snapshot, after: Snapshot) -> Delta:
+def _delta_without(table: str) -> Callable[[Snapshot, Snapshot], MemoryDelta]:
+    def shorter(before: Snapshot, after: Snapshot) -> MemoryDelta:
         found = difference(before, after)
         nothing: dict[str, Any] = {table: {}}
         return replace(found, changed=replace(found.changed, **nothing))
@@ -93,7 +92,7 @@ OVERTAKEN = Schedule(
     "bottom-up",
     "incremental",
     (
-        Submit("q0", "both", 0),
+        SubmitQuery("q0", "both", 0),
         *_everybody(),
         Send("d2", "left", ((60, 0, 1),)),
         Send("d2", "right", ((60, 0, 1),)),

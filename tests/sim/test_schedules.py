@@ -21,9 +21,8 @@ from godwit.protocol.commit import ProtocolCommit, recall
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.memory import Snapshot
-from godwit.sim.region import Sight
 from godwit.sim.run import play, run, story
-from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Submit, Tick, Wait, draw
+from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick, Wait, draw
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
 from tests.sim.broken import BROKEN
@@ -98,7 +97,7 @@ def test_windows_close_when_a_device_is_silent_for_too_long(monkeypatch: pytest.
     if ignored:
         monkeypatch.setattr(IdleSources, "mark", lambda *_: None)
     actions: tuple[Action, ...] = (
-        Submit("q0", "tumbling", 0),
+        SubmitQuery("q0", "tumbling", 0),
         Send("d1", "left", ((21, 0, 1),)),
         Send("d2", "left", ((21, 0, 2),)),
         *(Tick(region, Sight()) for region in ("west", "cloud", "west", "cloud")),
@@ -119,13 +118,13 @@ def test_the_same_seed_is_the_same_schedule_and_the_script_can_be_read() -> None
     assert draw(17) != draw(18)
     script = draw(17).script()
     assert script.startswith("seed 17: rule ")
-    assert "Submit(name='q0'" in script
+    assert "SubmitQuery(name='q0'" in script
 
 
 def test_a_schedule_written_by_hand() -> None:
     """d1 carries an open session from west to east while its rows are still being read."""
     actions = (
-        Submit("q0", "session", 0),
+        SubmitQuery("q0", "session", 0),
         Send("d1", "left", ((20, 0, 1), (21, 0, 2))),
         Move("d1", "b1"),
         Send("d1", "left", ((23, 0, 3),)),
@@ -158,7 +157,7 @@ def test_a_device_that_was_never_attached_holds_nobody_back(monkeypatch: pytest.
         Send(d, s, ((at, 0, 4),)) for d, s in (("d3", "right"), ("d2", "right"), ("d1", "left")) for at in (50, 80)
     ]
     world = World(Schedule(0, "bottom-up", "incremental", ()))
-    for action in [Submit("q0", kind, 1), Deliver(9), *EVERYWHERE, *sends, *EVERYWHERE * 4]:
+    for action in [SubmitQuery("q0", kind, 1), Deliver(9), *EVERYWHERE, *sends, *EVERYWHERE * 4]:
         world.play(action)
     assert world.emitted(QueryId("q0"))
     for action in [*comes, *later, *EVERYWHERE * 4]:

@@ -11,7 +11,7 @@ from sqlglot.errors import ParseError
 from godwit.errors import SqlError
 from godwit.sql import functions
 from godwit.sql.dialect import parse, text
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 from godwit.sql.guard import guard
 
 pytestmark = pytest.mark.full
@@ -40,7 +40,7 @@ def _as_we_write_it(sql: str) -> str | None:
         (tree,) = parse(sql)
         assert tree is not None
         guard(tree, sql)
-    except (Fault, SqlError, ParseError):
+    except (SqlFault, SqlError, ParseError):
         return None  # refused with a message: the fixtures see to that
     return text(tree)
 

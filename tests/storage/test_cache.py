@@ -7,7 +7,7 @@ import pytest
 
 from godwit.errors import MissingFileError
 from godwit.storage.cache import TableCache
-from godwit.storage.faulty import Fault, FaultyDisk
+from godwit.storage.faulty import DiskFault, FaultyDisk
 from godwit.storage.memory import MemoryDisk
 from godwit.storage.store import Store
 
@@ -19,7 +19,7 @@ def numbers(*values: int) -> pa.Table:
 @pytest.fixture
 def unreadable() -> Store:
     """Whose files nobody can read: what it answers was kept."""
-    return Store(FaultyDisk(MemoryDisk(), [Fault("read", "error", lasting=True)]))
+    return Store(FaultyDisk(MemoryDisk(), [DiskFault("read", "error", lasting=True)]))
 
 
 def test_what_was_written_is_not_read_again_not_even_by_another_name(unreadable: Store) -> None:
@@ -32,7 +32,7 @@ def test_what_was_written_is_not_read_again_not_even_by_another_name(unreadable:
 def test_what_was_read_is_kept() -> None:
     disk = MemoryDisk()
     _, known = Store(disk).put_table("a", numbers(1))
-    store = Store(FaultyDisk(disk, [Fault("read", "error", nth=2)]))
+    store = Store(FaultyDisk(disk, [DiskFault("read", "error", nth=2)]))
     assert store.table("a", known) == numbers(1)
     assert store.table("a", known) == numbers(1)
 

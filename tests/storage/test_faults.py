@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import StateError
-from godwit.storage.faulty import Crashed, Fault, FaultyDisk, VolatileDisk
+from godwit.storage.faulty import Crashed, DiskFault, FaultyDisk, VolatileDisk
 from godwit.storage.memory import MemoryDisk
 from godwit.storage.store import Store
 from godwit.storage.sync import GroupSync
@@ -43,7 +43,7 @@ def test_power_may_fail_at_any_point(kind: str, torn: bool) -> None:
     while True:
         point += 1
         disk = VolatileDisk()
-        faulty = FaultyDisk(disk, [Fault("*", kind, nth=point)])  # type: ignore[arg-type]
+        faulty = FaultyDisk(disk, [DiskFault("*", kind, nth=point)])  # type: ignore[arg-type]
         done = positioned = 0
         try:
             store = Store(faulty, "power")
@@ -69,7 +69,7 @@ def test_without_syncs_a_lost_power_supply_loses_records() -> None:
 
 def test_a_lost_write_is_gone_after_a_crash() -> None:
     disk = MemoryDisk()
-    store = Store(FaultyDisk(disk, [Fault("link", "lost", match="*/0000000002.json")]))
+    store = Store(FaultyDisk(disk, [DiskFault("link", "lost", match="*/0000000002.json")]))
     log = store.log("l")
     log.append({"n": 1})
     log.append({"n": 2})  # acknowledged, but gone
@@ -78,7 +78,7 @@ def test_a_lost_write_is_gone_after_a_crash() -> None:
 
 def test_a_full_disk_leaves_the_log_as_it_was_and_it_goes_on_later() -> None:
     disk = MemoryDisk()
-    store = Store(FaultyDisk(disk, [Fault("write", "full", match="l/*", nth=2)]))
+    store = Store(FaultyDisk(disk, [DiskFault("write", "full", match="l/*", nth=2)]))
     log = store.log("l")
     log.append({"n": 1})
     with pytest.raises(OSError, match="no space left"):
@@ -89,7 +89,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_it_goes_on_later() -> None:
 
 
 def test_a_read_error_names_the_file() -> None:
-    store = Store(FaultyDisk(MemoryDisk(), [Fault("read", "error", lasting=True)]))
+    store = Store(FaultyDisk(MemoryDisk(), [DiskFault("read", "error", lasting=True)]))
     store.log("l").append({"n": 1})
     store.put_table("d/1.parquet", pa.table({"a": [1]}))
     with pytest.raises(StateError, match=r"l/0000000001\.json cannot be read"):
@@ -99,7 +99,7 @@ def test_a_read_error_names_the_file() -> None:
 
 
 def test_a_slow_disk_is_only_slow() -> None:
-    store = Store(FaultyDisk(MemoryDisk(), [Fault("write", "slow", seconds=0.05)]))
+    store = Store(FaultyDisk(MemoryDisk(), [DiskFault("write", "slow", seconds=0.05)]))
     began = time.monotonic()
     store.log("l").append({"n": 1})
     assert time.monotonic() - began >= 0.05
@@ -138,7 +138,7 @@ def test_writers_that_wait_share_a_round() -> None:
 
 
 def test_a_round_that_failed_is_made_up_for() -> None:
-    store = Store(FaultyDisk(disk := VolatileDisk(), [Fault("sync", "error", nth=1)]), "power")
+    store = Store(FaultyDisk(disk := VolatileDisk(), [DiskFault("sync", "error", nth=1)]), "power")
     with pytest.raises(OSError, match="input/output"):
         store.put_document("a", 1)
     store.put_document("b", 2)

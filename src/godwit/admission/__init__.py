@@ -5,7 +5,7 @@ optima, `literal.py` the paper's model as printed, `check.py` the independent ju
 """
 
 from godwit.admission.admission import Admission
-from godwit.admission.answers import Admitted, Migration, Placement, Plan, Refused, Replanned, Transfer
+from godwit.admission.answers import Admitted, AdmittedPlan, OperatorMoved, Placement, Refused, Replanned, Transfer
 from godwit.admission.model import BaseStream, Host, HostLink
 from godwit.admission.rates import Base, JoinSpec, Predicate, RateModel, RateQuery, Unary
 from godwit.admission.refusal import Addition
@@ -14,14 +14,14 @@ __all__ = [
     "Addition",
     "Admission",
     "Admitted",
+    "AdmittedPlan",
     "Base",
     "BaseStream",
     "Host",
     "HostLink",
     "JoinSpec",
-    "Migration",
+    "OperatorMoved",
     "Placement",
-    "Plan",
     "Predicate",
     "RateModel",
     "RateQuery",

@@ -15,14 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from godwit.admission.answers import Admitted, Placement, Plan, Refused, Replanned, migrations, placement, plan_by_name
+from godwit.admission.answers import (
+    Admitted,
+    AdmittedPlan,
+    Placement,
+    Refused,
+    Replanned,
+    migrations,
+    placement,
+    plan_by_name,
+)
 from godwit.admission.explain import PlanNode, tree, users_of
 from godwit.admission.incremental import AdmissionOutcome, IncrementalPlanner, PlannerOptions
 from godwit.admission.model import AdmissionQuery, BaseStream, Catalog, Host, HostLink, HostNetwork, ObjectiveWeights
 from godwit.admission.rates import Base, Node, RateModel, RateQuery, Unary, declare, expand, signature_of
 from godwit.admission.refusal import explain, overload
 from godwit.admission.scope import load_snapshot
-from godwit.admission.state import AllocationLedger, Snapshot
+from godwit.admission.state import AllocationLedger, LedgerSnapshot
 from godwit.errors import AdmissionError
 
 #: weights by name: as in the paper, save resources and leave hosts idle, or spread the load
@@ -83,7 +92,7 @@ class Admission:
         """Whether a query was admitted, running or not."""
         return query in self._specs
 
-    def plan(self, query: str) -> Plan:
+    def plan(self, query: str) -> AdmittedPlan:
         """The plan an admitted query runs by."""
         self._known(query)
         if query in self._stranded:
@@ -279,7 +288,7 @@ class Admission:
         if not shared and gone.result in self.ledger.served:
             self._planner.withdraw(gone)
 
-    def _undo(self, before: tuple[Snapshot, dict[int, AdmissionQuery]], query: str) -> None:
+    def _undo(self, before: tuple[LedgerSnapshot, dict[int, AdmissionQuery]], query: str) -> None:
         """Back to the state before a query was tried."""
         self._specs.pop(query, None)
         self._queries.pop(query, None)
@@ -337,7 +346,7 @@ class Admission:
                 )
         flows = {(host[g], host[m], stream[s]) for g, m, s in state.flows if g in host and m in host and s in stream}
         served = {(host[h], stream[s]) for h, s in state.served if h in host and s in stream and stream[s] in wanted}
-        return load_snapshot(network, catalog, Snapshot(frozenset(served), frozenset(flows), frozenset(placed)))
+        return load_snapshot(network, catalog, LedgerSnapshot(frozenset(served), frozenset(flows), frozenset(placed)))
 
     def _replan_drifted(self) -> tuple[list[str], list[Refused]]:
         """Re-plan queries whose estimates drifted past the threshold, or that use an overdrawn resource."""

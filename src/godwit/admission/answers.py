@@ -32,7 +32,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Migration:
+class OperatorMoved:
     """A running operator that now runs elsewhere; no target: other operators do its work (a new join order)."""
 
     inputs: tuple[str, ...]
@@ -42,7 +42,7 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdmittedPlan:
     """Everything that makes one stream, inputs before outputs, whoever it was started for."""
 
     result: str
@@ -56,10 +56,10 @@ class Admitted:
     """The query runs by this plan."""
 
     query: str
-    plan: Plan
+    plan: AdmittedPlan
     #: streams of the plan that others had made already
     reused: tuple[str, ...]
-    migrations: tuple[Migration, ...]
+    migrations: tuple[OperatorMoved, ...]
     #: the step of the planner that found the plan
     step: str
 
@@ -80,14 +80,14 @@ class Replanned:
     """The outcome of a change: what moved, what runs short, what cannot run."""
 
     replanned: tuple[str, ...] = ()
-    migrations: tuple[Migration, ...] = ()
+    migrations: tuple[OperatorMoved, ...] = ()
     #: admitted queries that keep running on overdrawn resources
     short: tuple[Refused, ...] = ()
     #: admitted queries that cannot run for now; they are tried again whenever something is freed
     stranded: tuple[Refused, ...] = ()
 
 
-def plan_by_name(ledger: AllocationLedger, stream: int) -> Plan:
+def plan_by_name(ledger: AllocationLedger, stream: int) -> AdmittedPlan:
     """The plan of a served stream."""
     catalog, hosts = ledger.catalog, ledger.network.hosts
     operators: dict[tuple[int, int], Placement] = {}
@@ -111,7 +111,7 @@ def plan_by_name(ledger: AllocationLedger, stream: int) -> Plan:
 
     visit(stream, ledger.served[stream])
     name = catalog.streams[stream].signature
-    return Plan(name, hosts[ledger.served[stream]].id, tuple(operators.values()), tuple(transfers.values()))
+    return AdmittedPlan(name, hosts[ledger.served[stream]].id, tuple(operators.values()), tuple(transfers.values()))
 
 
 def placement(catalog: Catalog, network: HostNetwork, operator: int, host: int) -> Placement:
@@ -121,7 +121,7 @@ def placement(catalog: Catalog, network: HostNetwork, operator: int, host: int) 
     return Placement(inputs, catalog.streams[what.output].signature, network.hosts[host].id, what.kind, what.cpu)
 
 
-def migrations(before: set[Placement], after: set[Placement]) -> tuple[Migration, ...]:
+def migrations(before: set[Placement], after: set[Placement]) -> tuple[OperatorMoved, ...]:
     """What no longer runs where it ran, with its new host if it has one."""
     started: dict[tuple[tuple[str, ...], str], list[str]] = {}
     old = {(p.inputs, p.output, p.host) for p in before}
@@ -131,5 +131,5 @@ def migrations(before: set[Placement], after: set[Placement]) -> tuple[Migration
     moved = []
     for inputs, output, host in sorted(old - new):
         targets = started.get((inputs, output), [])
-        moved.append(Migration(inputs, output, host, targets.pop(0) if targets else None))
+        moved.append(OperatorMoved(inputs, output, host, targets.pop(0) if targets else None))
     return tuple(moved)

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from godwit.admission.model import SLACK, Catalog, HostNetwork
-from godwit.admission.state import Snapshot
+from godwit.admission.state import LedgerSnapshot
 
 
-def violations(network: HostNetwork, catalog: Catalog, state: Snapshot, admitted: Iterable[int]) -> list[str]:
+def violations(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot, admitted: Iterable[int]) -> list[str]:
     """Everything that is wrong with a state; `admitted` are the requested streams that must be served."""
     return [
         *_demand(catalog, state, set(admitted)),
@@ -24,7 +24,7 @@ def violations(network: HostNetwork, catalog: Catalog, state: Snapshot, admitted
     ]
 
 
-def _demand(catalog: Catalog, state: Snapshot, admitted: set[int]) -> list[str]:
+def _demand(catalog: Catalog, state: LedgerSnapshot, admitted: set[int]) -> list[str]:
     """III.4a, III.4b and IV.9: requested streams are served by exactly one host, others by none."""
     hosts = defaultdict(list)
     for host, stream in state.served:
@@ -34,7 +34,7 @@ def _demand(catalog: Catalog, state: Snapshot, admitted: set[int]) -> list[str]:
     return wrong + [f"IV.9: {_name(catalog, s)} is admitted but not served" for s in admitted if s not in hosts]
 
 
-def _availability(catalog: Catalog, state: Snapshot) -> list[str]:
+def _availability(catalog: Catalog, state: LedgerSnapshot) -> list[str]:
     """III.5: who runs, sends or serves must have the streams for it."""
     available = {(h, s) for s, stream in enumerate(catalog.streams) for h in stream.homes}
     available |= {(h, catalog.operators[o].output) for h, o in state.placed}
@@ -51,7 +51,7 @@ def _availability(catalog: Catalog, state: Snapshot) -> list[str]:
                     if (h, s) not in available]  # fmt: skip
 
 
-def _resources(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[str]:
+def _resources(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot) -> list[str]:
     """III.6b, III.6c, III.6d: what comes in, what goes out, what is computed."""
     cpu: dict[int, float] = defaultdict(float)
     into: dict[int, float] = defaultdict(float)
@@ -78,7 +78,7 @@ def _resources(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[
     return wrong
 
 
-def _links(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[str]:
+def _links(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot) -> list[str]:
     """III.6a, with the pairs that have no link at all."""
     load: dict[tuple[int, int], float] = defaultdict(float)
     for source, target, stream in state.flows:
@@ -90,7 +90,7 @@ def _links(network: HostNetwork, catalog: Catalog, state: Snapshot) -> list[str]
     ]
 
 
-def _causality(catalog: Catalog, state: Snapshot) -> list[str]:
+def _causality(catalog: Catalog, state: LedgerSnapshot) -> list[str]:
     """III.7 in its meaning: from the homes, by operators and transfers, every used copy can be reached."""
     real = {(h, s) for s, stream in enumerate(catalog.streams) for h in stream.homes}
     waiting_ops, waiting_flows = set(state.placed), set(state.flows)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from godwit.admission import literal
 from godwit.admission.highs import Programme
 from godwit.admission.incumbent import cost, incumbent
-from godwit.admission.literal import Answer, Literal
+from godwit.admission.literal import Literal, LiteralSolution
 from godwit.admission.model import SLACK
 from godwit.admission.reduced import lowest_peak
 from godwit.admission.scope import PlanningScope
@@ -21,7 +21,7 @@ from godwit.admission.scope import PlanningScope
 Flow = tuple[int, int, int]
 
 
-def solve(scope: PlanningScope, seconds: float, *, any_plan: bool = False) -> Answer:
+def solve(scope: PlanningScope, seconds: float, *, any_plan: bool = False) -> LiteralSolution:
     """Solve to proved optimality, or to any plan; the query is admitted whenever that is feasible."""
     first = None if any_plan else incumbent(scope)
     slowest = min(scope.catalog.streams[s].rate for s in scope.query.streams)
@@ -47,7 +47,7 @@ def solve(scope: PlanningScope, seconds: float, *, any_plan: bool = False) -> An
     found = literal.extract(model, solution.values)
     if found is None or (first is not None and cost(scope, first) < cost(scope, found)):
         found = first
-    return Answer(found, solution.proved, solution)
+    return LiteralSolution(found, solution.proved, solution)
 
 
 def _leave_out(model: Literal) -> None:

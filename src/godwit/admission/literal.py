@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from godwit.admission.highs import Programme, Solution
 from godwit.admission.scope import PlanningScope, load_snapshot
-from godwit.admission.state import AllocationLedger, Snapshot
+from godwit.admission.state import AllocationLedger, LedgerSnapshot
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Answer:
+class LiteralSolution:
     """A model's answer: the new state as a ledger, or None where the query does not fit (or time ran out)."""
 
     ledger: AllocationLedger | None
@@ -59,7 +59,7 @@ class Literal:
         return range(len(self.scope.network))
 
 
-def solve(scope: PlanningScope, seconds: float) -> Answer:
+def solve(scope: PlanningScope, seconds: float) -> LiteralSolution:
     """Solve III.8 with IV.9 for a query."""
     hosts = range(len(scope.network))
     model = Literal(scope, [(h, m) for h in hosts for m in hosts if h != m])
@@ -77,7 +77,7 @@ def solve(scope: PlanningScope, seconds: float) -> Answer:
     add_acyclicity(model)
     add_busiest_host(model)
     solution = model.programme.solve(seconds)
-    return Answer(extract(model, solution.values), solution.proved, solution)
+    return LiteralSolution(extract(model, solution.values), solution.proved, solution)
 
 
 def add_variables(model: Literal) -> None:
@@ -207,7 +207,7 @@ def extract(model: Literal, values: NDArray[np.float64] | None) -> AllocationLed
     if values is None or not any(values[model.d[h, model.scope.query.result]] > 0.5 for h in model.hosts):
         return None
     fixed = model.scope.fixed()
-    state = Snapshot(
+    state = LedgerSnapshot(
         fixed.served | {pair for pair, d in model.d.items() if values[d] > 0.5},
         fixed.flows | {key for key, x in model.x.items() if values[x] > 0.5},
         fixed.placed | {pair for pair, z in model.z.items() if values[z] > 0.5},

@@ -63,7 +63,7 @@ class CatalogStream:
 
 
 @dataclass(frozen=True)
-class Operator:
+class AdmissionOperator:
     """The triplet (S_o, s_o, gamma_o), all streams as numbers of the catalog."""
 
     inputs: tuple[int, ...]
@@ -183,7 +183,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self.streams: list[CatalogStream] = []
-        self.operators: list[Operator] = []
+        self.operators: list[AdmissionOperator] = []
         #: operators that make a stream
         self.makers: list[list[int]] = []
         self._stream_numbers: dict[str, int] = {}
@@ -216,7 +216,7 @@ class Catalog:
         key = (tuple(sorted(inputs)), output)
         if key not in self._operator_numbers:
             self._operator_numbers[key] = len(self.operators)
-            self.operators.append(Operator(key[0], output, cpu, kind, state))
+            self.operators.append(AdmissionOperator(key[0], output, cpu, kind, state))
             self.makers[output].append(self._operator_numbers[key])
         return self._operator_numbers[key]
 
@@ -229,4 +229,4 @@ class Catalog:
     def reprice(self, operator: int, cpu: float, state: float) -> None:
         """Correct the cost of an operator."""
         old = self.operators[operator]
-        self.operators[operator] = Operator(old.inputs, old.output, cpu, old.kind, state)
+        self.operators[operator] = AdmissionOperator(old.inputs, old.output, cpu, old.kind, state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.admission.model import Catalog, HostNetwork, ObjectiveWeights
-from godwit.admission.state import Snapshot
+from godwit.admission.state import LedgerSnapshot
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Objectives:
         return weights.admit * self.admitted - spent
 
 
-def objectives(network: HostNetwork, catalog: Catalog, state: Snapshot) -> Objectives:
+def objectives(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot) -> Objectives:
     """Measure a state."""
     load = np.zeros(max(len(network), 1))
     for host, operator in state.placed:

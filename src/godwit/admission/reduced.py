@@ -25,7 +25,7 @@ import numpy as np
 
 from godwit.admission.highs import INF
 from godwit.admission.incumbent import cost, incumbent
-from godwit.admission.literal import Answer, move_price
+from godwit.admission.literal import LiteralSolution, move_price
 from godwit.admission.model import SLACK, Floats
 from godwit.admission.reduced_plan import extract, starting_point
 from godwit.admission.reduced_variables import Pair, Reduced, Terms
@@ -33,7 +33,7 @@ from godwit.admission.scope import PlanningScope
 from godwit.admission.state import AllocationLedger
 
 
-def solve(scope: PlanningScope, seconds: float) -> Answer:
+def solve(scope: PlanningScope, seconds: float) -> LiteralSolution:
     """Solve to proved optimality, or as far as time allows; the query is admitted whenever that is feasible."""
     end = time.monotonic() + seconds
     first = incumbent(scope)
@@ -47,7 +47,7 @@ def solve(scope: PlanningScope, seconds: float) -> Answer:
     if found is None or (first is not None and best <= cost(scope, found)):
         found = first
     proved = solution.status == "optimal" or (solution.status == "infeasible" and first is None)
-    return Answer(found, proved, solution)
+    return LiteralSolution(found, proved, solution)
 
 
 def _lower_peak(scope: PlanningScope, first: AllocationLedger, seconds: float) -> AllocationLedger:
@@ -64,13 +64,13 @@ def _lower_peak(scope: PlanningScope, first: AllocationLedger, seconds: float) -
     return first if found is None or cost(scope, found) >= cost(scope, first) else found
 
 
-def first_plan(scope: PlanningScope, seconds: float) -> Answer:
+def first_plan(scope: PlanningScope, seconds: float) -> LiteralSolution:
     """Any plan that admits the query, or the proof that there is none: what a referee needs."""
     indifferent = replace(scope, weights=replace(scope.weights, balance=0.0))
     model = build(indifferent)
     solution = model.programme.solve(seconds, gap=INF)
     found = None if solution.values is None else extract(model, solution.values)
-    return Answer(found, solution.proved, solution)
+    return LiteralSolution(found, solution.proved, solution)
 
 
 def _used(scope: PlanningScope, plan: AllocationLedger) -> set[int]:

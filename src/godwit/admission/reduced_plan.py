@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from godwit.admission.reduced_variables import Reduced
 from godwit.admission.scope import load_snapshot
-from godwit.admission.state import AllocationLedger, Snapshot
+from godwit.admission.state import AllocationLedger, LedgerSnapshot
 
 
 def extract(model: Reduced, values: NDArray[np.float64]) -> AllocationLedger:
@@ -21,7 +21,7 @@ def extract(model: Reduced, values: NDArray[np.float64]) -> AllocationLedger:
         makers = {h for h, o in placed if scope.catalog.operators[o].output == stream}
         origins = makers | {h for h, streams in enumerate(scope.origins) if stream in streams}
         flows |= {(g, m, stream) for g, m in forest(origins, receivers - origins, counts)}
-    state = Snapshot(
+    state = LedgerSnapshot(
         fixed.served | {pair for pair, column in model.serves.items() if values[column] > 0.5},
         fixed.flows | flows,
         fixed.placed | placed,

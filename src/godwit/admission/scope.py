@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.admission.model import AdmissionQuery, Catalog, Floats, HostNetwork, ObjectiveWeights
-from godwit.admission.state import AllocationLedger, Snapshot
+from godwit.admission.state import AllocationLedger, LedgerSnapshot
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PlanningScope:
     catalog: Catalog
     query: AdmissionQuery
     weights: ObjectiveWeights
-    state: Snapshot
+    state: LedgerSnapshot
     #: requested streams within S(q), the new one included
     wanted: tuple[int, ...]
     #: host -> streams of S(q) that start there for good: homes, and outputs of fixed operators
@@ -40,10 +40,10 @@ class PlanningScope:
     load: Floats
     links: dict[tuple[int, int], float] | None
 
-    def fixed(self) -> Snapshot:
+    def fixed(self) -> LedgerSnapshot:
         """The part of the state that stays."""
         streams, operators = set(self.query.streams), set(self.query.operators)
-        return Snapshot(
+        return LedgerSnapshot(
             frozenset(pair for pair in self.state.served if pair[1] not in streams),
             frozenset(flow for flow in self.state.flows if flow[2] not in streams),
             frozenset(pair for pair in self.state.placed if pair[1] not in operators),
@@ -53,7 +53,7 @@ class PlanningScope:
 def scope(
     network: HostNetwork,
     catalog: Catalog,
-    state: Snapshot,
+    state: LedgerSnapshot,
     admitted: Iterable[int],
     query: AdmissionQuery,
     weights: ObjectiveWeights,
@@ -94,7 +94,7 @@ def scope(
     )  # fmt: skip
 
 
-def load_snapshot(network: HostNetwork, catalog: Catalog, state: Snapshot) -> AllocationLedger:
+def load_snapshot(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot) -> AllocationLedger:
     """A ledger with the state, built causally: from the homes on, each stream once per host. Loops are left out,
     and so is whatever has lost its source."""
     ledger = AllocationLedger(network, catalog)

@@ -18,7 +18,7 @@ from godwit.admission.model import SLACK, Catalog, HostNetwork
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LedgerSnapshot:
     """A state as plain sets: d_hs, x_hms and z_ho that are 1."""
 
     served: frozenset[tuple[int, int]]
@@ -102,9 +102,9 @@ class AllocationLedger:
         """Whether no resource is overdrawn."""
         return next(self.overdrawn(), None) is None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LedgerSnapshot:
         """The state as plain sets, for checkers, models and reports."""
-        return Snapshot(
+        return LedgerSnapshot(
             frozenset((host, stream) for stream, host in self.served.items()),
             frozenset((g, m, s) for s, sources in self.received.items() for m, g in sources.items()),
             frozenset((host, operator) for operator, hosts in self.placed.items() for host in hosts),

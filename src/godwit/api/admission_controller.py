@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from godwit.admission.admission import Admission, weights_named
-from godwit.admission.answers import Admitted, Plan, Replanned
+from godwit.admission.answers import Admitted, AdmittedPlan, Replanned
 from godwit.admission.fleet_spec import (
     GroundSpec,
     Measured,
@@ -148,7 +148,7 @@ class AdmissionController:
                         here[query.id, operator, deployment.devices.get(device) if device else None] = SiteId(node)
         return here, told
 
-    def plan_of(self, query: QueryId) -> Plan | None:
+    def plan_of(self, query: QueryId) -> AdmittedPlan | None:
         """Admission's plan, as far as it is known in this process."""
         known = self._admission is not None and query in self._admission.admitted
         return self._admission.plan(query) if known and self._admission is not None else None
@@ -163,7 +163,7 @@ class AdmissionController:
                 self.look()
 
     def look(self) -> Replanned | None:
-        """Plan anew if devices, or shared parts, send other than was planned with; None: they do not."""
+        """Plan again if devices, or shared parts, send other than was planned with; None: they do not."""
         fleet = self._fleet
         with fleet.control.driving():
             if not self.on or not fleet.deployment.queries:
@@ -208,7 +208,7 @@ class AdmissionController:
 
         return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
 
-    def _let(self, made: Split, plan: Plan) -> Let:
+    def _let(self, made: Split, plan: AdmittedPlan) -> Let:
         queries = self._fleet.deployment.queries
         starting = tuple(p for p in made.parts if p[0].id not in queries)
         places = wishes((p.output, p.host) for p in plan.operators)

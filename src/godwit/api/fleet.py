@@ -17,8 +17,8 @@ from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
-from godwit.api.topology_store import Ground
-from godwit.control.commands import Alter, Connect, Declare, Place, Submit, Withdraw
+from godwit.api.topology_store import TopologyStore
+from godwit.control.commands import Alter, Connect, Declare, PlaceByHand, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.ids import DeviceId, QueryId, StreamId
@@ -60,7 +60,7 @@ class Fleet(RunningFleet):
         parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
         options = FleetOptions(rule, redeployment, state, *parts)
         super().__init__(root, spark, options, admission, reoptimise)
-        self.topology = Ground(self)
+        self.topology = TopologyStore(self)
 
     @staticmethod
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
@@ -157,7 +157,7 @@ class Fleet(RunningFleet):
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
-        self.control.execute(Place(placement, cause))
+        self.control.execute(PlaceByHand(placement, cause))
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""

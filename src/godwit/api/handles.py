@@ -11,7 +11,7 @@ from godwit.api.core import FleetCore
 from godwit.api.oracle import Verdict, verdict
 from godwit.control.commands import Withdraw
 from godwit.delivery.delivery import Delivery
-from godwit.delivery.sinks.base import Sink
+from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.schema import Rows, as_rows
@@ -77,7 +77,7 @@ class QueryHandle:
         kept = [F.col(f"`{name}`").alias(names.get(name, name)) for name in found.columns if name not in epochs]
         return found.select(*kept)
 
-    def write_to(self, sink: Sink) -> Delivery:
+    def write_to(self, sink: ResultSink) -> Delivery:
         """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""
         return self._supervisor.deliver(self.id, sink)
 

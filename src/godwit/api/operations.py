@@ -11,7 +11,7 @@ from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.options import check_changes, check_sink
-from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, Place, Submit, Withdraw
+from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
 from godwit.control.events import (
     ChangesArrived,
     DeviceFeeds,
@@ -56,7 +56,7 @@ class Operations:
             case ChangeTopology(changes):
                 check_changes(changes)
                 self._fleet.control.ask(ChangesArrived(changes))
-            case Place(placement, cause):
+            case PlaceByHand(placement, cause):
                 self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:

@@ -15,7 +15,7 @@ from godwit.model.changes import Change, DeviceAdded, SiteAdded
 from godwit.model.plan import Column, Stream
 from godwit.model.topology import Topology
 from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 
 #: how far ahead of the wall clock a row may be, unless the stream says otherwise
 AHEAD = "1 day"
@@ -69,7 +69,7 @@ def _check_roles(stream: str, columns: tuple[Column, ...], time: str, device: st
 def _length(stream: str, option: str, text: object) -> int:
     try:
         found = microseconds(text) if isinstance(text, str) else None
-    except Fault as fault:
+    except SqlFault as fault:
         msg = f"stream '{stream}', {option}={text!r}: {fault.problem}; {fault.remedy}"
         raise ConfigError(msg) from fault
     if found is None or found < 0:

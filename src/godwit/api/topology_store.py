@@ -12,7 +12,7 @@ from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 
 
-class Ground:
+class TopologyStore:
     """The fleet's topology. Changes go through the fleet, because queries stand on it."""
 
     def __init__(self, fleet: FleetCore) -> None:

@@ -59,16 +59,16 @@ class ChangeTopology:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceByHand:
     """Put instances ("query/operator") on sites by hand."""
 
     placement: Mapping[str, str]
     cause: str
 
 
-Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | Place
+Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, Place)
+    kind.__name__: kind for kind in (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand)
 }
 
 

@@ -24,7 +24,7 @@ from godwit.control.events import (
 )
 from godwit.control.explain import explain
 from godwit.control.plan_state import Planner
-from godwit.control.redeploy.strategy import Batch, redeployment
+from godwit.control.redeploy.strategy import ChangeBatch, redeployment
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, apply
 from godwit.model.deployment import Deployment
@@ -125,5 +125,5 @@ class ControlPlane:
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do: contexts, migration queries and marker. Nothing happens."""
         changes = tuple(changes)
-        batch = Batch(apply(self.topology, changes), changes)
+        batch = ChangeBatch(apply(self.topology, changes), changes)
         return explain(self.planner, self._strategy, batch, Epoch(self.epoch + 1))

@@ -21,8 +21,8 @@ from typing import Any
 
 from godwit.control.events import (
     ChangesArrived,
-    Commit,
     DeviceFeeds,
+    EpochCommitted,
     Event,
     HandoverDone,
     Instruction,
@@ -45,7 +45,7 @@ from godwit.control.events import (
 from godwit.control.monitor import Monitor
 from godwit.control.plan_state import Planner
 from godwit.control.reconfigurations import StateMoved, Story, count
-from godwit.control.redeploy.strategy import Batch, Redeployment
+from godwit.control.redeploy.strategy import ChangeBatch, Redeployment
 from godwit.control.stage import Stage, back
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId
@@ -66,7 +66,7 @@ class Coordinator:
         self._requests: list[Request] = []
         #: a region is back, so that a parked query may find a place
         self._hope = False
-        self._running: Batch | None = None
+        self._running: ChangeBatch | None = None
         self._todo: list[Stage] = []
         self._published: list[Stage] = []
         self._awaiting: set[RegionId] = set()
@@ -146,13 +146,13 @@ class Coordinator:
         self.story = Story(self.story.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
 
-    def _next_batch(self) -> Batch:
+    def _next_batch(self) -> ChangeBatch:
         """Queries that come and go first, in a batch of their own: that one is never taken back, because a region
         drops the state of a query that is withdrawn and begins a new one at the row where it met it."""
         requests, self._requests, self._hope = _netted(self._requests), [], False
         if requests:
-            return Batch(self.planner.topology, (), tuple(requests))
-        return Batch(self.monitor.latest, self.monitor.take(self.planner.topology))
+            return ChangeBatch(self.planner.topology, (), tuple(requests))
+        return ChangeBatch(self.monitor.latest, self.monitor.take(self.planner.topology))
 
     def _parking(self, before: Mapping[QueryId, str]) -> list[Instruction]:
         now = self.planner.parked()
@@ -212,7 +212,7 @@ class Coordinator:
             return self._publish_next()
         self.planner.journal.forget()
         self.stable = self.epoch
-        return [Commit(self.epoch), *self._end("committed")]
+        return [EpochCommitted(self.epoch), *self._end("committed")]
 
     def _end(self, outcome: str) -> list[Instruction]:
         self.phase, self._running = IDLE, None

@@ -22,13 +22,13 @@ class Remove:
 
 
 @dataclass(frozen=True)
-class Move:
+class MoveEdit:
     instance: InstanceId
     source: NodeId
     target: NodeId
 
 
-Edit = Insert | Remove | Move
+Edit = Insert | Remove | MoveEdit
 
 
 def diff(old: Mapping[InstanceId, NodeId | None], new: Mapping[InstanceId, NodeId | None]) -> tuple[Edit, ...]:
@@ -44,7 +44,7 @@ def diff(old: Mapping[InstanceId, NodeId | None], new: Mapping[InstanceId, NodeI
         elif now is None:
             edits.append(Remove(instance, was))
         else:
-            edits.append(Move(instance, was, now))
+            edits.append(MoveEdit(instance, was, now))
     return tuple(edits)
 
 
@@ -55,8 +55,8 @@ def backwards(edit: Edit) -> Edit:
             return Remove(instance, node)
         case Remove(instance, node):
             return Insert(instance, node)
-        case Move(instance, source, target):
-            return Move(instance, target, source)
+        case MoveEdit(instance, source, target):
+            return MoveEdit(instance, target, source)
 
 
 def describe(edit: Edit) -> str:
@@ -65,7 +65,7 @@ def describe(edit: Edit) -> str:
             return f"put   {instance} on {node}"
         case Remove(instance, node):
             return f"take  {instance} off {node}"
-        case Move(instance, source, target):
+        case MoveEdit(instance, source, target):
             return f"move  {instance} from {source} to {target}"
 
 
@@ -74,7 +74,7 @@ def patch(placement: Mapping[InstanceId, NodeId], edits: tuple[Edit, ...]) -> di
     after = dict(placement)
     for edit in edits:
         match edit:
-            case Insert(instance, node) | Move(instance, _, node):
+            case Insert(instance, node) | MoveEdit(instance, _, node):
                 after[instance] = node
             case Remove(instance, _):
                 del after[instance]

@@ -16,7 +16,7 @@ from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 
 # -- events
 
@@ -139,7 +139,7 @@ class Publish:
     #: which of the reconfiguration's stages this is, and of how many
     stage: tuple[int, int] = (1, 1)
     #: the instances that change region with this epoch
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Migration, ...] = ()
     #: what has happened to the topology: with the first stage
     changes: tuple[Change, ...] = ()
     #: what users have asked for and plans must respect: with the first stage
@@ -158,11 +158,11 @@ class Revert:
     migrations: tuple[MigrationQuery, ...]
     marker: Marker
     reason: str
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Migration, ...] = ()
 
 
 @dataclass(frozen=True)
-class Commit:
+class EpochCommitted:
     """All regions work under this epoch: it is the one to go back to from now on."""
 
     epoch: Epoch
@@ -188,4 +188,4 @@ class Record:
     story: Story
 
 
-Instruction = Publish | Revert | Commit | Park | Resume | Record
+Instruction = Publish | Revert | EpochCommitted | Park | Resume | Record

@@ -8,14 +8,14 @@ from godwit.control.contexts import DeploymentContext, ToBeDeployed, ToBeUndeplo
 from godwit.control.diff import describe as describe_edit
 from godwit.control.markers import Marker
 from godwit.control.plan_state import Planner
-from godwit.control.redeploy.strategy import Batch, Redeployment
+from godwit.control.redeploy.strategy import ChangeBatch, Redeployment
 from godwit.control.stage import Stage
 from godwit.ids import Epoch
 from godwit.migration.base import describe
 from godwit.model.subplan import Connection
 
 
-def explain(planner: Planner, strategy: Redeployment, batch: Batch, epoch: Epoch) -> str:
+def explain(planner: Planner, strategy: Redeployment, batch: ChangeBatch, epoch: Epoch) -> str:
     """Plan the batch, write down what would be published, take it back."""
     with planner.dry_run():
         before = dict(planner.parked())

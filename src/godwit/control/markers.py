@@ -21,7 +21,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class MarkerEntry:
     action: Action
     #: the version that starts, for an update
     to_version: int | None = None
@@ -30,7 +30,7 @@ class Entry:
 @dataclass(frozen=True)
 class Marker:
     epoch: Epoch
-    entries: Mapping[tuple[DqpId, int], Entry] = field(default_factory=dict)
+    entries: Mapping[tuple[DqpId, int], MarkerEntry] = field(default_factory=dict)
     #: the sub-plans that get the marker from the coordinator; all others get it from their producers
     insert_at: tuple[DqpId, ...] = ()
 
@@ -57,18 +57,18 @@ class Dispatch:
 MarkerStep = FlushAndClose | Start | Dispatch
 
 
-def entries(todo: Iterable[DeploymentContext]) -> dict[tuple[DqpId, int], Entry]:
+def entries(todo: Iterable[DeploymentContext]) -> dict[tuple[DqpId, int], MarkerEntry]:
     """One entry for each running sub-plan that has a context; new ones start without."""
-    found: dict[tuple[DqpId, int], Entry] = {}
+    found: dict[tuple[DqpId, int], MarkerEntry] = {}
     for context in todo:
         match context:
             case ToBeDeployed():
                 pass
             case ToBeUpdated(dqp, _, old, new):
-                found[dqp, old] = Entry(Action.UPDATE, new)
+                found[dqp, old] = MarkerEntry(Action.UPDATE, new)
             case ToBeUndeployed(dqp, _, version, hands_over):
                 # The version in between has the state source attached; it is never deployed for longer than that.
-                last = Entry(Action.UPDATE_THEN_DRAIN, version + 1) if hands_over else Entry(Action.DRAIN)
+                last = MarkerEntry(Action.UPDATE_THEN_DRAIN, version + 1) if hands_over else MarkerEntry(Action.DRAIN)
                 found[dqp, version] = last
     return found
 

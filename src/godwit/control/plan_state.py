@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from godwit.control.impact import Touched, touched
 from godwit.control.rows import Rows
-from godwit.control.stage import Stage
-from godwit.control.stage_builder import make_stage
 from godwit.control.state_locations import Custody
 from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, NodeId, QueryId, RegionId, SiteId, StreamId
@@ -23,12 +21,12 @@ from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
-from godwit.model.routes import Routes
+from godwit.model.routes import SitePaths
 from godwit.model.subplan import Subplans
 from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
-from godwit.placement.rules.base import Ground, Infeasible, Ways, Wish, rule
+from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
 
 CLOUD = RegionId("cloud")
 
@@ -48,7 +46,7 @@ class Planner:
         self.journal = Journal()
         self.rule, self.state = rule(rule_name), known(state)
         self.plan = GlobalPlan(self.journal, cost)
-        self.ground = Ground(self.plan, Routes(topology, self.journal), self.journal)
+        self.ground = PlacementContext(self.plan, SitePaths(topology, self.journal), self.journal)
         self.subplans = Subplans(self.plan, self.ground.placement, self.journal)
         self.rows = Rows.of(topology)
         self.custody = Custody()
@@ -463,10 +461,10 @@ class Planner:
 
     # -- the result
 
-    def finish(self, since: int, cause: str) -> Stage:
-        """Everything written since the mark, as one stage."""
+    def take_pending(self) -> Pending:
+        """What was noted for the stage being made; the next one begins with nothing."""
         pending, self._pending = self._pending, Pending()
-        return make_stage(self, pending, since, cause)
+        return pending
 
     @contextmanager
     def dry_run(self) -> Iterator[None]:

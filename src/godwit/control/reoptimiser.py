@@ -20,7 +20,7 @@ from godwit.model.instances import InstanceId
 from godwit.model.plan import Scan
 from godwit.model.topology import Site
 from godwit.placement.problem.problem import Problem
-from godwit.placement.reoptimise import Decision, Observation, Policy, State, step
+from godwit.placement.reoptimise import MoveDecision, Observation, Policy, WatchState, step
 from godwit.placement.rules.base import Wish, is_pinned
 from godwit.placement.rules.problem import SELECTIVITY, SERVICE_MS, Groups, build, site_of
 from godwit.placement.search.base import Options
@@ -61,7 +61,7 @@ class Advice:
     """A decision that was worth a search, and what to wish for if it is to move."""
 
     query: QueryId
-    decision: Decision
+    decision: MoveDecision
     wishes: Mapping[Wish, SiteId]
 
     @property
@@ -74,7 +74,7 @@ class _Memory:
     """What is remembered of a query; void when its operators or the sites are others."""
 
     names: tuple[str, ...]
-    state: State
+    state: WatchState
     latency_ms: float | None
 
 
@@ -121,7 +121,7 @@ class Watch:
         memory, measured = self._memory.get(query), seen.latency_ms.get(query)
         if memory is None or memory.names != names:
             moved_at = None if memory is None else memory.state.moved_at
-            state = State(problem.root, problem.evaluate(problem.root).latency_ms, moved_at=moved_at)
+            state = WatchState(problem.root, problem.evaluate(problem.root).latency_ms, moved_at=moved_at)
             memory = self._memory[query] = _Memory(names, state, measured)
         elif memory.state.deployed != problem.root:  # somebody else has moved it
             memory.state = replace(memory.state, deployed=problem.root)

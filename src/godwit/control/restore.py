@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from godwit.control.plan_state import Planner
+from godwit.control.stage_builder import finish
 from godwit.ids import NodeId, QueryId, SiteId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
@@ -38,7 +39,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
     planner.pin(hints.by_hand)
     for edge in sorted({edge for i in planner.ground.placement for edge in planner.plan.edges_at(i)}):
         planner.reroute(edge)
-    planner.finish(0, "restored")
+    finish(planner, 0, "restored")
     planner.journal.forget()
     for name, node in planner.rows.placement.items():
         if before.queries[name.query].shape.plan.operators[name.operator].stateful:

@@ -16,7 +16,7 @@ from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
 from godwit.model.subplan import DqpEdit
-from godwit.protocol.handover import Instance, Move
+from godwit.protocol.handover import Instance, Migration
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Stage:
     #: all nodes that a hand-over or a context of this stage needs alive
     nodes: frozenset[NodeId] = field(default=frozenset())
     #: the stateful instances that change region (their epoch is known when the stage is published)
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Migration, ...] = ()
 
     @cached_property
     def contexts(self) -> tuple[DeploymentContext, ...]:
         return contexts(self.edits, self.moving)
 
-    def moves_at(self, epoch: Epoch) -> tuple[Move, ...]:
+    def moves_at(self, epoch: Epoch) -> tuple[Migration, ...]:
         return tuple(replace(move, epoch=epoch) for move in self.moves)
 
     def marker(self, epoch: Epoch) -> Marker:
@@ -89,15 +89,16 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
     )
 
 
-def _moves_back(stages: Iterable[Stage]) -> tuple[Move, ...]:
+def _moves_back(stages: Iterable[Stage]) -> tuple[Migration, ...]:
     """From where each instance is after all stages to where it was before them."""
-    first: dict[Instance, Move] = {}
-    last: dict[Instance, Move] = {}
+    first: dict[Instance, Migration] = {}
+    last: dict[Instance, Migration] = {}
     for move in (move for stage in stages for move in stage.moves):
         first.setdefault(move.instance, move)
         last[move.instance] = move
     back = [
-        Move(Epoch(0), *i, last[i].target, first[i].source, last[i].to_site, first[i].from_site) for i in sorted(first)
+        Migration(Epoch(0), *i, last[i].target, first[i].source, last[i].to_site, first[i].from_site)
+        for i in sorted(first)
     ]
     return tuple(move for move in back if move.source != move.target)
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from godwit.control.diff import diff
+from godwit.control.plan_state import Pending, Planner
 from godwit.control.stage import Stage
 from godwit.ids import DqpId, Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.base import Moved, steps
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
 from godwit.model.subplan import DqpEdit
-from godwit.protocol.handover import Move
-
-if TYPE_CHECKING:
-    from godwit.control.plan_state import Pending, Planner
+from godwit.protocol.handover import Migration
 
 
-def make_stage(planner: Planner, pending: Pending, since: int, cause: str) -> Stage:
+def finish(planner: Planner, since: int, cause: str) -> Stage:
+    """Everything that was written since the mark, as one stage."""
+    pending = planner.take_pending()
     was = planner.journal.changed(planner.ground.placement, since)
     homes = {op: planner.subplans.of.get(op) for edge in pending.cut for op in edge}
     homes |= {op: planner.subplans.of.get(op) for i in was for op in (i, *planner.plan.neighbours(i))}
@@ -96,7 +95,7 @@ def _moved(planner: Planner, pending: Pending, rows: dict[InstanceId, NodeId | N
 
 def _moves(
     planner: Planner, rows: dict[InstanceId, NodeId | None], sites: dict[SiteId, RegionId | None]
-) -> tuple[Move, ...]:
+) -> tuple[Migration, ...]:
     """The stateful instances that change region; `rows` and `sites` are what was there before, where it differs."""
     placed = dict(rows)
     for site, region in sites.items():
@@ -111,7 +110,7 @@ def _moves(
         before = sites[SiteId(source)] if SiteId(source) in sites else planner.rows.sites.get(SiteId(source))
         after = planner.rows.sites.get(SiteId(target))
         if before is not None and after is not None and before != after:
-            found.append(Move(Epoch(0), name.query, name.operator, before, after, str(source), str(target)))
+            found.append(Migration(Epoch(0), name.query, name.operator, before, after, str(source), str(target)))
     return tuple(found)
 
 

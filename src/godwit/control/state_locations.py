@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from godwit.ids import Epoch, NodeId
-from godwit.migration.base import HandOver, Replay, Step
+from godwit.migration.base import HandOver, ReplayState, Step
 from godwit.model.instances import InstanceId
 from godwit.model.validity import OnTheWay
 
@@ -25,7 +25,7 @@ class Custody:
 
     def replaying(self, name: InstanceId, target: NodeId) -> bool:
         """Whether a replay for the instance on this node is announced."""
-        return any(isinstance(s, Replay) and s.target == target for s in self._open.get(name, {}).values())
+        return any(isinstance(s, ReplayState) and s.target == target for s in self._open.get(name, {}).values())
 
     def holders(self, name: InstanceId) -> Iterable[NodeId]:
         return self._holders.get(name, {}).keys()
@@ -51,7 +51,7 @@ class Custody:
         self._held_at.setdefault(node, {})[name] = None
 
     def announced(self, step: Step, epoch: Epoch) -> None:
-        if isinstance(step, Replay):
+        if isinstance(step, ReplayState):
             # Everything is made anew: what is left elsewhere, or still on its way, no longer counts.
             lost = step.instance in self.lost
             self.forget(step.instance)
@@ -65,7 +65,7 @@ class Custody:
         step = steps.pop(epoch, None)
         if not steps:
             self._open.pop(name, None)
-        if isinstance(step, Replay):
+        if isinstance(step, ReplayState):
             self.lost.discard(name)
         if isinstance(step, HandOver) and name in self._holders:
             if step.source not in (home, step.target) and not self._expected_at(name, step.source):

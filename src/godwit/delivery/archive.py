@@ -24,7 +24,7 @@ LARGE_ROWS = 200_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """Results and late rows of the commits up to and including `number`."""
 
     number: int
@@ -32,20 +32,20 @@ class Entry:
     late: tuple[Segment, ...]
 
 
-def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[Entry]:
+def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[ArchiveEntry]:
     """Everything committed past `after` that is still kept, oldest first."""
     kept, through = store.log(names.kept_log(region, shape)), after
     for _, record in kept.after(kept.first - 1):
         if record["through"] > through:
             through = record["through"]
-            yield Entry(through, _segments(record["results"], store), _segments(record["late"], store))
+            yield ArchiveEntry(through, _segments(record["results"], store), _segments(record["late"], store))
     for number, record in store.log(names.commit_log(region, shape)).after(through):
         if number > through + 1 and _last_kept(store, kept) > through:
             # Commits went from the one log to the other in the meantime.
             yield from entries(store, region, shape, through)
             return
         through = number
-        yield Entry(number, tuple(results_of(record, store)), tuple(late_of(record, store)))
+        yield ArchiveEntry(number, tuple(results_of(record, store)), tuple(late_of(record, store)))
 
 
 class Fold:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from godwit.delivery.archive import entries
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.ids import QueryId, RegionId
 from godwit.maintenance.duties import Attempts
 from godwit.storage import names
@@ -47,7 +47,7 @@ def positions(store: Store) -> Iterator[dict[str, Any]]:
 class Delivery:
     """One sink of one query."""
 
-    def __init__(self, store: Store, subject: Subject, sink: Sink) -> None:
+    def __init__(self, store: Store, subject: Subject, sink: ResultSink) -> None:
         self._store, self.subject, self.sink = store, subject, sink
         digest = hashlib.sha256(sink.name.encode()).hexdigest()[:12]
         self._name = names.sink_position(subject.name, digest)
@@ -95,7 +95,7 @@ class Delivery:
             subject = self.subject
             mine = [segment for segment in entry.results if may_hold(segment, subject.query)]
             if mine:
-                self.sink.write(Batch(region, entry.number, subject.query, subject.columns, mine))
+                self.sink.write(ResultBatch(region, entry.number, subject.query, subject.columns, mine))
             self.positions[region] = entry.number
             done += 1
             if mine:

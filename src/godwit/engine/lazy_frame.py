@@ -23,11 +23,11 @@ from godwit.engine.plan_cache import Leaf, Prepared, java_of
 Make = Callable[..., DataFrame]
 
 
-class Draft:
+class LazyFrame:
     """A DataFrame that is not made yet: rows, or one step over other drafts."""
 
     def __init__(
-        self, spark: SparkSession, what: Hashable, make: Make | None, inputs: tuple[Draft, ...], leaf: Leaf | None
+        self, spark: SparkSession, what: Hashable, make: Make | None, inputs: tuple[LazyFrame, ...], leaf: Leaf | None
     ) -> None:
         self.spark, self.what, self.make, self.inputs, self.leaf = spark, what, make, inputs, leaf
         #: drafts of the same words have the same
@@ -37,16 +37,16 @@ class Draft:
             self.leaves |= draft.leaves
 
     @staticmethod
-    def of(spark: SparkSession, table: pa.Table, schema: StructType) -> Draft:
+    def of(spark: SparkSession, table: pa.Table, schema: StructType) -> LazyFrame:
         """These rows."""
         return _rows(spark, Leaf(0, schema, table))
 
-    def then(self, what: Hashable, make: Make, *others: Draft) -> Draft:
+    def then(self, what: Hashable, make: Make, *others: LazyFrame) -> LazyFrame:
         """One more step. `make` must do the same whenever `what` is the same."""
-        inputs: tuple[Draft, ...] = (self,)
+        inputs: tuple[LazyFrame, ...] = (self,)
         for other in others:
             inputs += (_apart(inputs, other),)
-        return Draft(self.spark, what, make, inputs, None)
+        return LazyFrame(self.spark, what, make, inputs, None)
 
     @property
     def rows(self) -> int:
@@ -55,7 +55,7 @@ class Draft:
 
     # --- asked like a DataFrame
 
-    def selectExpr(self, *texts: str) -> Draft:  # noqa: N802 - as Spark has it
+    def selectExpr(self, *texts: str) -> LazyFrame:  # noqa: N802 - as Spark has it
         return self.then(("select", texts), lambda frame: frame.selectExpr(*texts))
 
     def select(self, *names: str | Column) -> Frame:
@@ -68,14 +68,14 @@ class Draft:
             return self.frame.where(condition)
         return self.then(("where", condition), lambda frame: frame.where(condition))
 
-    def drop(self, *names: str) -> Draft:
+    def drop(self, *names: str) -> LazyFrame:
         gone = [name for name in names if name in self.columns]
         return self.then(("drop", *gone), lambda frame: frame.drop(*gone)) if gone else self
 
-    def coalesce(self, partitions: int) -> Draft:
+    def coalesce(self, partitions: int) -> LazyFrame:
         return self.then(("coalesce", partitions), lambda frame: frame.coalesce(partitions))
 
-    def hint(self, name: str) -> Draft:
+    def hint(self, name: str) -> LazyFrame:
         return self.then(("hint", name), lambda frame: frame.hint(name))
 
     @property
@@ -116,26 +116,28 @@ class Draft:
 
         return java.plan(self.key, made_now)
 
-    def relabelled(self, labels: dict[int, int]) -> Draft:
+    def relabelled(self, labels: dict[int, int]) -> LazyFrame:
         if self.leaf is not None:
             label = labels.get(self.leaf.label, self.leaf.label)
             return _rows(self.spark, Leaf(label, self.leaf.schema, self.leaf.table))
-        return Draft(self.spark, self.what, self.make, tuple(draft.relabelled(labels) for draft in self.inputs), None)
+        return LazyFrame(
+            self.spark, self.what, self.make, tuple(draft.relabelled(labels) for draft in self.inputs), None
+        )
 
 
-Frame = DataFrame | Draft
+Frame = DataFrame | LazyFrame
 
 
 def then(what: Hashable, make: Make, first: Frame, *others: Frame) -> Frame:
     """`make` of these: one more step of a draft if all are drafts, else done at once."""
-    if isinstance(first, Draft) and all(isinstance(other, Draft) for other in others):
+    if isinstance(first, LazyFrame) and all(isinstance(other, LazyFrame) for other in others):
         return first.then(what, make, *others)  # type: ignore[arg-type]
     return make(*map(made, (first, *others)))
 
 
 def made(frame: Frame) -> DataFrame:
     """As a DataFrame, with which anything can be done."""
-    return frame.frame if isinstance(frame, Draft) else frame
+    return frame.frame if isinstance(frame, LazyFrame) else frame
 
 
 def together(frames: Iterable[Frame]) -> Frame:
@@ -152,11 +154,11 @@ def joined(left: Frame, right: Frame, condition: str) -> Frame:
     return then(("join", condition), lambda one, other: one.join(other, F.expr(condition), "inner"), left, right)
 
 
-def _rows(spark: SparkSession, leaf: Leaf) -> Draft:
-    return Draft(spark, ("rows", leaf.columns, leaf.label), None, (), leaf)
+def _rows(spark: SparkSession, leaf: Leaf) -> LazyFrame:
+    return LazyFrame(spark, ("rows", leaf.columns, leaf.label), None, (), leaf)
 
 
-def _apart(before: tuple[Draft, ...], other: Draft) -> Draft:
+def _apart(before: tuple[LazyFrame, ...], other: LazyFrame) -> LazyFrame:
     """Different rows of one draft have different labels."""
     known = {label: leaf for draft in before for label, leaf in draft.leaves.items()}
     clash = [n for n, leaf in other.leaves.items() if n in known and known[n].table is not leaf.table]

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
-from godwit.engine.lazy_frame import Draft, Frame, made, together
+from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.model.plan import Column
 from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.log import Segment
@@ -102,7 +102,7 @@ def hand(
     segments: Sequence[Segment],
     revise: Callable[[pa.Table, Segment], pa.Table] = lambda table, segment: table,
     more: StructType = StructType(),  # noqa: B008 - never changed
-) -> Draft | None:
+) -> LazyFrame | None:
     """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
 
     `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
@@ -112,8 +112,8 @@ def hand(
     if not found:
         return None
     # In one chunk: Spark takes an Arrow batch without rows for the end of all.
-    drafts = together(Draft.of(spark, table.combine_chunks(), schema) for schema, table in found)
-    assert isinstance(drafts, Draft)
+    drafts = together(LazyFrame.of(spark, table.combine_chunks(), schema) for schema, table in found)
+    assert isinstance(drafts, LazyFrame)
     return drafts
 
 

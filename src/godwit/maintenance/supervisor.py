@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from godwit.api.core import FleetCore
 from godwit.api.oracle import scans
 from godwit.delivery.delivery import Delivery, Subject
-from godwit.delivery.sinks.base import Sink
+from godwit.delivery.sinks.base import ResultSink
 from godwit.errors import StateError
 from godwit.ids import QueryId
 from godwit.maintenance.duties import Duty
@@ -43,7 +43,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def deliver(self, query_id: QueryId, sink: Sink) -> Delivery:
+    def deliver(self, query_id: QueryId, sink: ResultSink) -> Delivery:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
         query = self._fleet.execution(query_id)
         subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.columns)

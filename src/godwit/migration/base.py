@@ -55,7 +55,7 @@ class HandOver:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayState:
     """Make the state anew from what the sources still have.
 
     `share`: of how many of the replayed buffers the windows are triggered, for nothing: none ("best"), half ("average")
@@ -68,7 +68,7 @@ class Replay:
     share: str
 
 
-Step = HandOver | Replay
+Step = HandOver | ReplayState
 
 
 class Strategy(Protocol):
@@ -86,7 +86,7 @@ def steps(name: str, moved: Moved) -> tuple[Step, ...]:
     """The steps of a strategy for one instance. State that is lost or out of reach is replayed by every strategy."""
     module, variant = STRATEGIES[known(name)]
     if not moved.within_reach:
-        return (Replay(moved.instance, moved.target, moved.scans, "best"),)
+        return (ReplayState(moved.instance, moved.target, moved.scans, "best"),)
     strategy = cast(Strategy, import_module(f"godwit.migration.{module}").steps)
     return tuple(strategy(moved, variant))
 
@@ -97,7 +97,7 @@ def describe(step: Step) -> str:
             how = "in pieces" if step.chunked else "whole, hop by hop"
             then = "new instance waits" if step.wait else "new instance runs meanwhile"
             return f"{step.instance}: state {' -> '.join(step.path)} ({how}; {then})"
-        case Replay():
+        case ReplayState():
             return (
                 f"{step.instance} at {step.target}: replay from {', '.join(map(str, step.scans))} ({step.share} case)"
             )

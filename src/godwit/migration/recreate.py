@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from godwit.migration.base import Moved, Replay, Step
+from godwit.migration.base import Moved, ReplayState, Step
 
 
 def steps(moved: Moved, variant: str) -> Iterator[Step]:
-    yield Replay(moved.instance, moved.target, moved.scans, variant)
+    yield ReplayState(moved.instance, moved.target, moved.scans, variant)

@@ -86,7 +86,7 @@ class Cue:
     last: bool = False
 
 
-class Target(Protocol):
+class TraceTarget(Protocol):
     """What a trace is played against."""
 
     def move(self, moves: Sequence[Cue]) -> None:
@@ -146,7 +146,7 @@ class Driver:
 
     trace: Trace
     feeds: Sequence[Feed]
-    target: Target
+    target: TraceTarget
     #: epoch milliseconds of the trace's moment 0, as the payloads have it
     start_ms: int = 0
     speed: float = 1.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from godwit.errors import TopologyError
 from godwit.ids import DeviceId, NodeId, SiteId
-from godwit.model.layered import Draft
+from godwit.model.layered import TableBuilder
 from godwit.model.topology import Device, Link, Site, Topology, misnamed
 
 
@@ -97,10 +97,10 @@ class _Edit:
 
     def __init__(self, topology: Topology) -> None:
         self._version = topology.version
-        self._sites = Draft(topology.sites)
-        self._devices = Draft(topology.devices)
-        self._links = Draft(topology.links)
-        self._adjacency = Draft(topology.adjacency)
+        self._sites = TableBuilder(topology.sites)
+        self._devices = TableBuilder(topology.devices)
+        self._links = TableBuilder(topology.links)
+        self._adjacency = TableBuilder(topology.adjacency)
 
     def result(self) -> Topology:
         tables = (self._sites.frozen(), self._devices.frozen(), self._links.frozen())

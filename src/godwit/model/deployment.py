@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.instances import InstanceId, instance_id
-from godwit.model.layered import Draft
+from godwit.model.layered import TableBuilder
 from godwit.model.plan import Query, Scan, Shape, Stream
 from godwit.model.routing import RouteTable
 
@@ -230,7 +230,7 @@ def _merged(old: Mapping[K, V], new: Mapping[K, V | None]) -> Mapping[K, V]:
 
 
 def _written(old: Mapping[K, V], rows: Mapping[K, V], gone: Iterable[K] = ()) -> Mapping[K, V]:
-    draft = Draft(old)
+    draft = TableBuilder(old)
     for key, value in rows.items():
         draft[key] = value
     for key in gone:

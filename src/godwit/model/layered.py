@@ -53,7 +53,7 @@ class Layered(Mapping[K, V]):
         return repr(dict(self))
 
 
-class Draft(Generic[K, V]):
+class TableBuilder(Generic[K, V]):
     """A table being changed: holds only the changed rows, reads the rest from below."""
 
     def __init__(self, table: Mapping[K, V]) -> None:

@@ -63,7 +63,7 @@ class _Tree:
             journal.into(self.behind, via, site, None)
 
 
-class Routes:
+class SitePaths:
     """Ways from any node to the roots asked for so far, over the topology last given."""
 
     def __init__(self, topology: Topology, journal: Journal) -> None:

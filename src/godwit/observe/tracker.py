@@ -20,7 +20,7 @@ from godwit.control.reconfigurations import StateMoved, Story
 from godwit.ids import Epoch
 from godwit.model.instances import InstanceId, instance_id
 from godwit.observe.history import History
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.storage.log import Record
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ class ReconfigurationTracker:
         if not self._open:
             return
         for parcel in record["handovers"]:
-            move = Move.from_json(parcel["move"])
+            move = Migration.from_json(parcel["move"])
             size = sum(s["bytes"] for part in parcel["parts"].values() for s in part)
             self._sent[int(move.epoch), instance_id(move.query, move.operator)] = size
         for told in record["arrived"]:
-            self._arrived(Move.from_json(told), record["metrics"]["wall"])
+            self._arrived(Migration.from_json(told), record["metrics"]["wall"])
 
-    def _arrived(self, move: Move, wall: float) -> None:
+    def _arrived(self, move: Migration, wall: float) -> None:
         instance = instance_id(move.query, move.operator)
         with self._lock:
             found = next((one for one in self._open.values() if one.due.get(instance) == move.epoch), None)

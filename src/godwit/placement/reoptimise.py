@@ -57,7 +57,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Decision:
+class MoveDecision:
     """Keep or move, with the numbers behind it; `why` is one line for the history."""
 
     verdict: Verdict
@@ -72,7 +72,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class State:
+class WatchState:
     """What the re-optimiser remembers."""
 
     deployed: PlanVector
@@ -89,28 +89,30 @@ class PlacementReoptimiser:
     def __init__(self, problem: Problem, policy: Policy | None = None, options: Options | None = None) -> None:
         self.problem, self.policy = problem, policy or Policy()
         self.options = replace(options or Options("auto"), seconds=self.policy.budget_s)
-        self.state = State(problem.root, problem.evaluate(problem.root).latency_ms)
+        self.state = WatchState(problem.root, problem.evaluate(problem.root).latency_ms)
 
-    def decide(self, seen: Observation) -> Decision:
+    def decide(self, seen: Observation) -> MoveDecision:
         """One step of the state machine."""
         self.state, decision = step(self.state, self.problem, seen, self.policy, self.options)
         return decision
 
 
-def step(state: State, problem: Problem, seen: Observation, policy: Policy, options: Options) -> tuple[State, Decision]:
+def step(
+    state: WatchState, problem: Problem, seen: Observation, policy: Policy, options: Options
+) -> tuple[WatchState, MoveDecision]:
     """State and observation in, new state and decision out."""
     limit = state.promised_ms * (1 + policy.degradation)
     if seen.latency_ms <= limit:
         why = f"latency {seen.latency_ms:.2f} ms is within {limit:.2f} ms (promised {state.promised_ms:.2f})"
-        return replace(state, slow_in_a_row=0), Decision("keep", why, state.deployed)
+        return replace(state, slow_in_a_row=0), MoveDecision("keep", why, state.deployed)
     slow = state.slow_in_a_row + 1
     state = replace(state, slow_in_a_row=slow)
     if slow < policy.patience:
         why = f"latency {seen.latency_ms:.2f} ms is over {limit:.2f} ms, {slow} of {policy.patience} times in a row"
-        return state, Decision("keep", why, state.deployed)
+        return state, MoveDecision("keep", why, state.deployed)
     if state.moved_at is not None and seen.at - state.moved_at < policy.cooldown_s:
         why = f"over {limit:.2f} ms, but the last move was only {seen.at - state.moved_at:.0f} s ago"
-        return state, Decision("keep", why, state.deployed)
+        return state, MoveDecision("keep", why, state.deployed)
     return _search(state, observed_problem(problem, state.deployed, seen), seen, policy, options)
 
 
@@ -139,7 +141,9 @@ def observed_problem(problem: Problem, deployed: PlanVector, seen: Observation) 
     return replace(problem, tables=replace(problem.tables, latency=latency, mbps=mbps)).at(deployed)
 
 
-def _search(state: State, now: Problem, seen: Observation, policy: Policy, options: Options) -> tuple[State, Decision]:
+def _search(
+    state: WatchState, now: Problem, seen: Observation, policy: Policy, options: Options
+) -> tuple[WatchState, MoveDecision]:
     answer = search(now, options)
     old, new = now.evaluate(state.deployed), now.evaluate(answer.plan)
     gain, moves = old.latency_ms - new.latency_ms, actions_between(now, state.deployed, answer.plan)
@@ -147,7 +151,7 @@ def _search(state: State, now: Problem, seen: Observation, policy: Policy, optio
     # while the move lasts no result leaves: r * m of them wait, m / 2 on average
     price = policy.results_per_s * new.migration_ms / 1000 * new.migration_ms / 2
     recent = {p for p, when in state.left if seen.at - when < policy.memory_s}
-    report = Decision("keep", "", state.deployed, moves, gain, new.migration_ms, answer)
+    report = MoveDecision("keep", "", state.deployed, moves, gain, new.migration_ms, answer)
     settled = replace(state, slow_in_a_row=0, promised_ms=max(state.promised_ms, old.latency_ms))
     if not moves:
         return settled, replace(report, why=f"searched {answer.examined:,} plans: the deployed one is still the best")
@@ -162,7 +166,7 @@ def _search(state: State, now: Problem, seen: Observation, policy: Policy, optio
         why = "the best plan is one that was left a moment ago; waiting, to avoid going to and fro"
         return settled, replace(report, why=why)
     left = (*[(p, t) for p, t in state.left if seen.at - t < policy.memory_s], (state.deployed, seen.at))
-    moved = State(answer.plan, new.latency_ms, 0, seen.at, left)
+    moved = WatchState(answer.plan, new.latency_ms, 0, seen.at, left)
     words = ", ".join(f"{m.operator} to {m.site}" for m in moves)
     change = f"latency {old.latency_ms:.2f} -> {new.latency_ms:.2f} ms, the move takes {new.migration_ms:.2f} ms"
     why = f"move {words}: {change}"

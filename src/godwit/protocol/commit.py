@@ -18,7 +18,7 @@ from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.protocol.inputs import Heard
-from godwit.protocol.memory import Delta, Failure, Snapshot, apply_delta
+from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
 
 #: so many commits lie between two that hold the memory whole, if it has many rows; of a small one fewer
@@ -41,7 +41,7 @@ class ProtocolCommit:
     #: number of the last commit that holds the memory whole; this one, if `whole` is there
     snapshot: int
     whole: Snapshot | None = None
-    delta: Delta = field(default_factory=Delta)
+    delta: MemoryDelta = field(default_factory=MemoryDelta)
     #: queries that ended with this commit -> the positions at which they had begun here
     ended: Mapping[QueryId, Mapping[str, int]] = field(default_factory=dict)
     #: queries that cannot be run: all of them, so that a region that begins to read knows
@@ -71,7 +71,7 @@ class ProtocolCommit:
             tuple(marks_from_json(record["marks"])),
             memory["snapshot"],
             Snapshot.from_json(memory["whole"]) if "whole" in memory else None,
-            Delta.from_json(memory["delta"]) if "delta" in memory else Delta(),
+            MemoryDelta.from_json(memory["delta"]) if "delta" in memory else MemoryDelta(),
             record["ended"],
             {QueryId(query): Failure(*why) for query, why in record["failed"].items()},
             record["messages"],
@@ -84,7 +84,7 @@ def recall(known: Snapshot | None, memories: Iterable[Mapping[str, Any]]) -> Sna
         if "whole" in memory:
             known = Snapshot.from_json(memory["whole"])
         elif known is not None:
-            known = apply_delta(known, Delta.from_json(memory["delta"]))
+            known = apply_delta(known, MemoryDelta.from_json(memory["delta"]))
     return known
 
 

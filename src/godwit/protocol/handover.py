@@ -29,7 +29,7 @@ from godwit.model.plan import Plan
 from godwit.model.routing import REST, KeySet
 from godwit.protocol.watermarks import FOREVER
 
-#: what moves as one, and what the ledger's tables are keyed by: `Move.instance` and `instance_of` make it
+#: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
 Instance = tuple[QueryId, int]
 
 
@@ -38,7 +38,7 @@ def instance_of(query: QueryId, operator: int) -> Instance:
 
 
 @dataclass(frozen=True)
-class Move:
+class Migration:
     """A holistic instance changes region at an epoch."""
 
     epoch: Epoch
@@ -56,7 +56,7 @@ class Move:
     def instance(self) -> Instance:
         return instance_of(self.query, self.operator)
 
-    def __lt__(self, other: Move) -> bool:
+    def __lt__(self, other: Migration) -> bool:
         """Older moves first; key sets have no order of their own, their texts have."""
         return (*self._row(), str(self.keys)) < (*other._row(), str(other.keys))
 
@@ -64,8 +64,8 @@ class Move:
         return self._row() if self.keys == REST else [*self._row(), encode(self.keys)]
 
     @staticmethod
-    def from_json(record: list[Any]) -> Move:
-        return Move(*record[:7], *map(decode, record[7:]))
+    def from_json(record: list[Any]) -> Migration:
+        return Migration(*record[:7], *map(decode, record[7:]))
 
     def _row(self) -> list[Any]:
         return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
@@ -77,17 +77,17 @@ class EpochChange:
 
     deployment: Deployment
     #: every stateful instance that changes region with it, of all shapes
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Migration, ...] = ()
     #: regions that are declared lost under it: nobody waits for them, and nothing they still write counts
     fenced: frozenset[RegionId] = frozenset()
 
-    def moves_of(self, shape: str) -> list[Move]:
+    def moves_of(self, shape: str) -> list[Migration]:
         """The moves of one shape's queries."""
         queries = self.deployment.queries
         return [move for move in self.moves if move.query in queries and queries[move.query].shape.key == shape]
 
 
-def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
+def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Migration]:
     """Which stateful instances of a shape's queries changed region; queries that are new or gone have none."""
     found = []
     for query in new.of_shape(shape):
@@ -101,7 +101,7 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Move]:
             before, after = _region(old, instance), _region(new, instance)
             if before is not None and after is not None and before != after:
                 sites = str(old.placement[instance]), str(new.placement[instance])
-                found.append(Move(new.epoch, query.id, operator, before, after, *sites))
+                found.append(Migration(new.epoch, query.id, operator, before, after, *sites))
     return found
 
 
@@ -121,16 +121,16 @@ class MigrationLedger:
     #: (region, operator) -> up to which epoch that operator is drained there
     drained: dict[tuple[RegionId, int], Epoch] = field(default_factory=dict)
     #: this region has to send these
-    outgoing: list[Move] = field(default_factory=list)
+    outgoing: list[Migration] = field(default_factory=list)
     #: this region waits for these
-    incoming: list[Move] = field(default_factory=list)
+    incoming: list[Migration] = field(default_factory=list)
     #: where an instance lives and lived: (epoch, region), oldest first; only instances that ever moved, and no more of
     #: their past than rows that may still come can ask for (`cut`)
     owners: dict[Instance, tuple[tuple[Epoch, RegionId], ...]] = field(default_factory=dict)
     #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
     resumed: dict[QueryId, Epoch] = field(default_factory=dict)
 
-    def adopt(self, epoch: Epoch, moves: Iterable[Move]) -> None:
+    def adopt(self, epoch: Epoch, moves: Iterable[Migration]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
             history = self.owners.get(move.instance, ((Epoch(0), move.source),))
@@ -160,9 +160,9 @@ class MigrationLedger:
             own[index] = min([self.epoch, *feeds])
         return own
 
-    def ready(self, markers: Mapping[int, Epoch]) -> list[Move]:
+    def ready(self, markers: Mapping[int, Epoch]) -> list[Migration]:
         """The moves whose state can be sent now, oldest first. `markers`: our own, after this micro-batch."""
-        found: list[Move] = []
+        found: list[Migration] = []
         blocked: set[Instance] = set()
         for move in self.outgoing:
             waiting = any(m.instance == move.instance and m.epoch < move.epoch for m in self.incoming)
@@ -172,10 +172,10 @@ class MigrationLedger:
                 found.append(move)
         return found
 
-    def sent(self, move: Move) -> None:
+    def sent(self, move: Migration) -> None:
         self.outgoing.remove(move)
 
-    def arrived(self, move: Move) -> None:
+    def arrived(self, move: Migration) -> None:
         if move in self.incoming:
             self.incoming.remove(move)
 
@@ -216,7 +216,7 @@ class MigrationLedger:
             del self.owners[instance]
         self.resumed.pop(query, None)
 
-    def fence(self, region: RegionId, announced: Collection[Move] = ()) -> list[Move]:
+    def fence(self, region: RegionId, announced: Collection[Migration] = ()) -> list[Migration]:
         """The region is lost: its word is not waited for, nor its state, but what it has `announced` already.
 
         Returns the moves whose state is lost.

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Scan, Shape
-from godwit.protocol.handover import EpochChange, Move
+from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.watermarks import Mark, source_id
 
 R = TypeVar("R")
@@ -40,7 +40,7 @@ def scan_log(index: int, scan: Scan) -> str:
 class Arrived(Generic[R]):
     """State that another region hands over."""
 
-    move: Move
+    move: Migration
     #: input of the operator -> rows of its state
     parts: dict[int, list[R]]
     #: how far the sender had released the query's watermark
@@ -68,7 +68,7 @@ class PeerCommit(Generic[R]):
     marks: Sequence[Heard]
     sent: Sequence[Sent[R]] = ()
     #: hand-overs, whatever the engine needs to fetch the state with each
-    handovers: Sequence[tuple[Move, Any]] = ()
+    handovers: Sequence[tuple[Migration, Any]] = ()
     entered: float | None = None
     newest_us: int | None = None
     #: what only the engine understands

@@ -20,10 +20,10 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
-from godwit.protocol.handover import EpochChange, MigrationLedger, Move
+from godwit.protocol.handover import EpochChange, Migration, MigrationLedger
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Heard, Inputs
-from godwit.protocol.memory import Delta, Failure, Snapshot, difference
+from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released, releasing
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
 
@@ -41,7 +41,7 @@ class Decision:
     #: epochs at which instances of the shape changed region
     moved: tuple[Epoch, ...] = ()
     #: hand-overs from regions that are lost: their state does not come
-    lost: tuple[Move, ...] = ()
+    lost: tuple[Migration, ...] = ()
 
 
 class RegionKernel:
@@ -87,7 +87,7 @@ class RegionKernel:
     # --- taking in
 
     def take_in(
-        self, inputs: Inputs[Any], now: float, read_ahead: float = math.inf, announced: Collection[Move] = ()
+        self, inputs: Inputs[Any], now: float, read_ahead: float = math.inf, announced: Collection[Migration] = ()
     ) -> Decision:
         """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit; `announced`:
         hand-overs whose state is on its way here."""
@@ -177,12 +177,12 @@ class RegionKernel:
     # --- epochs
 
     def _adopt(
-        self, changes: Sequence[EpochChange], announced: Collection[Move]
-    ) -> tuple[list[tuple[QueryId, Epoch]], list[Move]]:
+        self, changes: Sequence[EpochChange], announced: Collection[Migration]
+    ) -> tuple[list[tuple[QueryId, Epoch]], list[Migration]]:
         """Work under the newest epoch from now on; returns the queries that ended, and hand-overs that never come."""
         first = self.deployment
         ended: list[tuple[QueryId, Epoch]] = []
-        lost: list[Move] = []
+        lost: list[Migration] = []
         for change in changes:
             before, after = self.deployment, self._running(change.deployment)
             self.moves.adopt(after.epoch, (m for m in change.moves_of(self.shape.key) if m.query not in self.failed))
@@ -274,7 +274,7 @@ class RegionKernel:
         """(how far a stateful operator had released each query's watermark, how far it does now)."""
         return self._watermarks.release(operator, markers)
 
-    def receive(self, move: Move, clock: int) -> None:
+    def receive(self, move: Migration, clock: int) -> None:
         """The state of an instance that moved here has arrived."""
         self._watermarks.receive(move, clock)
 
@@ -300,7 +300,7 @@ class RegionKernel:
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        memory, delta = (self._base, Delta()) if whole else (None, delta)
+        memory, delta = (self._base, MemoryDelta()) if whole else (None, delta)
         return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages)
 
     def _announce(
@@ -318,7 +318,7 @@ class RegionKernel:
         self._informed |= to
         return marks, numbers
 
-    def delta(self) -> Delta:
+    def delta(self) -> MemoryDelta:
         """What has changed in the memory since the last commit."""
         return difference(self._base or Snapshot(), self.snapshot())
 

@@ -1,7 +1,8 @@
 """What a region remembers of the protocol: whole, or as the difference from an earlier moment.
 
-A commit must not cost more the more devices there are. So most commits hold a `Delta`, which names only the rows that
-changed, and now and then one holds the whole `Snapshot`. A restart reads the last whole one and the deltas after it.
+A commit must not cost more the more devices there are. So most commits hold a `MemoryDelta`, which names only the
+rows that changed, and now and then one holds the whole `Snapshot`. A restart reads the last whole one and the deltas
+after it.
 
 Every field is a table: a mapping from keys to values that are never changed in place.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.protocol.handover import Instance, Move
+from godwit.protocol.handover import Instance, Migration
 from godwit.protocol.watermarks import Mark
 
 Table = Mapping[Any, Any]
@@ -36,8 +37,8 @@ class Snapshot:
     #: operator -> how far it is drained here, as last published
     published: Mapping[int, Epoch] = field(default_factory=dict)
     drained: Mapping[tuple[RegionId, int], Epoch] = field(default_factory=dict)
-    outgoing: Mapping[Move, bool] = field(default_factory=dict)
-    incoming: Mapping[Move, bool] = field(default_factory=dict)
+    outgoing: Mapping[Migration, bool] = field(default_factory=dict)
+    incoming: Mapping[Migration, bool] = field(default_factory=dict)
     owners: Mapping[Instance, tuple[tuple[Epoch, RegionId], ...]] = field(default_factory=dict)
     resumed: Mapping[QueryId, Epoch] = field(default_factory=dict)
     #: (operator, source) -> the marks that were heard
@@ -69,7 +70,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Delta:
+class MemoryDelta:
     """What changed from one snapshot to a later one."""
 
     changed: Snapshot = field(default_factory=Snapshot)
@@ -81,12 +82,12 @@ class Delta:
         return {"changed": self.changed.to_json(), "removed": removed}
 
     @staticmethod
-    def from_json(record: Mapping[str, Any]) -> Delta:
+    def from_json(record: Mapping[str, Any]) -> MemoryDelta:
         removed = {name: tuple(_CODECS[name].key_of(key) for key in keys) for name, keys in record["removed"].items()}
-        return Delta(Snapshot.from_json(record["changed"]), removed)
+        return MemoryDelta(Snapshot.from_json(record["changed"]), removed)
 
 
-def difference(before: Snapshot, after: Snapshot) -> Delta:
+def difference(before: Snapshot, after: Snapshot) -> MemoryDelta:
     """The delta that leads from one snapshot to another."""
     changed: dict[str, Table] = {}
     removed: dict[str, tuple[Any, ...]] = {}
@@ -95,10 +96,10 @@ def difference(before: Snapshot, after: Snapshot) -> Delta:
         changed[one.name] = {k: v for k, v in new.items() if (was := old.get(k)) is not v and was != v}
         if gone := () if old.keys() <= new.keys() else tuple(k for k in old if k not in new):
             removed[one.name] = gone
-    return Delta(Snapshot(**changed), removed)
+    return MemoryDelta(Snapshot(**changed), removed)
 
 
-def apply_delta(snapshot: Snapshot, delta: Delta) -> Snapshot:
+def apply_delta(snapshot: Snapshot, delta: MemoryDelta) -> Snapshot:
     """The snapshot that a delta leads to."""
     tables: dict[str, Table] = {}
     for one in fields(Snapshot):
@@ -124,7 +125,7 @@ class _Codec:
         return {self.key_of(key): self.value_of(value) for key, value in rows}
 
 
-_PLAIN, _PAIR, _MOVE = _Codec(), _Codec(list, tuple), _Codec(Move.to_json, Move.from_json)
+_PLAIN, _PAIR, _MOVE = _Codec(), _Codec(list, tuple), _Codec(Migration.to_json, Migration.from_json)
 _CODECS: dict[str, _Codec] = {
     "positions": _PLAIN,
     "published": _PLAIN,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.protocol.commit import ProtocolCommit, markers_from_json, marks_from_json, marks_to_json
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import PeerCommit, Sent
 
 R = TypeVar("R")
@@ -33,7 +33,7 @@ def messages(
     commit: ProtocolCommit,
     number: int,
     sent: Sequence[Sent[R]],
-    handovers: Sequence[tuple[Move, Any]],
+    handovers: Sequence[tuple[Migration, Any]],
     times: tuple[float | None, int | None] = (None, None),
     record: Any = None,
 ) -> dict[RegionId, PeerCommit[R]]:
@@ -73,7 +73,7 @@ def message_from_json(
         markers_from_json(record["markers"]),
         tuple(marks_from_json(record["marks"])),
         [Sent(here, operator, side, *rows_of(rows)) for operator, side, rows in record["sent"]],
-        [(Move.from_json(parcel["move"]), parcel) for parcel in record["handovers"]],
+        [(Migration.from_json(parcel["move"]), parcel) for parcel in record["handovers"]],
         record["entered"],
         record["newest_us"],
         record["record"],

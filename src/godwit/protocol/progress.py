@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
-from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id, split_source
 
 #: operator -> query -> how far the operator has released the query's watermark
@@ -133,7 +133,7 @@ class Watermarks:
             return True
         return query in self.deployment.parked or self.moves.held(query, operator, markers)
 
-    def receive(self, move: Move, clock: int) -> None:
+    def receive(self, move: Migration, clock: int) -> None:
         """State has arrived: its query's watermark goes at least as far as the sender had released it."""
         mine = self.released.setdefault(move.operator, {})
         mine[move.query] = max(mine.get(move.query, NEVER), clock)

@@ -18,7 +18,7 @@ from godwit.engine.lazy_frame import Frame
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import Operator, Shape
 from godwit.model.signature import StateKey
-from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
@@ -107,11 +107,11 @@ class Outputs:
     @property
     def receivers(self) -> set[RegionId]:
         """The regions that something is for."""
-        moves = (Move.from_json(parcel["move"]) for parcel in self.handovers)
+        moves = (Migration.from_json(parcel["move"]) for parcel in self.handovers)
         return {RegionId(parcel["to"]) for parcel in self.channels} | {move.target for move in moves}
 
 
-def _nobody_waits(move: Move, operator: Operator) -> bool:
+def _nobody_waits(move: Migration, operator: Operator) -> bool:
     return False
 
 
@@ -129,9 +129,9 @@ class Batch:
     work: Work
     markers: Mapping[int, Epoch]
     #: whether an instance takes no rows until the state of a move has come
-    waits_for: Callable[[Move, Operator], bool] = _nobody_waits
+    waits_for: Callable[[Migration, Operator], bool] = _nobody_waits
     #: moves away from here whose state is not sent but made again, and of which rows of the sources
-    replays: Mapping[Move, dict[str, Any]] = field(default_factory=dict)
+    replays: Mapping[Migration, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.outputs = Outputs()
@@ -202,24 +202,24 @@ class Batch:
     def epoch(self) -> Epoch:
         return self.memory.moves.epoch
 
-    def incoming(self, index: int) -> list[Move]:
+    def incoming(self, index: int) -> list[Migration]:
         """Moves to here whose state has not been taken in."""
         return [move for move in self.memory.moves.incoming if move.operator == index]
 
-    def outgoing(self, index: int) -> list[Move]:
+    def outgoing(self, index: int) -> list[Migration]:
         return [move for move in self.memory.moves.outgoing if move.operator == index]
 
-    def ready(self, index: int) -> list[Move]:
+    def ready(self, index: int) -> list[Migration]:
         """Moves from here whose state may be sent now."""
         return [move for move in self.memory.moves.ready(self.markers) if move.operator == index]
 
-    def waits(self, move: Move) -> bool:
+    def waits(self, move: Migration) -> bool:
         return self.waits_for(move, self.shape.plan.operators[move.operator])
 
     def arrived(self, arrived: Arrived) -> None:
         self._watermarks.receive(arrived.move, arrived.clock)
 
-    def sent(self, move: Move) -> None:
+    def sent(self, move: Migration) -> None:
         self.memory.moves.sent(move)
 
     def since(self, index: int, epoch: Epoch) -> dict[QueryId, int]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from godwit.engine import segments
 from godwit.model.plan import GENERATION, QUERY
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.region.batch import Batch
 from godwit.region.poll import Arrived
 from godwit.region.routing_tables import text
@@ -55,7 +55,7 @@ def hand_over(batch: Batch, index: int) -> None:
         batch.sent(move)
 
 
-def _parcel(batch: Batch, move: Move, parts: dict[int, list[Segment]]) -> dict[str, Any]:
+def _parcel(batch: Batch, move: Migration, parts: dict[int, list[Segment]]) -> dict[str, Any]:
     """What the new owner is told: the state, or the rows of which it can be made anew."""
     replay = batch.replays.get(move)
     if replay is not None:
@@ -66,7 +66,9 @@ def _parcel(batch: Batch, move: Move, parts: dict[int, list[Segment]]) -> dict[s
     return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay}
 
 
-def _given(batch: Batch, index: int, side: int, time: str | None, going: Sequence[Move]) -> dict[Move, list[Segment]]:
+def _given(
+    batch: Batch, index: int, side: int, time: str | None, going: Sequence[Migration]
+) -> dict[Migration, list[Segment]]:
     """One side of the state that goes, by move. Where it is all there is, its files go as they are."""
     state = batch.state(index, side)
     what = f"handover-{index}-{side}"
@@ -87,7 +89,7 @@ def _given(batch: Batch, index: int, side: int, time: str | None, going: Sequenc
         assert frame is not None
         written = {move: batch.write(frame.where(those), what, time) for move, those in mine.items()}
         return {move: [segment] for move, segment in written.items() if segment is not None}
-    found: dict[Move, list[Segment]] = {}
+    found: dict[Migration, list[Segment]] = {}
     for schema, rows in _at_hand(batch, whole, " OR ".join(mine.values())):
         for move in going:
             leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], int(move.epoch)))

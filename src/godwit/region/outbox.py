@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from godwit.ids import RegionId
 from godwit.protocol.commit import ProtocolCommit
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Sent, peer_log
 from godwit.protocol.outbox import message_to_json, messages
 from godwit.region.replay_ranges import seen
@@ -31,7 +31,7 @@ class Outbox:
     def publish(self, number: int, commit: ProtocolCommit, record: Record) -> None:
         """The messages of a commit, as far as they are not there yet."""
         sent = [Sent(p["to"], p["operator"], p["input"], p["segment"]) for p in record["channels"]]
-        handovers = [(Move.from_json(parcel["move"]), parcel) for parcel in record["handovers"]]
+        handovers = [(Migration.from_json(parcel["move"]), parcel) for parcel in record["handovers"]]
         times = (record["entered"], record["newest_us"])
         found = messages(commit, number, sent, handovers, times, {**seen(record), "cuts": record["cuts"]})
         for receiver, message in found.items():

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 
 from pyspark.sql import SparkSession
 
-from godwit.delivery.archive import Entry, entries
+from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
@@ -51,7 +51,7 @@ class RunnerPool:
         self._wanted: dict[Key, Shape] = {}
         self._loops: dict[Key, RunnerLoop] = {}
         self._running = False
-        self._entries: dict[Key, list[Entry]] = {}
+        self._entries: dict[Key, list[ArchiveEntry]] = {}
         #: the epoch under which a runner has come to the end of a step, and a region all its runners
         self._reached: dict[Key, Epoch] = {}
         self._acked: dict[RegionId, Epoch] = {}
@@ -234,8 +234,8 @@ class RunnerPool:
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]
 
-    def _catch_up(self, shape: str) -> list[Entry]:
-        whole: list[Entry] = []
+    def _catch_up(self, shape: str) -> list[ArchiveEntry]:
+        whole: list[ArchiveEntry] = []
         for region in sorted(self.regions_of(shape)):
             known = self._entries.setdefault((region, shape), [])
             known.extend(entries(self.store, region, shape, known[-1].number if known else 0))

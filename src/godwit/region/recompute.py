@@ -24,7 +24,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
-from godwit.protocol.handover import MigrationLedger, Move
+from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.batch import Batch, Memory
@@ -44,7 +44,7 @@ Carry = Callable[[list[Segment]], list[Segment]]
 
 
 @dataclass(frozen=True)
-class Target:
+class RecomputeTarget:
     """The (region, shape) that gets the state, as it was when the state was asked for."""
 
     spark: SparkSession
@@ -65,9 +65,9 @@ class Buffer:
     region: str
 
 
-def rebuild(parcel: Any, to: Target, folder: Place, case: str, carry: Carry) -> Parts:
+def rebuild(parcel: Any, to: RecomputeTarget, folder: Place, case: str, carry: Carry) -> Parts:
     """The parts of a state that was left behind. `carry` brings segments over the links."""
-    move = Move.from_json(parcel["move"])
+    move = Migration.from_json(parcel["move"])
     found = _brought(list(_buffers(parcel, to, move)), to, carry)
     scratch = _Scratch(to, move, folder)
     every = TRIGGERS[case]
@@ -83,7 +83,7 @@ def _batches(found: list[Buffer], every: int | None) -> Iterator[list[Buffer]]:
     return (found[k : k + size] for k in range(0, len(found), size))
 
 
-def _buffers(parcel: Any, to: Target, move: Move) -> Iterator[Buffer]:
+def _buffers(parcel: Any, to: RecomputeTarget, move: Migration) -> Iterator[Buffer]:
     """The rows to read again, where they are; entries whose rows are all dead by now are passed over."""
     reach = to.shape.plan.operators[move.operator].reach_us
     alive = NEVER if reach is None or parcel["clock"] == NEVER else parcel["clock"] - reach
@@ -98,7 +98,7 @@ def _buffers(parcel: Any, to: Target, move: Move) -> Iterator[Buffer]:
                     yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
 
-def _brought(found: list[Buffer], to: Target, carry: Carry) -> list[Buffer]:
+def _brought(found: list[Buffer], to: RecomputeTarget, carry: Carry) -> list[Buffer]:
     """All buffers, here, in the order in which their rows entered."""
     afar = [buffer for buffer in found if buffer.region != to.region]
     here = [buffer for buffer in found if buffer.region == to.region]
@@ -109,7 +109,7 @@ def _brought(found: list[Buffer], to: Target, carry: Carry) -> list[Buffer]:
 class _Scratch:
     """The query's operators up to the instance, alone in a region, with a memory that nobody else sees."""
 
-    def __init__(self, to: Target, move: Move, folder: Place) -> None:
+    def __init__(self, to: RecomputeTarget, move: Migration, folder: Place) -> None:
         self._to, self._index, self._folder = to, move.operator, folder
         self._operator = to.shape.plan.operators[move.operator]
         self._query = to.deployment.queries[move.query]

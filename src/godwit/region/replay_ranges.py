@@ -17,7 +17,7 @@ from typing import Any
 from godwit.ids import DeviceId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import EPOCH, Plan, Query
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.region.state import Room
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record
@@ -39,7 +39,7 @@ def cut(
 
 
 def ranges(
-    store: Store, control: Control, query: Query, move: Move, cuts: Mapping[RegionId, Record]
+    store: Store, control: Control, query: Query, move: Migration, cuts: Mapping[RegionId, Record]
 ) -> dict[str, list[Record]] | None:
     """region -> what to read of each of its source logs; None: the state must be sent."""
     plan = query.shape.plan
@@ -62,7 +62,7 @@ def _range(
     store: Store,
     control: Control,
     query: Query,
-    move: Move,
+    move: Migration,
     region: RegionId,
     scan: int,
     theirs: Record,
@@ -111,7 +111,7 @@ def _sources(positions: Mapping[str, int]) -> dict[str, int]:
     return {name: number for name, number in positions.items() if name.startswith("source:")}
 
 
-def outstanding(cuts: Mapping[int, Any], moves: list[Move]) -> dict[int, Any]:
+def outstanding(cuts: Mapping[int, Any], moves: list[Migration]) -> dict[int, Any]:
     """The cuts that somebody still has to send along."""
     epochs = {int(move.epoch) for move in moves}
     return {epoch: known for epoch, known in cuts.items() if epoch in epochs}

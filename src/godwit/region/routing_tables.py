@@ -29,7 +29,7 @@ _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
 
 
 @dataclass(frozen=True)
-class Routes:
+class RowRoutes:
     """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any)."""
 
     by_region: Mapping[RegionId, frozenset[tuple[QueryId, DeviceId | None]]]
@@ -60,7 +60,7 @@ class Tables:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices = previous._choices
-        self._routes: dict[int, Routes] = {}
+        self._routes: dict[int, RowRoutes] = {}
 
     # --- queries and parameters
 
@@ -170,13 +170,13 @@ class Tables:
 
     # --- routes
 
-    def routes(self, index: int) -> Routes:
+    def routes(self, index: int) -> RowRoutes:
         """Where the rows that leave operator `index` go, over all queries."""
         if index not in self._routes:
             self._routes[index] = self._find_routes(index)
         return self._routes[index]
 
-    def _find_routes(self, index: int) -> Routes:
+    def _find_routes(self, index: int) -> RowRoutes:
         plan = self.shape.plan
         consumer, _ = plan.consumer(index)
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
@@ -184,13 +184,13 @@ class Tables:
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
                 table = self.deployment.route(query, consumer, device, self.region)
                 found.setdefault(table.whole, set()).add((query.id, device))
-        return Routes({region: frozenset(pairs) for region, pairs in found.items()})
+        return RowRoutes({region: frozenset(pairs) for region, pairs in found.items()})
 
     def _devices(self, query: Query, index: int) -> set[DeviceId]:
         scans = self.shape.plan.scans_below(index)
         return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
 
-    def marked(self, frame: Frame, routes: Routes) -> Frame:
+    def marked(self, frame: Frame, routes: RowRoutes) -> Frame:
         """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
         if len(self.queries) <= FEW:
             return frame.selectExpr("*", self._way(routes))
@@ -207,7 +207,7 @@ class Tables:
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
         return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
 
-    def _way(self, routes: Routes) -> str:
+    def _way(self, routes: RowRoutes) -> str:
         """The region a row goes to, as one expression."""
         ways: dict[tuple[RegionId, QueryId], list[str]] = {}
         for region, pairs in routes.by_region.items():

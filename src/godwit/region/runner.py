@@ -24,7 +24,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
 from godwit.protocol import recovery
 from godwit.protocol.commit import ProtocolCommit, recall
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import InputPoller
 from godwit.protocol.kernel import Decision, RegionKernel
 from godwit.protocol.memory import Failure
@@ -34,7 +34,7 @@ from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
 from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
-from godwit.region.recompute import Target
+from godwit.region.recompute import RecomputeTarget
 from godwit.region.replay_ranges import cut, outstanding, ranges
 from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
@@ -139,7 +139,7 @@ class Runner:
         sources = sources and not self._must_wait()
         self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources)
         self._receive(work)
-        announced = [Move.from_json(parcel["move"]) for parcel in self.memory.underway]
+        announced = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
         decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
         self._follow(work, decision)
         return work, decision
@@ -237,7 +237,7 @@ class Runner:
         """State that others announced becomes part of the work when it is here."""
         underway = [*self.memory.underway, *work.parcels]
         self.memory.underway = []
-        to = Target(self.spark, self.store, self.region, self.shape, self.deployment)
+        to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
         for parcel in underway:
             arrived = self.carriage.bring(parcel, to)
             if arrived is None:
@@ -245,7 +245,7 @@ class Runner:
             else:
                 work.arrived.append(arrived)
 
-    def _replays(self, work: Work, markers: Mapping[int, Epoch]) -> dict[Move, dict[str, Any]]:
+    def _replays(self, work: Work, markers: Mapping[int, Epoch]) -> dict[Migration, dict[str, Any]]:
         """Of the moves that may go now, those whose state need not be sent, with the rows that make it again."""
         found = {}
         everybody = self.kernel.members(work.peers)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Draft, Frame, made, together
+from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.model.signature import StateKey
@@ -87,7 +87,7 @@ class State:
             groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
         return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
 
-    def handed(self, spark: SparkSession, pick: Callable[[pa.Table, Segment], pa.Table] = revised) -> Draft | None:
+    def handed(self, spark: SparkSession, pick: Callable[[pa.Table, Segment], pa.Table] = revised) -> LazyFrame | None:
         """Few rows, without a job of Spark's; None: they are many, or their edits need Spark."""
         return segments.hand(spark, self.live, pick) if all(map(simple, self.live)) else None
 

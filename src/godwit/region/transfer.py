@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from godwit.ids import NodeId
-from godwit.migration.base import HandOver, Moved, Replay, Step, known, steps
+from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, steps
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.region.poll import Arrived, Parts
-from godwit.region.recompute import Target, rebuild
+from godwit.region.recompute import RecomputeTarget, rebuild
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -49,32 +49,32 @@ class StateTransfer:
     ) -> None:
         self.strategy, self.links, self._path = known(strategy), links, path
         self._store, self._folder = store, Place(store, f"landing/{uuid.uuid4().hex}")
-        self._jobs: dict[Move, Future[Parts]] = {}
+        self._jobs: dict[Migration, Future[Parts]] = {}
         store.disk.delete_folder("landing")  # of a process that is no more
 
-    def step(self, move: Move) -> Step:
+    def step(self, move: Migration) -> Step:
         """What the strategy does for a move."""
         source, target = NodeId(move.from_site), NodeId(move.to_site)
         path = self._path(source, target) or (source, target)
         (step,) = steps(self.strategy, Moved(instance_id(move.query, move.operator), source, target, path))
         return step
 
-    def waits(self, move: Move, operator: Operator) -> bool:
+    def waits(self, move: Migration, operator: Operator) -> bool:
         """Whether the new instance takes no rows until its state is there: the operator is asked first, for it may not
         be able to merge late state; then the strategy. (`dual` waits, too: no strategy sends copies of rows yet.)"""
         if operator.late_state != "merge":
             return True
         step = self.step(move)
-        return isinstance(step, Replay) or step.wait
+        return isinstance(step, ReplayState) or step.wait
 
     @property
     def replays(self) -> bool:
         """Whether state is made anew from what the sources still have, so that they must keep it."""
         return self.strategy.startswith("recreate")
 
-    def bring(self, parcel: Parcel, to: Target) -> Arrived | None:
+    def bring(self, parcel: Parcel, to: RecomputeTarget) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
-        move, step = Move.from_json(parcel["move"]), self.step(Move.from_json(parcel["move"]))
+        move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
         if isinstance(step, HandOver) and not step.wait and self.links is None:
             return Arrived(move, self._parts(parcel), parcel["clock"])
         if move not in self._jobs:
@@ -84,15 +84,15 @@ class StateTransfer:
 
     def due(self, parcel: Parcel) -> bool:
         """Whether asking for it again would do something."""
-        job = self._jobs.get(Move.from_json(parcel["move"]))
+        job = self._jobs.get(Migration.from_json(parcel["move"]))
         return job is None or job.done()
 
-    def delivered(self, move: Move) -> None:
+    def delivered(self, move: Migration) -> None:
         """A commit names the state as its own: what was landed may go."""
         if self._jobs.pop(move, None) is not None:
             self._store.disk.delete_folder(self._landing(move).reference)
 
-    def _begun(self, parcel: Parcel, move: Move, step: Step, to: Target) -> Future[Parts]:
+    def _begun(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Future[Parts]:
         job: Future[Parts] = Future()
 
         def work() -> None:
@@ -105,19 +105,19 @@ class StateTransfer:
         threading.Thread(target=work, name=f"carriage-{move.query}-{move.operator}", daemon=True).start()
         return job
 
-    def _job(self, parcel: Parcel, move: Move, step: Step, to: Target) -> Parts:
+    def _job(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Parts:
         if move.query not in to.deployment.queries:
             return {}  # withdrawn meanwhile
         landing = self._landing(move)
         self._store.disk.make_folder(landing.reference)
         if parcel.get("replay") is not None:
-            case = step.share if isinstance(step, Replay) else "best"
+            case = step.share if isinstance(step, ReplayState) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
         parts = self._parts(parcel)
         carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
         return {side: [next(carried) for _ in part] for side, part in parts.items()}
 
-    def _carried(self, found: Sequence[Segment], move: Move, step: Step, name: str) -> list[Segment]:
+    def _carried(self, found: Sequence[Segment], move: Migration, step: Step, name: str) -> list[Segment]:
         """The segments, their files copied over the links between the two sites, in one go."""
         path = self._path(NodeId(move.from_site), NodeId(move.to_site))
         hops = max(len(path) - 1, 1) if path else 1
@@ -129,7 +129,7 @@ class StateTransfer:
         landed = iter(f"{landing.reference}/{target.name}" for target in targets)
         return [replace(segment, files=tuple(next(landed) for _ in segment.files)) for segment in found]
 
-    def _landing(self, move: Move) -> Place:
+    def _landing(self, move: Migration) -> Place:
         return self._folder / f"{move.epoch}-{move.query}-{move.operator}-{move.target}".replace("/", "_")
 
     def _parts(self, parcel: Parcel) -> Parts:

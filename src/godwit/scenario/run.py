@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.api.oracle import Verdict
-from godwit.delivery.sinks import ConsoleSink, JsonLinesSink, ParquetSink, Sink
+from godwit.delivery.sinks import ConsoleSink, JsonLinesSink, ParquetSink, ResultSink
 from godwit.errors import ConfigError
 from godwit.ids import QueryId
 from godwit.maintenance.housekeeping import Retention
@@ -162,8 +162,8 @@ def _submit(fleet: Fleet, scenario: Scenario, spec: QuerySpec) -> QueryHandle:
     return handle
 
 
-def _sinks(scenario: Scenario, spec: SinkSpec) -> list[Sink]:
-    found: list[Sink] = []
+def _sinks(scenario: Scenario, spec: SinkSpec) -> list[ResultSink]:
+    found: list[ResultSink] = []
     if spec.parquet is not None:
         found.append(ParquetSink(scenario.at(spec.parquet)))
     if spec.json_lines is not None:

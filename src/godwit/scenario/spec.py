@@ -33,7 +33,7 @@ from godwit.model.plan import Column, Stream
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -272,14 +272,14 @@ def _faults(scenario: Scenario) -> Iterator[str]:
     if scenario.duration is not None:
         try:
             microseconds(scenario.duration)
-        except (GodwitError, Fault) as error:
+        except (GodwitError, SqlFault) as error:
             yield f"duration: {error}"
 
 
 def _stream_faults(place: str, spec: StreamSpec) -> Iterator[str]:
     try:
         have = [column.name for column in spec.value().columns]
-    except (GodwitError, Fault) as error:
+    except (GodwitError, SqlFault) as error:
         yield f"{place}: {error}"
         return
     for key, column in (("time", spec.time), ("device", spec.device)):

@@ -8,45 +8,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from godwit.ids import DeviceId, Epoch, QueryId, RegionId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, Scan, Shape
 from godwit.protocol import recovery
 from godwit.protocol.commit import recall
-from godwit.protocol.handover import EpochChange, Move
+from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.outbox import messages
+from godwit.protocol.watermarks import Mark
 from godwit.sim.operators import Row
-from godwit.sim.step import Outputs, run_operators
-
-if TYPE_CHECKING:
-    from godwit.sim.world import World
+from godwit.sim.schedule import Sight
+from godwit.sim.step import SimOutputs, run_operators
 
 Rows = list[Row]
-#: moments at which a step may die
-MOMENTS = ("polled", "staged", "committed")
 
 
-class Crashed(Exception):  # noqa: N818 - an event, not an error
+class StepCrashed(Exception):  # noqa: N818 - an event, not an error
     """The process died at a moment of its step."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """How much of what is there a step sees: for each peer and for sources 0 (nothing), 1 (half) or 2 (all)."""
-
-    peers: tuple[int, ...] = (2, 2)
-    sources: int = 2
-    #: False: no more of the control log than it must see
-    control: bool = True
-
-
-@dataclass(frozen=True)
-class Commit:
+class SimCommit:
     """One commit: what others read of it, what came out, and what a restart needs."""
 
     #: receiver -> (its number, the message)
@@ -54,7 +41,7 @@ class Commit:
     positions: Mapping[str, int]
     results: list[tuple[QueryId, tuple[Any, ...]]]
     late: list[Row]
-    arrived: list[Move]
+    arrived: list[Migration]
     #: queries that ended with it -> the positions at which they had begun
     ended: Mapping[QueryId, Mapping[str, int]]
     #: the kernel's memory as JSON: whole or a delta
@@ -63,10 +50,38 @@ class Commit:
     states: Mapping[tuple[int, int], Rows]
 
 
+@dataclass(frozen=True)
+class Published:
+    """One epoch of the control log."""
+
+    deployment: Deployment
+    moves: tuple[Migration, ...] = ()
+    #: "region/stream" -> how many entries the source log had
+    starts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class LogEntry:
+    """One entry of a source log."""
+
+    rows: list[dict[str, Any]]
+    marks: dict[str, Mark]
+
+
+class Surroundings(Protocol):
+    """What a runner sees of the world."""
+
+    control: list[Published]
+    runners: dict[tuple[RegionId, str], SimRunner]
+    now: float
+
+    def source_log(self, region: RegionId, stream: StreamId) -> list[LogEntry]: ...
+
+
 class Logs:
     """The lists that one runner reads, as far as it sees them."""
 
-    def __init__(self, world: World, region: RegionId, shape: Shape) -> None:
+    def __init__(self, world: Surroundings, region: RegionId, shape: Shape) -> None:
         self._world, self._region, self._shape = world, region, shape
         self.sight = Sight()
         #: a runner is made after this epoch was published, so it never sees less
@@ -107,18 +122,18 @@ class Logs:
             return (after or 0) < len(self._world.control) - 1
         if kind == "peer":
             return (after or 0) < len(self._outbox(RegionId(name)))
-        return (after or 0) < len(self._world.source_log(self._region, name.partition(":")[2]))  # type: ignore[arg-type]
+        return (after or 0) < len(self._world.source_log(self._region, StreamId(name.partition(":")[2])))
 
     def oldest(self) -> tuple[int, Deployment]:
         return 0, self._world.control[0].deployment
 
 
-class Runner:
+class SimRunner:
     """One shape in one region."""
 
-    def __init__(self, world: World, region: RegionId, shape: Shape) -> None:
+    def __init__(self, world: Surroundings, region: RegionId, shape: Shape) -> None:
         self.world, self.region, self.shape = world, region, shape
-        self.commits: list[Commit] = []
+        self.commits: list[SimCommit] = []
         #: receiver -> the messages for it
         self.outbox: dict[RegionId, list[PeerCommit[Rows]]] = {}
         #: commits whose arrivals the coordinator has been told of
@@ -154,7 +169,7 @@ class Runner:
         numbered = {receiver: (made.messages[receiver], message) for receiver, message in found.items()}
         arrived = [arrived.move for arrived in inputs.arrived]
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
-        self.commits.append(Commit(numbered, made.positions, *results, made.ended, memory, _copied(self.states)))
+        self.commits.append(SimCommit(numbered, made.positions, *results, made.ended, memory, _copied(self.states)))
         self._die(crash, "committed")
         self._publish()
         return True
@@ -170,9 +185,9 @@ class Runner:
     @staticmethod
     def _die(crash: str, moment: str) -> None:
         if crash == moment:
-            raise Crashed
+            raise StepCrashed
 
-    def route(self, index: int, rows: Iterable[Row], outputs: Outputs) -> Rows:
+    def route(self, index: int, rows: Iterable[Row], outputs: SimOutputs) -> Rows:
         """Stage what goes to other regions; returns what stays."""
         consumer, side = self.shape.plan.consumer(index)
         local = self.shape.plan.is_local(consumer)

@@ -8,11 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from godwit.sim.region import MOMENTS, Sight
 from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KINDS, LEAVES, PARENT, REGIONS
 
+#: moments at which a step may die
+MOMENTS = ("polled", "staged", "committed")
 #: (event time, key, value)
 Reading = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How much of what is there a step sees: for each peer and for sources 0 (nothing), 1 (half) or 2 (all)."""
+
+    peers: tuple[int, ...] = (2, 2)
+    sources: int = 2
+    #: False: no more of the control log than it must see
+    control: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,18 +108,33 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Submit:
+class SubmitQuery:
     name: str
     kind: str
     over: int
 
 
 @dataclass(frozen=True)
-class Withdraw:
+class WithdrawQuery:
     name: str
 
 
-Action = Send | Move | Lose | Return | Cut | Squeeze | Tick | Deliver | Down | Up | Timeout | Wait | Submit | Withdraw
+Action = (
+    Send
+    | Move
+    | Lose
+    | Return
+    | Cut
+    | Squeeze
+    | Tick
+    | Deliver
+    | Down
+    | Up
+    | Timeout
+    | Wait
+    | SubmitQuery
+    | WithdrawQuery
+)
 
 
 @dataclass(frozen=True)
@@ -131,9 +157,9 @@ def draw(seed: int, longest: int = 40) -> Schedule:
     strategy = rng.choice(["incremental"] * 3 + ["holistic-serial", "holistic-concurrent"])
     kind = rng.choice(list(KINDS))
     drawing = _Drawing(rng)
-    actions: list[Action] = [Submit("q0", kind, 1)]
+    actions: list[Action] = [SubmitQuery("q0", kind, 1)]
     if rng.random() < 0.3:
-        actions.append(Submit("q1", rng.choice([kind, rng.choice(list(KINDS))]), rng.choice([0, 1])))
+        actions.append(SubmitQuery("q1", rng.choice([kind, rng.choice(list(KINDS))]), rng.choice([0, 1])))
     actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
     return Schedule(seed, rule, strategy, tuple(actions))
 
@@ -203,5 +229,5 @@ class _Drawing:
     def _query(self) -> Action:
         if self._rng.random() < 0.6:
             self._queries += 1
-            return Submit(f"q{self._queries}", self._rng.choice(list(KINDS)), self._rng.randint(0, 2))
-        return Withdraw(f"q{self._rng.randint(0, self._queries)}")
+            return SubmitQuery(f"q{self._queries}", self._rng.choice(list(KINDS)), self._rng.randint(0, 2))
+        return WithdrawQuery(f"q{self._rng.randint(0, self._queries)}")

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Sink, Union
-from godwit.protocol.handover import Move
+from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Shape, Sink, Union
+from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived, Inputs, Sent
+from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
 from godwit.sim.operators import GENERATION, Row, bound
 
-if TYPE_CHECKING:
-    from godwit.sim.region import Runner
-
 
 @dataclass
-class Outputs:
+class SimOutputs:
     channels: list[Sent[list[Row]]] = field(default_factory=list)
     results: list[tuple[QueryId, tuple[Any, ...]]] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
     #: the move, and (move, input -> rows, released watermark)
-    handovers: list[tuple[Move, tuple[Move, dict[int, list[list[Row]]], int]]] = field(default_factory=list)
+    handovers: list[tuple[Migration, tuple[Migration, dict[int, list[list[Row]]], int]]] = field(default_factory=list)
 
     @property
     def receivers(self) -> set[RegionId]:
@@ -32,17 +30,27 @@ class Outputs:
         return {sent.to for sent in self.channels} | {move.target for move, _ in self.handovers}
 
 
-def run_operators(runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> Outputs:
+class Stepping(Protocol):
+    """What the operators see of the runner that steps them."""
+
+    shape: Shape
+    kernel: RegionKernel
+    states: dict[tuple[int, int], list[Row]]
+
+    def route(self, index: int, rows: Iterable[Row], outputs: SimOutputs) -> list[Row]: ...
+
+
+def run_operators(runner: Stepping, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> SimOutputs:
     return _Step(runner, work, markers).run()
 
 
 class _Step:
-    def __init__(self, runner: Runner, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> None:
+    def __init__(self, runner: Stepping, work: Inputs[list[Row]], markers: Mapping[int, Epoch]) -> None:
         self.runner, self.work, self.markers = runner, work, markers
         self.kernel, self.moves = runner.kernel, runner.kernel.moves
-        self.outputs = Outputs()
+        self.outputs = SimOutputs()
 
-    def run(self) -> Outputs:
+    def run(self) -> SimOutputs:
         local: dict[int, list[Row]] = {}
         for index, operator in enumerate(self.runner.shape.plan.operators):
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
@@ -28,30 +27,12 @@ from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query
-from godwit.protocol.handover import Move as Handover
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer
-from godwit.sim.region import Crashed, Runner, Sight
+from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
+from godwit.sim.schedule import Sight
 from godwit.sim.worlds import FEEDS, KINDS, PARENT, REGIONS, STREAMS, link, site, topology
-
-
-@dataclass
-class Entry:
-    """One entry of a source log."""
-
-    rows: list[dict[str, Any]]
-    marks: dict[str, Mark]
-
-
-@dataclass(frozen=True)
-class Published:
-    """One epoch of the control log."""
-
-    deployment: Deployment
-    moves: tuple[Handover, ...] = ()
-    #: "region/stream" -> how many entries the source log had
-    starts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,7 +47,7 @@ class World:
     """Plays a schedule."""
 
     schedule: act.Schedule
-    runners: dict[tuple[RegionId, str], Runner] = field(default_factory=dict)
+    runners: dict[tuple[RegionId, str], SimRunner] = field(default_factory=dict)
     queries: dict[QueryId, Query] = field(default_factory=dict)
     withdrawn: set[QueryId] = field(default_factory=set)
     down: set[RegionId] = field(default_factory=set)
@@ -85,7 +66,7 @@ class World:
             feeds=FEEDS,
         )
         self.control = [Published(self.plane.deployment)]
-        self._logs: dict[tuple[RegionId, StreamId], list[Entry]] = {}
+        self._logs: dict[tuple[RegionId, StreamId], list[LogEntry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
         self._acked: dict[RegionId, Epoch] = {}
@@ -96,7 +77,7 @@ class World:
     def deployment(self) -> Deployment:
         return self.control[-1].deployment
 
-    def source_log(self, region: RegionId, stream: StreamId) -> list[Entry]:
+    def source_log(self, region: RegionId, stream: StreamId) -> list[LogEntry]:
         return self._logs.setdefault((region, stream), [])
 
     # -- playing
@@ -118,11 +99,11 @@ class World:
                 self.now += seconds
             case act.Timeout():
                 self._handle(TimedOut(self.plane.epoch))
-            case act.Submit(name, kind, over):
+            case act.SubmitQuery(name, kind, over):
                 query = KINDS[kind](name, over)
                 self.queries[query.id] = query
                 self._ask(lambda: self.plane.submit(query))
-            case act.Withdraw(name):
+            case act.WithdrawQuery(name):
                 if name in self.queries and name not in self.withdrawn:
                     self.withdrawn.add(QueryId(name))
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
@@ -175,7 +156,7 @@ class World:
         for shape in self.deployment.shapes().values():
             for region in sorted(self.deployment.regions_of(shape)):
                 if (region, shape.key) not in self.runners:
-                    self.runners[region, shape.key] = Runner(self, region, shape)
+                    self.runners[region, shape.key] = SimRunner(self, region, shape)
         for device in self.deployment.devices:
             self._follow(device)
         for region in self.plane.planner.regions:
@@ -200,7 +181,7 @@ class World:
             source = self._sources.setdefault((stream, device), Source(session=session, region=region))
             if source.region is not None and session > source.session:
                 over = Mark(source.session, source.clock, over=True)
-                self.source_log(source.region, stream).append(Entry([], {device: over}))
+                self.source_log(source.region, stream).append(LogEntry([], {device: over}))
             source.session, source.region = session, region
             self._send(stream, device, self._waiting.pop((stream, device), []))
 
@@ -216,7 +197,7 @@ class World:
         source.session, source.region = self.deployment.sessions.get(device, 1), region
         source.clock = max(source.clock, max(at for at, _, _ in readings) - STREAMS[stream].disorder_us)
         rows = [{"device": device, "ts": at, "k": k, "v": v} for at, k, v in readings]
-        self.source_log(region, stream).append(Entry(rows, {device: Mark(source.session, source.clock)}))
+        self.source_log(region, stream).append(LogEntry(rows, {device: Mark(source.session, source.clock)}))
 
     # -- regions
 
@@ -228,7 +209,7 @@ class World:
             positions = runner.kernel.positions
             try:
                 moved |= runner.step(sight, crash)
-            except Crashed:
+            except StepCrashed:
                 runner.recover()
                 moved = True
             moved |= runner.kernel.positions != positions
@@ -236,7 +217,7 @@ class World:
         self._acknowledge(region)
         return moved
 
-    def _report(self, runner: Runner) -> None:
+    def _report(self, runner: SimRunner) -> None:
         for record in runner.commits[runner.reported :]:
             for move in record.arrived:
                 self.inbox.append(HandoverDone(instance_id(move.query, move.operator), move.epoch))
@@ -277,7 +258,7 @@ class World:
         for (stream, device), source in sorted(self._sources.items()):
             assert source.region is not None
             end = Mark(source.session, FOREVER, turn=1)
-            self.source_log(source.region, stream).append(Entry([], {device: end}))
+            self.source_log(source.region, stream).append(LogEntry([], {device: end}))
         for stream, devices in FEEDS.items():
             for device in devices:
                 if (stream, device) not in self._sources:
@@ -285,7 +266,7 @@ class World:
                     assert place is not None
                     session = self.deployment.sessions.get(device, 1)
                     log = self.source_log(self.deployment.sites[place], stream)
-                    log.append(Entry([], {device: Mark(session, FOREVER, turn=1)}))
+                    log.append(LogEntry([], {device: Mark(session, FOREVER, turn=1)}))
         self._rest()
 
     def _mending(self) -> Iterator[Change]:

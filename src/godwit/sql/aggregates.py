@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from godwit.sql import functions
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +85,10 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
     if len(arguments) != 1 or isinstance(arguments[0], exp.Star):
         msg = f"{name_of(node)} takes one argument here"
-        raise Fault(msg, node, "give it one expression over the stream's columns")
+        raise SqlFault(msg, node, "give it one expression over the stream's columns")
     if isinstance(arguments[0], exp.Distinct):
         msg = f"{name_of(node)}(DISTINCT ..) is not supported"
-        raise Fault(msg, node, "of the DISTINCT aggregates only count(DISTINCT ..) is there")
+        raise SqlFault(msg, node, "of the DISTINCT aggregates only count(DISTINCT ..) is there")
     return arguments[0]
 
 
@@ -129,7 +129,7 @@ def _percentile(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
     fraction = arguments.pop() if len(arguments) == 2 else None
     if not isinstance(fraction, exp.Literal) or fraction.is_string or not 0 <= float(fraction.name) <= 1:
         msg = "percentile needs one fraction between 0 and 1"
-        raise Fault(msg, node, "write e.g. percentile(x, 0.95); for several fractions, several calls")
+        raise SqlFault(msg, node, "write e.g. percentile(x, 0.95); for several fractions, several calls")
     return Reading("percentile", _one(node, arguments), (fraction.name,))
 
 

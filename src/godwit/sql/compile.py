@@ -16,7 +16,7 @@ from godwit.model.plan import Query, Shape, Stream
 from godwit.names import fault, reserved
 from godwit.sql.dialect import parse, text, tokens
 from godwit.sql.emit import Emitter
-from godwit.sql.fault import Fault, located, point
+from godwit.sql.fault import SqlFault, located, point
 from godwit.sql.guard import guard
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
@@ -105,7 +105,9 @@ def _parse(sql: str) -> exp.Expr:
         raise SqlError(problem, place=point(sql, 0, len(sql)), remedy=remedy) from None
     if len(statements) != 1:
         msg = f"there are {len(statements)} statements" if statements else "there is no statement"
-        raise Fault(msg, statements[1] if statements else None, "submit one SELECT or INSERT INTO at a time", SqlError)
+        raise SqlFault(
+            msg, statements[1] if statements else None, "submit one SELECT or INSERT INTO at a time", SqlError
+        )
     return statements[0]
 
 
@@ -129,12 +131,12 @@ def _target(statement: exp.Expr) -> tuple[exp.Query, exp.Table | None]:
         return statement, None
     if not isinstance(statement, exp.Insert):
         msg = f"{statement.key.upper()} is not a query"
-        raise Fault(msg, statement, _ONLY_QUERIES)
+        raise SqlFault(msg, statement, _ONLY_QUERIES)
     table, select = statement.this, statement.expression
     options = [k for k, v in statement.args.items() if v and k not in ("this", "expression", "with_")]
     if options or not isinstance(table, exp.Table) or table.args.get("db") or not isinstance(select, exp.Query):
         msg = "of INSERT only INSERT INTO stream SELECT .. can run continuously"
-        raise Fault(msg, table, "name one derived stream, without OVERWRITE, column list, partitions or VALUES")
+        raise SqlFault(msg, table, "name one derived stream, without OVERWRITE, column list, partitions or VALUES")
     if statement.args.get("with_"):
         select.set("with_", statement.args["with_"].pop())
     select.pop()
@@ -146,18 +148,18 @@ def _check_target(target: exp.Table | None, result: Result, select: exp.Query) -
         return
     problem = fault("stream", target.name) or reserved("stream", target.name)
     if problem is not None:
-        raise Fault(problem, target, "name the derived stream with letters, digits and _")
+        raise SqlFault(problem, target, "name the derived stream with letters, digits and _")
     for field in result.fields:
         if fault("column", field.name) is not None:
             msg = f"column '{field.name}' of '{target.name}' could not be read by another query"
-            raise Fault(msg, target, "name it: SELECT .. AS name, with letters, digits and _")
+            raise SqlFault(msg, target, "name it: SELECT .. AS name, with letters, digits and _")
     if any(table.name.lower() == target.name.lower() for table in select.find_all(exp.Table)):
         msg = f"'{target.name}' would read what it writes"
-        raise Fault(msg, target, "insert into another derived stream")
+        raise SqlFault(msg, target, "insert into another derived stream")
     if all(field.lag_us is None for field in result.fields):
         msg = f"the rows of '{target.name}' would have no time column"
         remedy = "select a time column as it is: the stream's own, or window.end of the aggregate"
-        raise Fault(msg, target, remedy)
+        raise SqlFault(msg, target, remedy)
 
 
 def _computes_with_decimals(select: exp.Query, streams: Mapping[StreamId, Stream]) -> bool:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 
 _UNITS = {
     "microsecond": 1,
@@ -31,18 +31,18 @@ def microseconds(text: str, node: exp.Expr | None = None) -> int:
     rest = re.sub(r"^\s*interval\b", "", text, flags=re.IGNORECASE).strip()
     if not rest:
         msg = f"'{text}' is no length of time"
-        raise Fault(msg, node, _REMEDY)
+        raise SqlFault(msg, node, _REMEDY)
     total = Fraction(0)
     while rest:
         part = _PART.match(rest)
         if part is None:
             msg = f"'{text}' is no length of time"
-            raise Fault(msg, node, _REMEDY)
+            raise SqlFault(msg, node, _REMEDY)
         total += Fraction(part[1].replace(" ", "")) * _unit(part[2], node)
         rest = rest[part.end() :].strip()
     if total.denominator != 1:
         msg = f"'{text}' is finer than a microsecond"
-        raise Fault(msg, node, _REMEDY)
+        raise SqlFault(msg, node, _REMEDY)
     return int(total)
 
 
@@ -70,7 +70,7 @@ def _interval(node: exp.Interval) -> int:
         number = exp.Literal.string(f"-{number.this.name}")
     if not isinstance(number, exp.Literal) or isinstance(unit, exp.IntervalSpan):
         msg = "this interval's length is not a plain number with one unit"
-        raise Fault(msg, node, _REMEDY)
+        raise SqlFault(msg, node, _REMEDY)
     return microseconds(f"{number.this} {unit.name}" if unit else number.this, node)
 
 
@@ -78,8 +78,8 @@ def _unit(name: str, node: exp.Expr | None) -> int:
     singular = name.lower().removesuffix("s")
     if singular in ("month", "year", "quarter"):
         msg = f"a {singular} has no fixed length"
-        raise Fault(msg, node, "count in days or weeks, e.g. '30 days'")
+        raise SqlFault(msg, node, "count in days or weeks, e.g. '30 days'")
     if singular not in _UNITS:
         msg = f"'{name}' is no unit of time"
-        raise Fault(msg, node, _REMEDY)
+        raise SqlFault(msg, node, _REMEDY)
     return _UNITS[singular]

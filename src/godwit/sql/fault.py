@@ -1,4 +1,4 @@
-"""How the front end refuses: a `Fault` names the node at fault; at the door it becomes an SqlError with a place.
+"""How the front end refuses: a `SqlFault` names the node at fault; at the door it becomes an SqlError with a place.
 
 Inner modules know syntax trees, not the text they came from, so they raise faults and `located` finds the words.
 """
@@ -17,7 +17,7 @@ from godwit.errors import SqlError, UnknownNameError, UnsupportedError
 _SNIPPET = 60
 
 
-class Fault(Exception):  # noqa: N818 - not an error a user meets: `located` turns it into one
+class SqlFault(Exception):  # noqa: N818 - not an error a user meets: `located` turns it into one
     def __init__(
         self, problem: str, node: exp.Expr | None, remedy: str, kind: type[SqlError] = UnsupportedError
     ) -> None:
@@ -25,15 +25,15 @@ class Fault(Exception):  # noqa: N818 - not an error a user meets: `located` tur
         self.problem, self.node, self.remedy, self.kind = problem, node, remedy, kind
 
 
-def unknown(problem: str, node: exp.Expr, name: str, known: Iterable[str]) -> Fault:
+def unknown(problem: str, node: exp.Expr, name: str, known: Iterable[str]) -> SqlFault:
     """A name nobody declared, with the nearest one that somebody did."""
     names = sorted(set(known))
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.6)
     if near:
         nearest = next(n for n in names if n.lower() == near[0])
-        return Fault(problem, node, f"did you mean '{nearest}'?", UnknownNameError)
+        return SqlFault(problem, node, f"did you mean '{nearest}'?", UnknownNameError)
     listed = ", ".join(names[:12]) + (", .." if len(names) > 12 else "")
-    return Fault(problem, node, f"known here: {listed}" if names else "declare it first", UnknownNameError)
+    return SqlFault(problem, node, f"known here: {listed}" if names else "declare it first", UnknownNameError)
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def located(sql: str) -> Iterator[None]:
     """Faults raised inside leave as SqlErrors that point into `sql`."""
     try:
         yield
-    except Fault as fault:
+    except SqlFault as fault:
         raise fault.kind(fault.problem, place=place(sql, fault.node), remedy=fault.remedy) from None
     except RecursionError:
         problem, remedy = (

@@ -8,7 +8,7 @@ from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
 from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, column, names
 from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
@@ -72,7 +72,7 @@ class Grouping:
         several = group.find(exp.Rollup, exp.Cube, exp.GroupingSets)
         if several or any(value for arg, value in group.args.items() if arg != "expressions"):
             msg = "GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are not supported"
-            raise Fault(msg, several or group, "list the keys and a window; write one query for each grouping set")
+            raise SqlFault(msg, several or group, "list the keys and a window; write one query for each grouping set")
         return [self._item(item, select) for item in group.expressions]
 
     def _item(self, item: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -81,7 +81,7 @@ class Grouping:
             position = int(item.name) if item.is_int else 0
             if not 1 <= position <= len(select.expressions):
                 msg = f"GROUP BY {item.name}: the SELECT list has {len(select.expressions)} columns"
-                raise Fault(msg, item, "use a position in the SELECT list, or the column's name")
+                raise SqlFault(msg, item, "use a position in the SELECT list, or the column's name")
             chosen: exp.Expr = select.expressions[position - 1].unalias()
             return chosen
         if isinstance(item, exp.Column) and len(item.parts) == 1 and item.name.lower() in self._aliases:
@@ -95,11 +95,11 @@ class Grouping:
             msg = "a window can only cut a time column: a stream's own, or the window.end of a sub-query"
             times = [f"{r.alias}.{f.name}" for r in self._scope.relations for f in r.fields if f.lag_us is not None]
             remedy = f"use {' or '.join(times)}" if times else "select a time column, as it is, in the sub-query"
-            raise Fault(msg, call, remedy)
+            raise SqlFault(msg, call, remedy)
         sizes = [microseconds(_text(length, call), length) for length in lengths]
         if not sizes or any(size <= 0 for size in sizes[:2]):
             msg = "a window needs a length above 0"
-            raise Fault(msg, call, "write e.g. window(ts, '10 seconds')")
+            raise SqlFault(msg, call, "write e.g. window(ts, '10 seconds')")
         return _cut(call, known.flat, sizes), known.lag_us
 
     def _keys(self, items: list[exp.Expr]) -> tuple[ColumnNode, ...]:
@@ -109,7 +109,7 @@ class Grouping:
             bad = next((n for n in value.walk() if aggregates.name_of(n)), None)
             if bad is not None:
                 msg = "an aggregate cannot be a key"
-                raise Fault(msg, bad, "aggregate in a sub-query first, and group its result by window.end")
+                raise SqlFault(msg, bad, "aggregate in a sub-query first, and group its result by window.end")
             if not names([value]) or (isinstance(value, exp.Column) and value.name in _BOUNDS.values()):
                 continue  # a constant, or the window's own bounds: no key of its own
             if all(key.value != value for key in keys):
@@ -123,7 +123,7 @@ class Grouping:
             return node
         if self._read_window(call)[0] != self.window:
             msg = "this is not the window of GROUP BY"
-            raise Fault(msg, call, "use the same window everywhere in the SELECT")
+            raise SqlFault(msg, call, "use the same window everywhere in the SELECT")
         if isinstance(node, exp.Dot):
             return _bound(node.expression.name, node)
         return _struct()
@@ -144,7 +144,7 @@ class Grouping:
         value = self._aliases[node.name.lower()]
         if self._scope.find(node) is not None and not (isinstance(value, exp.Column) and same(value.name, node.name)):
             msg = f"'{node.name}' is both a column and an alias of the SELECT list"
-            raise Fault(msg, node, "give the alias a name of its own")
+            raise SqlFault(msg, node, "give the alias a name of its own")
         return exp.paren(value.copy(), copy=False) if isinstance(value, exp.Binary | exp.Unary) else value.copy()
 
     def _output(self, node: exp.Expr) -> exp.Expr:
@@ -157,7 +157,7 @@ class Grouping:
         if isinstance(node, exp.Column) and node.name not in _BOUNDS.values():
             known = self._scope.field(node.name)
             msg = f"column '{known.name if known else node.name}' is neither a key nor inside an aggregate"
-            raise Fault(msg, node, "add it to GROUP BY, or take min, max, .. of it")
+            raise SqlFault(msg, node, "add it to GROUP BY, or take min, max, .. of it")
         return node
 
     def _call(self, node: exp.Expr, reading: aggregates.Reading) -> exp.Expr:
@@ -166,7 +166,9 @@ class Grouping:
             nested = next((n for n in argument.walk() if aggregates.name_of(n)), None)
             if nested is not None or names([argument]) & set(_BOUNDS.values()):
                 msg = "an aggregate's argument must be made of the rows' columns"
-                raise Fault(msg, nested or node, "aggregate in a sub-query first, and group its result by window.end")
+                raise SqlFault(
+                    msg, nested or node, "aggregate in a sub-query first, and group its result by window.end"
+                )
         value = "*" if argument is None else argument.sql("spark", comments=False)
         same_call = f"{reading.function}({value}){reading.constants}"
         if same_call not in self._calls:
@@ -174,15 +176,15 @@ class Grouping:
             self._calls[same_call] = CallNode(name, reading.function, argument, reading.constants)
         return column(self._calls[same_call].name)
 
-    def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> Fault:
+    def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> SqlFault:
         if windows:
             msg = "a SELECT can have one window only"
-            return Fault(msg, windows[1], "use a sub-query for each window")
+            return SqlFault(msg, windows[1], "use a sub-query for each window")
         group = select.args.get("group")
         keys = "".join(f"{e.sql('spark')}, " for e in group.expressions) if group else ""
         time = next((f.name for r in self._scope.relations for f in r.fields if f.lag_us is not None), "ts")
         msg = "an aggregate without a time window never ends"
-        return Fault(msg, group or select.expressions[0], _UNBOUNDED.format(keys=keys, time=time))
+        return SqlFault(msg, group or select.expressions[0], _UNBOUNDED.format(keys=keys, time=time))
 
 
 def _ancestors(node: exp.Expr) -> list[exp.Expr]:
@@ -196,7 +198,7 @@ def _ancestors(node: exp.Expr) -> list[exp.Expr]:
 def _text(length: exp.Expr, call: exp.Expr) -> str:
     if not (isinstance(length, exp.Literal) and length.is_string):
         msg = "a window's lengths must be written out"
-        raise Fault(msg, call, "write them as strings, e.g. window(ts, '10 seconds')")
+        raise SqlFault(msg, call, "write them as strings, e.g. window(ts, '10 seconds')")
     return length.name
 
 
@@ -204,22 +206,22 @@ def _cut(call: exp.Expr, time: str, sizes: list[int]) -> Window:
     if call.name.lower() == "session_window":
         if len(sizes) != 1:
             msg = "session_window takes a time column and one gap"
-            raise Fault(msg, call, "write session_window(ts, '30 seconds')")
+            raise SqlFault(msg, call, "write session_window(ts, '30 seconds')")
         return Window(time, gap_us=sizes[0])
     if len(sizes) > 2 and (len(sizes) > 3 or sizes[2] != 0):
         msg = "a window's start offset is not supported"
-        raise Fault(msg, call, "leave the fourth argument out: windows begin at multiples of their slide")
+        raise SqlFault(msg, call, "leave the fourth argument out: windows begin at multiples of their slide")
     slide = sizes[1] if len(sizes) > 1 else sizes[0]
     if slide > sizes[0]:
         msg = "the slide is longer than the window, so rows between windows would be lost"
-        raise Fault(msg, call, "make the slide (third argument) at most the size")
+        raise SqlFault(msg, call, "make the slide (third argument) at most the size")
     return Window(time, sizes[0], slide)
 
 
 def _bound(name: str, node: exp.Expr) -> exp.Column:
     if name.lower() not in _BOUNDS:
         msg = f"a window has no '{name}'"
-        raise Fault(msg, node, "it has window.start and window.end")
+        raise SqlFault(msg, node, "it has window.start and window.end")
     found = column(_BOUNDS[name.lower()])
     if isinstance(node, exp.Column):
         found.this.meta.update(node.this.meta)

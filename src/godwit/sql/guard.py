@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from godwit.errors import UnknownNameError
 from godwit.sql import functions
-from godwit.sql.fault import Fault, unknown
+from godwit.sql.fault import SqlFault, unknown
 
 _CLAUSES = {
     "order": ("ORDER BY needs the end of the data", "remove it; sort where you read the results"),
@@ -69,18 +69,18 @@ def guard(tree: exp.Expr, sql: str) -> None:
 def _check_names(node: exp.Expr) -> None:
     if isinstance(node, exp.Identifier) and node.name.startswith("__"):
         msg = f"'{node.name}' begins with __, which godwit keeps for its own columns"
-        raise Fault(msg, node, f"call it '{node.name.lstrip('_') or 'x'}'")
+        raise SqlFault(msg, node, f"call it '{node.name.lstrip('_') or 'x'}'")
 
 
 def _check_clauses(node: exp.Expr) -> None:
     allowed = _ALLOWED.get(type(node))
     if isinstance(node, exp.SetOperation) and not (isinstance(node, exp.Union) and node.args.get("distinct") is False):
         msg = "of the set operations only UNION ALL can run continuously"
-        raise Fault(msg, node.expression, "use UNION ALL, or GROUP BY the columns and a window to drop duplicates")
+        raise SqlFault(msg, node.expression, "use UNION ALL, or GROUP BY the columns and a window to drop duplicates")
     for clause, value in node.args.items() if allowed else ():
         if value and clause not in (allowed or ()):
             problem, remedy = _CLAUSES.get(clause, (f"{clause.strip('_').upper()} is not supported here", "remove it"))
-            raise Fault(problem, _first(value) or node, remedy)
+            raise SqlFault(problem, _first(value) or node, remedy)
 
 
 def _first(value: object) -> exp.Expr | None:
@@ -91,25 +91,25 @@ def _first(value: object) -> exp.Expr | None:
 def _check_construct(node: exp.Expr) -> None:
     for kind, (problem, remedy) in _NODES.items():
         if isinstance(node, kind):
-            raise Fault(problem, node, remedy)
+            raise SqlFault(problem, node, remedy)
     if isinstance(node, exp.DataType) and node.this == exp.DType.TIME:
         msg = "the type TIME is not supported"
-        raise Fault(msg, node.parent, "use a timestamp, or the seconds of the day as an int")
+        raise SqlFault(msg, node.parent, "use a timestamp, or the seconds of the day as an int")
     if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Select | exp.Column | exp.Count):
         msg = "* can only stand alone or in count(*)"
-        raise Fault(msg, node.parent, "list the columns")
+        raise SqlFault(msg, node.parent, "list the columns")
     if isinstance(node, exp.TableAlias) and node.args.get("columns"):
         msg = "column lists after an alias are not supported"
-        raise Fault(msg, node, "name the columns with AS in the SELECT list")
+        raise SqlFault(msg, node, "name the columns with AS in the SELECT list")
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
         msg = "only streams and sub-queries can stand in FROM"
-        raise Fault(msg, node, "name a declared stream")
+        raise SqlFault(msg, node, "name a declared stream")
     if isinstance(node, exp.With) and node.args.get("recursive"):
         msg = "recursive queries never end"
-        raise Fault(msg, node, "write WITH without RECURSIVE")
+        raise SqlFault(msg, node, "write WITH without RECURSIVE")
     if isinstance(node, exp.Query) and not _is_source(node):
         msg = "a sub-query outside FROM would have to see a whole stream at once"
-        raise Fault(msg, node, "join the streams within a time band instead")
+        raise SqlFault(msg, node, "join the streams within a time band instead")
 
 
 def _is_source(node: exp.Query) -> bool:
@@ -134,15 +134,15 @@ def _check_function(node: exp.Func, sql: str) -> None:
     name = called(node, sql)
     if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
         msg = f"'{name}' is called by a qualified name"
-        raise Fault(msg, node, "call built-in functions by their bare names", UnknownNameError)
+        raise SqlFault(msg, node, "call built-in functions by their bare names", UnknownNameError)
     if name == "unix_timestamp" and not node.expressions:
         msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
-        raise Fault(msg, node, functions.REFUSED["now"].remedy)
+        raise SqlFault(msg, node, functions.REFUSED["now"].remedy)
     if name in functions.ALLOWED:
         return
     refusal = functions.REFUSED.get(name)
     if refusal is not None:
         msg = f"{name}() {refusal.why}"
-        raise Fault(msg, node, refusal.remedy)
+        raise SqlFault(msg, node, refusal.remedy)
     msg = f"there is no function '{name}' that a query may call"
     raise unknown(msg, node, name, functions.ALLOWED)

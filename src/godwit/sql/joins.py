@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from godwit.sql.bands import Bands, Bound, bounds
 from godwit.sql.draft import Draft, JoinNode, column, filtered, names
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 from godwit.sql.scope import NameScope, Relation, ScopeField
 
 MAX_STREAMS = 5
@@ -23,7 +23,7 @@ def combine(scope: NameScope, parts: tuple[exp.Expr, ...], order: tuple[int, ...
     if len(scope.relations) > MAX_STREAMS:
         msg = f"{len(scope.relations)} streams are joined; at most {MAX_STREAMS} can be"
         remedy = "join some of them in a query of their own and INSERT INTO a derived stream"
-        raise Fault(msg, scope.relations[MAX_STREAMS].origin, remedy)
+        raise SqlFault(msg, scope.relations[MAX_STREAMS].origin, remedy)
     if not order:
         return _Joiner(scope, parts).run()
     draft, above = _Joiner(NameScope(tuple(scope.relations[i] for i in order)), parts).run()
@@ -127,7 +127,7 @@ class _Joiner:
         if lower > upper:
             a, b = _dotted(self._field[right], self._relations), _dotted(self._field[left], self._relations)
             msg = f"no two rows can lie in this band: {a} - {b} between {lower / 1e6:g} s and {upper / 1e6:g} s"
-            raise Fault(msg, self._relations[i].origin, "check the signs of the intervals")
+            raise SqlFault(msg, self._relations[i].origin, "check the signs of the intervals")
         return left, right, lower, upper
 
     def _times(self, i: int) -> Iterator[str]:
@@ -146,23 +146,23 @@ class _Joiner:
             self._lag.pop(time)
         self._lag |= aged
 
-    def _no_key(self, i: int) -> Fault:
+    def _no_key(self, i: int) -> SqlFault:
         others = _aliases(self._relations[:i])
         me = self._relations[i].alias
         msg = f"'{me}' is joined with {others} without an equality"
-        return Fault(msg, self._relations[i].origin, f"add one, e.g. ON {self._relations[0].alias}.key = {me}.key")
+        return SqlFault(msg, self._relations[i].origin, f"add one, e.g. ON {self._relations[0].alias}.key = {me}.key")
 
-    def _no_band(self, i: int) -> Fault:
+    def _no_band(self, i: int) -> SqlFault:
         me, others = self._relations[i], self._relations[:i]
         half = "by only half" if any(found for _, owners, found in self._parts if i in owners) else "without"
         msg = f"'{me.alias}' is joined with {_aliases(others)} {half} a time band, so every row would be kept for ever"
         mine, theirs = next(self._times(i), None), next((t for k in range(i) for t in self._times(k)), None)
         if mine is None or theirs is None:
             lacking = me.alias if mine is None else _aliases(others)
-            return Fault(msg, me.origin, f"{lacking} has no time column left: select its time column bare, as ts")
+            return SqlFault(msg, me.origin, f"{lacking} has no time column left: select its time column bare, as ts")
         a, b = _dotted(self._field[theirs], others), _dotted(self._field[mine], (me,))
         band = f"{b} BETWEEN {a} - INTERVAL 10 SECONDS AND {a} + INTERVAL 10 SECONDS"
-        return Fault(msg, me.origin, f"add one over their time columns, e.g. AND {band}")
+        return SqlFault(msg, me.origin, f"add one over their time columns, e.g. AND {band}")
 
 
 def _aliases(relations: Iterable[Relation]) -> str:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from godwit.sql.bands import SAME_WINDOW
 from godwit.sql.duration import microseconds
-from godwit.sql.fault import Fault
+from godwit.sql.fault import SqlFault
 from godwit.sql.functions import WINDOWS
 
 
@@ -37,7 +37,7 @@ def _compare_windows(node: exp.EQ) -> None:
     sizes = {_tumbling(side) for side in (node.left, node.right)}
     if len(sizes) != 1:
         msg = "the two windows have different sizes"
-        raise Fault(msg, node, "compare windows of one size")
+        raise SqlFault(msg, node, "compare windows of one size")
     (size,) = sizes
     for side in (node.left, node.right):
         side.replace(_begin(side.expressions[0], size))
@@ -48,7 +48,7 @@ def _tumbling(call: exp.Expr) -> int:
     arguments = call.expressions
     if call.name.lower() != "window" or len(arguments) != 2 or not isinstance(arguments[0], exp.Column):
         msg = "only tumbling windows over a time column can be compared"
-        raise Fault(msg, call, "write window(a.ts, '10 seconds') = window(b.ts, '10 seconds')")
+        raise SqlFault(msg, call, "write window(a.ts, '10 seconds') = window(b.ts, '10 seconds')")
     return microseconds(arguments[1].name, arguments[1])
 
 

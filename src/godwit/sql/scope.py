@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from godwit.errors import UnknownNameError
 from godwit.sql.draft import Draft, column
-from godwit.sql.fault import Fault, unknown
+from godwit.sql.fault import SqlFault, unknown
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class NameScope:
         if len(owners) > 1:
             where = " and ".join(r.alias for r in self.relations if _named(r, parts[0].name))
             msg = f"column '{parts[0].name}' is in {where}"
-            raise Fault(msg, node, f"say which, e.g. {self.relations[0].alias}.{parts[0].name}", UnknownNameError)
+            raise SqlFault(msg, node, f"say which, e.g. {self.relations[0].alias}.{parts[0].name}", UnknownNameError)
         return _access(owners[0], node, parts[1:]) if owners else None
 
     def _fail(self, node: exp.Column) -> exp.Expr:

@@ -11,7 +11,7 @@ from godwit.ids import StreamId
 from godwit.model.plan import Stream
 from godwit.sql import aggregates
 from godwit.sql.draft import ColumnNode, Draft, FilterNode, ProjectNode, ScanNode, UnionNode, column, conjuncts, flat
-from godwit.sql.fault import Fault, unknown
+from godwit.sql.fault import SqlFault, unknown
 from godwit.sql.grouping import Grouping, is_aggregated
 from godwit.sql.joins import combine
 from godwit.sql.normalise import is_window
@@ -56,7 +56,7 @@ class Compiler:
         left, right = self.query(node.this, known, alias), self.query(node.expression, known, alias)
         if len(left.fields) != len(right.fields):
             msg = f"UNION ALL of {len(left.fields)} and {len(right.fields)} columns"
-            raise Fault(msg, node.expression, "select the same number of columns on both sides")
+            raise SqlFault(msg, node.expression, "select the same number of columns on both sides")
         pairs = list(zip(left.fields, right.fields, strict=True))
         columns = tuple(ColumnNode(a.flat, column(b.flat)) for a, b in pairs)
         renamed = right.draft if all(a.flat == b.flat for a, b in pairs) else ProjectNode(right.draft, columns)
@@ -91,7 +91,7 @@ class Compiler:
         for item in node.expressions:
             if item.find(exp.Star) and not item.find(exp.Count):
                 msg = "SELECT * does not go with GROUP BY"
-                raise Fault(msg, item, "list the keys and aggregates")
+                raise SqlFault(msg, item, "list the keys and aggregates")
             value = grouping.over(item.unalias())
             name = item.alias_or_name
             columns.append(ColumnNode(_flat(alias, name), value))
@@ -112,12 +112,12 @@ class Compiler:
                 named = item.alias_or_name or (item.expression.name if item.expression else "")
                 if not named:
                     msg = "the name of a column is empty"
-                    raise Fault(msg, item, "name what is selected: expression AS name")
+                    raise SqlFault(msg, item, "name what is selected: expression AS name")
                 items.append((named, item.unalias()))
                 continue
             if any(star.args.values()):
                 msg = "* EXCEPT, REPLACE and RENAME are not supported"
-                raise Fault(msg, item, "list the columns")
+                raise SqlFault(msg, item, "list the columns")
             items += [(f.name, exp.column(f.name, table=r.alias, quoted=True)) for f, r in scope.expand(item)]
         return items
 
@@ -126,13 +126,13 @@ class Compiler:
         start = node.args.get("from_")
         if start is None or not node.expressions:
             msg = "there is no FROM" if start is None else "nothing is selected"
-            raise Fault(msg, node, "write SELECT columns FROM a declared stream")
+            raise SqlFault(msg, node, "write SELECT columns FROM a declared stream")
         joins = node.args.get("joins") or []
         relations = [self._relation(source, known) for source in (start.this, *(j.this for j in joins))]
         for i, relation in enumerate(relations):
             if any(same(relation.alias, earlier.alias) for earlier in relations[:i]):
                 msg = f"'{relation.alias}' stands twice in this FROM"
-                raise Fault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
+                raise SqlFault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
         for join in joins:
             _check_join(join)
         on = [part for join in joins for part in conjuncts(join.args.get("on"))]
@@ -144,10 +144,10 @@ class Compiler:
             return self._nested(name, source.this, known, source)
         if not isinstance(source, exp.Table) or source.args.get("joins"):
             msg = "joins in parentheses are not supported"
-            raise Fault(msg, source, "write the joins one after the other")
+            raise SqlFault(msg, source, "write the joins one after the other")
         if source.args.get("db"):
             msg = f"'{source.sql('spark')}' is a table or a file, not a stream"
-            raise Fault(msg, source, f"name a declared stream: {', '.join(sorted(self._streams)[:8])}")
+            raise SqlFault(msg, source, f"name a declared stream: {', '.join(sorted(self._streams)[:8])}")
         definition = known.get(source.name.lower())
         if definition is not None:
             return self._nested(source.alias_or_name, definition.query, definition.known, source)
@@ -185,7 +185,7 @@ def _definitions(node: exp.Expr, known: Mapping[str, Definition]) -> Mapping[str
     for cte in clause.expressions if clause else ():
         if not isinstance(cte.this, exp.Query):
             msg = "WITH can only name a SELECT"
-            raise Fault(msg, cte, "write WITH name AS (SELECT ..)")
+            raise SqlFault(msg, cte, "write WITH name AS (SELECT ..)")
         known = {**known, cte.alias.lower(): Definition(cte.this, known)}
     return known
 
@@ -194,18 +194,18 @@ def _check_join(join: exp.Join) -> None:
     side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
     if side or kind in ("OUTER", "SEMI", "ANTI", "FULL"):
         msg = f"{' '.join(w for w in (side, kind) if w)} JOIN: a missing partner is only known when time has passed"
-        raise Fault(
+        raise SqlFault(
             msg, join.this, "use an inner JOIN; for absences, aggregate both sides by window and compare counts"
         )
     if method or join.args.get("using"):
         msg = f"{method or 'USING'} joins hide which columns are compared"
-        raise Fault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
+        raise SqlFault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
 
 
 def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
     bad = next((n for n in node.walk() if aggregates.name_of(n) or is_window(n)), None)
     if bad is not None:
-        raise Fault(problem, bad, remedy)
+        raise SqlFault(problem, bad, remedy)
 
 
 def _refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:
@@ -214,7 +214,7 @@ def _refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:
         if field.name.lower() in seen:
             msg = f"two result columns are called '{field.name}'"
             origin = node.expressions[i] if i < len(node.expressions) else node
-            raise Fault(msg, origin, "rename one with AS")
+            raise SqlFault(msg, origin, "rename one with AS")
         seen.add(field.name.lower())
 
 

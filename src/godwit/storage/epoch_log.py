@@ -16,7 +16,7 @@ from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId
 from godwit.model.topology import Topology
-from godwit.protocol.handover import Move
+from godwit.protocol.handover import Migration
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.store import Store
@@ -179,6 +179,6 @@ class Control:
         return self._log.exists(number)
 
 
-def moves_of(record: Record) -> tuple[Move, ...]:
+def moves_of(record: Record) -> tuple[Migration, ...]:
     """The instances of all shapes that change region with an epoch."""
-    return tuple(map(Move.from_json, record["moves"]))
+    return tuple(map(Migration.from_json, record["moves"]))

@@ -2,7 +2,7 @@
 
 A script is a list of values, so that a failing run can be read and replayed:
 
-    FaultyDisk(disk, [Fault("write", "full", match="*/commits/*", nth=3)])
+    FaultyDisk(disk, [DiskFault("write", "full", match="*/commits/*", nth=3)])
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Crashed(BaseException):
 
 
 @dataclass(frozen=True)
-class Fault:
+class DiskFault:
     """One thing that goes wrong: the `nth` call (from 1) of an operation ("*": any mutation) on a name that matches.
 
     full: no space left; error: the device reports one; slow: takes `seconds`; torn: half of the data is written, then
@@ -47,7 +47,7 @@ class Fault:
 class FaultyDisk:
     """Another disk, with the faults of a script; see `base.Disk`."""
 
-    def __init__(self, disk: Disk, faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, disk: Disk, faults: Sequence[DiskFault] = ()) -> None:
         self.disk, self.root = disk, disk.root
         self._faults, self._seen = list(faults), [0] * len(faults)
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class FaultyDisk:
         self.count = 0
         self.crashed = False
 
-    def _due(self, operation: str, name: str) -> Fault | None:
+    def _due(self, operation: str, name: str) -> DiskFault | None:
         with self._lock:
             self.count += operation in MUTATIONS
             for k, fault in enumerate(self._faults):

@@ -6,10 +6,10 @@ import threading
 import time
 from typing import Any
 
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 
 
-class Collected(Sink):
+class Collected(ResultSink):
     """`query.write_to(sink := Collected()); sink.wait_for(3)`."""
 
     exactly_once = False
@@ -19,7 +19,7 @@ class Collected(Sink):
         self._commits: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self._news = threading.Condition()
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         rows = [row for table in batch.tables() for row in table.to_pylist()]
         with self._news:
             # The same number always holds the same rows: a repeat after a crash replaces them by themselves.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from godwit.control.plan_state import Planner
-from godwit.control.redeploy.strategy import Batch, ground_first, newcomers_last
+from godwit.control.redeploy.strategy import ChangeBatch, ground_first, newcomers_last
 from godwit.control.stage import Stage
+from godwit.control.stage_builder import finish
 from godwit.ids import QueryId
 from godwit.model.global_plan import Edge
 from godwit.model.instances import InstanceId
@@ -18,15 +19,15 @@ from godwit.model.instances import InstanceId
 REDEPLOYING = "it is being redeployed"
 
 
-def serial(planner: Planner, batch: Batch) -> list[Stage]:
+def serial(planner: Planner, batch: ChangeBatch) -> list[Stage]:
     return _holistic(planner, batch, one_by_one=True)
 
 
-def concurrent(planner: Planner, batch: Batch) -> list[Stage]:
+def concurrent(planner: Planner, batch: ChangeBatch) -> list[Stage]:
     return _holistic(planner, batch, one_by_one=False)
 
 
-def _holistic(planner: Planner, batch: Batch, one_by_one: bool) -> list[Stage]:
+def _holistic(planner: Planner, batch: ChangeBatch, one_by_one: bool) -> list[Stage]:
     mark = planner.journal.mark()
     todo, broken = ground_first(planner, batch)
     groups = _groups(planner, todo, broken)
@@ -36,14 +37,14 @@ def _holistic(planner: Planner, batch: Batch, one_by_one: bool) -> list[Stage]:
     for group in groups:
         for query in group:
             planner.park(query, REDEPLOYING)
-        stages.append(planner.finish(mark, f"stop {', '.join(group)}: {batch.cause}"))
+        stages.append(finish(planner, mark, f"stop {', '.join(group)}: {batch.cause}"))
         mark = planner.journal.mark()
         for query in group:
             planner.try_place(query)
-        stages.append(planner.finish(mark, f"deploy {', '.join(group)}: {batch.cause}"))
+        stages.append(finish(planner, mark, f"deploy {', '.join(group)}: {batch.cause}"))
         mark = planner.journal.mark()
     newcomers_last(planner, batch.requests)
-    stages.append(planner.finish(mark, batch.cause))
+    stages.append(finish(planner, mark, batch.cause))
     return [stage for stage in stages if not stage.empty] or stages[-1:]
 
 

@@ -33,7 +33,7 @@ STRATEGIES: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Batch:
+class ChangeBatch:
     """Everything that waited: changes of the topology (and what it is after them), queries that come and go."""
 
     topology: Topology
@@ -49,7 +49,7 @@ class Batch:
 class Redeployment(Protocol):
     """Plan the batch and return the stages to publish one after the other, each when the one before is in force."""
 
-    def __call__(self, planner: Planner, batch: Batch) -> list[Stage]: ...
+    def __call__(self, planner: Planner, batch: ChangeBatch) -> list[Stage]: ...
 
 
 def redeployment(name: str) -> Redeployment:
@@ -60,7 +60,7 @@ def redeployment(name: str) -> Redeployment:
     return cast(Redeployment, getattr(import_module(f"godwit.control.redeploy.{module}"), function))
 
 
-def ground_first(planner: Planner, batch: Batch) -> tuple[list[InstanceId], set[Edge]]:
+def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId], set[Edge]]:
     """The part that every strategy begins with: queries that left make room, then the ground changes."""
     for request in batch.requests:
         if isinstance(request, QueryWithdrawn):

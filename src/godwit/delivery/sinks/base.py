@@ -16,7 +16,7 @@ from godwit.storage.log import Segment
 
 
 @dataclass(frozen=True)
-class Batch:
+class ResultBatch:
     """The results of one query in one commit. The same number always holds the same rows."""
 
     region: RegionId
@@ -38,7 +38,7 @@ class Batch:
                     yield pa.Table.from_batches([batch])
 
 
-class Sink(ABC):
+class ResultSink(ABC):
     """Somewhere results go."""
 
     #: whether every row is there once, whatever crashes; otherwise the rows of the last commits may come again
@@ -51,7 +51,7 @@ class Sink(ABC):
         """Begin, or go on from where `state` says: whatever was written after it never happened."""
 
     @abstractmethod
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         """Take a commit's results. The position is kept only after this returns."""
 
     def state(self) -> dict[str, Any]:

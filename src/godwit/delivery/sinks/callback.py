@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 
 
-class CallbackSink(Sink):
+class CallbackSink(ResultSink):
     """Calls `function` with a list of rows (dicts), some thousands at a time; an error it raises stops the sink."""
 
     exactly_once: ClassVar[bool] = False
@@ -17,7 +17,7 @@ class CallbackSink(Sink):
         self._function = function
         self.name = name
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         for table in batch.tables():
             for start in range(0, table.num_rows, 5000):
                 self._function(table.slice(start, 5000).to_pylist())

@@ -7,10 +7,10 @@ from typing import ClassVar
 from rich.console import Console
 from rich.table import Table
 
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(ResultSink):
     """Shows up to `rows` rows of each commit, and how many more there are."""
 
     exactly_once: ClassVar[bool] = False
@@ -19,7 +19,7 @@ class ConsoleSink(Sink):
         self._rows, self._console = rows, console or Console()
         self.name = "console"
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         shown, more = Table(*batch.columns, title=f"{batch.query} · {batch.region} · {batch.number}"), 0
         for table in batch.tables():
             some = table.slice(0, max(self._rows - shown.row_count, 0))

@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar
 
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.delivery.sinks.outputs import must_be_there
 
 
-class JsonLinesSink(Sink):
+class JsonLinesSink(ResultSink):
     """One object a row; times as ISO 8601 in UTC. Readers of the file may see lines that a crash takes back."""
 
     exactly_once: ClassVar[bool] = True
@@ -28,7 +28,7 @@ class JsonLinesSink(Sink):
         self._path.touch()
         os.truncate(self._path, self._length)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         with self._path.open("r+b") as file:
             file.truncate(self._length)
             file.seek(self._length)

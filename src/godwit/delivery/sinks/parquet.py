@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
-from godwit.delivery.sinks.base import Batch, Sink
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.delivery.sinks.outputs import must_be_there
 
 
-class ParquetSink(Sink):
+class ParquetSink(ResultSink):
     """`spark.read.parquet(path)` shows all results; half-written files have names that readers pass over."""
 
     exactly_once: ClassVar[bool] = True
@@ -25,7 +25,7 @@ class ParquetSink(Sink):
         must_be_there(self.name, state)
         self._newest = state.get("newest")
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: ResultBatch) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
         target = self._path / f"{batch.region}-{batch.number:010d}.parquet"
         draft = target.with_name(f".{target.name}.tmp")

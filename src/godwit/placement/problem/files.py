@@ -78,7 +78,7 @@ class NetworkSpec(_Strict):
     links: list[LinkSpec] = []
 
 
-class Place(_Strict):
+class ProblemPlace(_Strict):
     """Where an operator is; the platform may be left out where the site has one only."""
 
     site: str
@@ -111,7 +111,7 @@ class ProblemSpec(_Strict):
     workflow: WorkflowSpec
     network: NetworkSpec
     #: the deployed plan; left out: every operator on its quickest action
-    root: dict[str, Place] | None = None
+    root: dict[str, ProblemPlace] | None = None
     #: "latency", or weights
     objective: str | Weights = "latency"
     constraints: ConstraintSpec = Field(default_factory=ConstraintSpec)
@@ -212,7 +212,7 @@ def _root(spec: ProblemSpec, workflow: Workflow, network: Network, latency: np.n
     return tuple(plan)
 
 
-def _action(network: Network, operator: str, place: Place) -> int:
+def _action(network: Network, operator: str, place: ProblemPlace) -> int:
     fits: list[Any] = [
         a
         for a, (s, p) in enumerate(network.actions)

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from godwit.model.global_plan import Edge
 from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
-from godwit.placement.rules.base import Ground, is_pinned, meet
+from godwit.placement.rules.base import PlacementContext, is_pinned, meet
 
 
-def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> list[InstanceId]:
+def must_move(ground: PlacementContext, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> list[InstanceId]:
     """The instances to place again, producers first.
 
     `broken` are connections whose route is gone, `homeless` instances without a (usable) node.
@@ -26,7 +26,7 @@ def must_move(ground: Ground, broken: Iterable[Edge], homeless: Iterable[Instanc
 
 
 class _Search:
-    def __init__(self, ground: Ground, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> None:
+    def __init__(self, ground: PlacementContext, broken: Iterable[Edge], homeless: Iterable[InstanceId]) -> None:
         self._ground = ground
         self._homeless = set(homeless)
         #: instance -> its producers whose rows may come another way now

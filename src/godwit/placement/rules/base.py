@@ -18,7 +18,7 @@ from godwit.ids import DeviceId, NodeId, QueryId, RegionId, SiteId
 from godwit.model.global_plan import GlobalPlan, Instance
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
-from godwit.model.routes import Routes, Way
+from godwit.model.routes import SitePaths, Way
 from godwit.model.topology import Topology
 
 #: name -> module beside this one that defines `place`
@@ -43,7 +43,7 @@ class Infeasible:
 class Rule(Protocol):
     """Place every instance of `todo` (producers first) by `ground.put`; stop at the first that finds no place."""
 
-    def __call__(self, ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None: ...
+    def __call__(self, ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None: ...
 
 
 def rule(name: str) -> Rule:
@@ -59,11 +59,11 @@ Ways = Mapping[tuple[SiteId, SiteId], tuple[SiteId, ...]]
 
 
 @dataclass
-class Ground:
+class PlacementContext:
     """Where instances are, what is free, and which way leads where. Writes go through the journal."""
 
     plan: GlobalPlan
-    routes: Routes
+    routes: SitePaths
     journal: Journal
     placement: dict[InstanceId, NodeId] = field(default_factory=dict)
     load: dict[NodeId, float] = field(default_factory=dict)
@@ -247,7 +247,7 @@ def meet(ways: Sequence[Way]) -> Way:
 
 
 def each(
-    ground: Ground, todo: Iterable[InstanceId], one: Callable[[InstanceId], Infeasible | None]
+    ground: PlacementContext, todo: Iterable[InstanceId], one: Callable[[InstanceId], Infeasible | None]
 ) -> Infeasible | None:
     """Place pinned instances where they belong, others where a hint puts them or by `one`; stop at the first fault."""
     for instance in todo:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from godwit.model.instances import InstanceId
-from godwit.placement.rules.base import Ground, Infeasible, each
+from godwit.placement.rules.base import Infeasible, PlacementContext, each
 
 
-def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+def place(ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None:
     def one(instance: InstanceId) -> Infeasible | None:
         way = ground.common_way(instance)
         return way if isinstance(way, Infeasible) else ground.put_first(instance, way)

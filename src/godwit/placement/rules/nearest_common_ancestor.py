@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from godwit.ids import NodeId
 from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
-from godwit.placement.rules.base import Ground, Infeasible, each, meet
+from godwit.placement.rules.base import Infeasible, PlacementContext, each, meet
 
 
-def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+def place(ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None:
     def one(instance: InstanceId) -> Infeasible | None:
         way = _ancestors(ground, instance)
         return way if isinstance(way, Infeasible) else ground.put_first(instance, way)
@@ -21,7 +21,7 @@ def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
     return each(ground, todo, one)
 
 
-def _ancestors(ground: Ground, instance: InstanceId) -> Way | Infeasible:
+def _ancestors(ground: PlacementContext, instance: InstanceId) -> Way | Infeasible:
     """The sites that the rows of all devices of the instance's queries pass, nearest first."""
     devices = {
         ground.plan.instances[used].device

@@ -21,7 +21,7 @@ from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
-from godwit.placement.rules.base import Ground
+from godwit.placement.rules.base import PlacementContext
 
 #: the one platform: where an operator may run is a matter of sites here
 SPARK = "spark"
@@ -57,7 +57,7 @@ class Groups:
     shut: frozenset[SiteId] = frozenset()
 
 
-def site_of(ground: Ground, node: NodeId) -> SiteId | None:
+def site_of(ground: PlacementContext, node: NodeId) -> SiteId | None:
     """The site a node counts as; None: a device that is away, or nothing that is there."""
     device = ground.topology.devices.get(DeviceId(node))
     if device is not None:
@@ -65,7 +65,7 @@ def site_of(ground: Ground, node: NodeId) -> SiteId | None:
     return SiteId(node) if SiteId(node) in ground.topology.sites else None
 
 
-def build(ground: Ground, groups: Groups) -> Problem:
+def build(ground: PlacementContext, groups: Groups) -> Problem:
     """The problem whose root is where the groups are; every free group must have a site to begin with."""
     network = _network(ground, groups)
     costs = {name: sum(ground.plan.instances[i].cost for i in members) for name, members in groups.members.items()}
@@ -94,7 +94,7 @@ def where(problem: Problem, plan: PlanVector) -> dict[str, SiteId]:
     return {name: SiteId(site) for name, (site, _) in problem.describe(plan).items()}
 
 
-def _network(ground: Ground, groups: Groups) -> Network:
+def _network(ground: PlacementContext, groups: Groups) -> Network:
     """The sites that can be reached from where the groups are, with what the groups themselves take counted as free."""
     topology = ground.topology
     mine: dict[NodeId, float] = {}
@@ -121,7 +121,7 @@ def _network(ground: Ground, groups: Groups) -> Network:
     return Network(sites, tuple(NetworkLink(link.a, link.b, link.ms, link.mbps) for link in links))
 
 
-def _edges(ground: Ground, groups: Groups) -> Iterable[DataEdge]:
+def _edges(ground: PlacementContext, groups: Groups) -> Iterable[DataEdge]:
     group_of = {instance: name for name, members in groups.members.items() for instance in members}
     found: dict[tuple[str, str], None] = {}
     for instance, name in group_of.items():

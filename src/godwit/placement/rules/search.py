@@ -15,7 +15,7 @@ from godwit.ids import NodeId, SiteId
 from godwit.model.instances import InstanceId
 from godwit.placement.cost_models.cost import Objective
 from godwit.placement.rules import bottom_up
-from godwit.placement.rules.base import Ground, Infeasible, is_pinned
+from godwit.placement.rules.base import Infeasible, PlacementContext, is_pinned
 from godwit.placement.rules.problem import SELECTIVITY, SPARK, Groups, build, site_of, where
 from godwit.placement.search.base import Options, search
 
@@ -24,7 +24,7 @@ BUDGET = 0.2
 OBJECTIVE = Objective.weighted(throughput=0.0, latency=0.5, traffic=0.4, migration=0.1)
 
 
-def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+def place(ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None:
     mark = ground.journal.mark()
     pinned = [i for i in todo if is_pinned(ground.plan.instances[i])]
     free = [i for i in todo if i not in pinned and ground.wish(i) is None]
@@ -45,7 +45,7 @@ def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
 
 
 def _search(
-    ground: Ground, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
+    ground: PlacementContext, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
 ) -> dict[InstanceId, NodeId] | None:
     """A place for each free instance; None: none was found."""
     groups = _groups(ground, free, first, before)
@@ -60,7 +60,7 @@ def _search(
 
 
 def _groups(
-    ground: Ground, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
+    ground: PlacementContext, free: list[InstanceId], first: dict[InstanceId, NodeId], before: dict[InstanceId, NodeId]
 ) -> Groups:
     """Each free instance by itself, and the neighbours that stay."""
     at: dict[InstanceId, SiteId] = {}
@@ -80,7 +80,7 @@ def _groups(
     )
 
 
-def _mbps(ground: Ground, members: Mapping[str, tuple[InstanceId]]) -> Callable[[str], float]:
+def _mbps(ground: PlacementContext, members: Mapping[str, tuple[InstanceId]]) -> Callable[[str], float]:
     """What leaves an instance, in units of what one device sends: filters and aggregates thin it out."""
 
     @cache

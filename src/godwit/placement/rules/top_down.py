@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from godwit.ids import NodeId
 from godwit.model.instances import InstanceId
 from godwit.model.routes import Way
-from godwit.placement.rules.base import Ground, Infeasible, each, is_pinned, meet
+from godwit.placement.rules.base import Infeasible, PlacementContext, each, is_pinned, meet
 
 
-def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
+def place(ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None:
     spans = source_ways(ground, todo)
     if isinstance(spans, Infeasible):
         return spans
@@ -27,7 +27,7 @@ def place(ground: Ground, todo: Sequence[InstanceId]) -> Infeasible | None:
     return each(ground, [*scans_and_sinks, *others], one)
 
 
-def source_ways(ground: Ground, todo: Sequence[InstanceId]) -> dict[InstanceId, Way] | Infeasible:
+def source_ways(ground: PlacementContext, todo: Sequence[InstanceId]) -> dict[InstanceId, Way] | Infeasible:
     """For each instance: the nodes that all its rows pass, wherever the operators below it end up."""
     spans: dict[InstanceId, Way] = {}
     for instance in todo:
@@ -47,7 +47,7 @@ def source_ways(ground: Ground, todo: Sequence[InstanceId]) -> dict[InstanceId, 
     return {i: span or (ground.root[i],) for i, span in spans.items()}
 
 
-def _downwards(ground: Ground, instance: InstanceId, span: Way) -> list[NodeId]:
+def _downwards(ground: PlacementContext, instance: InstanceId, span: Way) -> list[NodeId]:
     """The span from its consumer's node down; the rest of it, beyond the consumer, only after that."""
     consumers = [ground.placement.get(c) for c in sorted(ground.plan.consumers.get(instance, ()))]
     ends = [span.index(node) for node in consumers if node is not None and node in span]
