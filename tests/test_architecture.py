@@ -16,12 +16,6 @@ from tests.imports import SOURCE, cycles, graph, imported_names, modules, public
 PURE = ("model", "sql", "protocol", "control", "admission", "placement", "migration", "sim", "testing", "storage")
 TREES = modules()
 
-#: modules that import each other in a circle, still
-CYCLES: tuple[frozenset[str], ...] = ()
-
-#: class names that stand in several modules, still
-SHARED_NAMES: set[str] = set()
-
 #: packages besides engine and mobility that import pyspark, still
 SPARK_ROOMS = {"engine", "mobility"}
 SPARK_STILL = {"api", "baselines", "demo", "ingest", "observe", "operators", "region", "scenario"}
@@ -37,18 +31,13 @@ MODEL_STILL = {
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports in functions and under TYPE_CHECKING count."""
-    found = cycles(graph(TREES))
-    new = [sorted(cycle) for cycle in found if not any(cycle <= known for known in CYCLES)]
-    assert new == [], "a new import cycle: move what both need into a module below them"
-    gone = [sorted(known) for known in CYCLES if not any(cycle <= known for cycle in found)]
-    assert gone == [], "these are no cycles any more: take them off CYCLES"
+    found = [sorted(cycle) for cycle in cycles(graph(TREES))]
+    assert found == [], "an import cycle: move what both need into a module below them"
 
 
 def test_no_two_public_classes_have_one_name() -> None:
-    shared = {name: rooms for name, rooms in public_classes(TREES).items() if len(rooms) > 1}
-    new = {name: sorted(rooms) for name, rooms in shared.items() if name not in SHARED_NAMES}
-    assert new == {}, "two classes with one name: say in the name what tells them apart"
-    assert sorted(SHARED_NAMES - set(shared)) == [], "no longer shared: take them off SHARED_NAMES"
+    shared = {name: sorted(rooms) for name, rooms in public_classes(TREES).items() if len(rooms) > 1}
+    assert shared == {}, "two classes with one name: say in the name what tells them apart"
 
 
 def test_model_imports_nothing_from_above() -> None:

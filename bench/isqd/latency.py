@@ -72,8 +72,8 @@ class Follower:
 
     def look(self) -> None:
         self._looked = time.time()
-        for key in list(self._fleet.crew.runners):
-            for number, record in self._fleet.crew.commits(key, self._read.get(key, 0)):
+        for key in list(self._fleet.pool.runners):
+            for number, record in self._fleet.pool.commits(key, self._read.get(key, 0)):
                 self._read[key] = number
                 for one in record["results"]:
                     for table in Segment.from_json(one, self._fleet.store).tables(["at"]):
@@ -84,10 +84,10 @@ class Follower:
 def micro_batches(fleet: Fleet, start: float) -> dict[str, Any]:
     """How many there were in each region, of those that are kept, and how long they took."""
     found = {}
-    for key in list(fleet.crew.runners):
+    for key in list(fleet.pool.runners):
         times = [
             record["metrics"]["took_ms"]
-            for _, record in fleet.crew.commits(key, 0)
+            for _, record in fleet.pool.commits(key, 0)
             if record["metrics"]["wall"] >= start
         ]
         if times:

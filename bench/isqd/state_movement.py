@@ -109,10 +109,10 @@ class World:
 
     def measure(self, strategy: str, far: int, limit: float | None) -> dict[str, Any]:
         """Move the join away with a strategy, and (unmeasured) back."""
-        carriage = self.fleet.carriage
-        carriage.strategy, carriage.links = strategy, Links(limit)
+        transfer = self.fleet.transfer
+        transfer.strategy, transfer.links = strategy, Links(limit)
         times = self._move(f"new-{far}")
-        carriage.strategy, carriage.links = "delta", None
+        transfer.strategy, transfer.links = "delta", None
         self._move("old")
         found = {**self._about(strategy, far, limit), **times}
         say(f"  {strategy}, {far} nodes between, {limit or 'no'} limit: {times}")
@@ -138,20 +138,20 @@ class World:
         plan = self.fleet.deployment.queries["q"].shape.plan  # type: ignore[index]
         join = [i for i in range(len(plan.operators)) if not plan.is_local(i)]
         target = self.fleet.deployment.sites[site]  # type: ignore[index]
-        before = {key: runner.commits.last for key, runner in self.fleet.crew.runners.items()}
+        before = {key: runner.commits.last for key, runner in self.fleet.pool.runners.items()}
         began = time.perf_counter()
         self.fleet.move({f"q/{i}": site for i in join})
         self._probe()
         first: float | None = None
         while True:
-            busy = self.fleet.crew.step_all()
+            busy = self.fleet.pool.step_all()
             now = time.perf_counter() - began
-            (runner,) = [r for (region, _), r in self.fleet.crew.runners.items() if region == target]
+            (runner,) = [r for (region, _), r in self.fleet.pool.runners.items() if region == target]
             if first is None and any(
                 record["results"] for _, record in runner.commits.after(before.get((target, runner.shape.key), 0))
             ):
                 first = now
-            if not busy and not self.fleet.crew.underway and not runner.memory.moves.incoming:
+            if not busy and not self.fleet.pool.underway and not runner.memory.moves.incoming:
                 break
         arrived = max(
             record["metrics"]["wall"]
@@ -186,7 +186,7 @@ class World:
         return pa.table({"id": np.arange(first, first + n), "k": keys, "payload": payload, "ts": at})
 
     def _state_bytes(self) -> int:
-        return sum(s.bytes for r in self.fleet.crew.runners.values() for s in r.memory.states.values())
+        return sum(s.bytes for r in self.fleet.pool.runners.values() for s in r.memory.states.values())
 
 
 def _chain(far: int) -> Topology:

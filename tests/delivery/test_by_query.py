@@ -47,6 +47,6 @@ def test_a_reader_gets_no_segment_of_another_query(open_fleet: Callable[..., Fle
         fleet.push("s", [{"n": k, "ts": START}])
         fleet.process_available()
     shape = fleet.execution(QueryId("q0")).shape.key
-    assert [len(fleet.crew.results(shape, query.id)) for query in queries] == [2, 1, 1, 1]
+    assert [len(fleet.pool.results(shape, query.id)) for query in queries] == [2, 1, 1, 1]
     assert [query.results().count() for query in queries] == [2, 1, 1, 1]
     assert all(query.verdict().equal for query in queries)

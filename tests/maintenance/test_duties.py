@@ -67,15 +67,15 @@ def test_whatever_fails_in_the_background_results_go_on(
         raise OSError(msg)
 
     owner, name = {
-        "housekeeping": (fleet.attendant.housekeeper, "behind"),
+        "housekeeping": (fleet.supervisor.housekeeper, "behind"),
         "re-optimiser": (fleet.reoptimiser, "look_if_due"),
-        "admission": (fleet.door, "look_if_due"),
+        "admission": (fleet.admission, "look_if_due"),
         "copies of the control log": (fleet, "keep_copies"),
     }[broken]
     monkeypatch.setattr(owner, name, fail)
     fleet.start()
     until = time.monotonic() + 30
-    while broken not in fleet.attendant.failures() and time.monotonic() < until:
+    while broken not in fleet.supervisor.failures() and time.monotonic() < until:
         time.sleep(0.05)
     fleet.push("s", [{"n": 1, "ts": START}])
     while not taken and time.monotonic() < until:
@@ -83,9 +83,9 @@ def test_whatever_fails_in_the_background_results_go_on(
     assert [row["n"] for row in taken] == [1]
     assert "no room" in fleet.status().failures[broken]
     monkeypatch.undo()
-    while fleet.attendant.failures() and time.monotonic() < until:
+    while fleet.supervisor.failures() and time.monotonic() < until:
         time.sleep(0.05)
-    assert fleet.attendant.failures() == {}
+    assert fleet.supervisor.failures() == {}
 
 
 def test_a_sink_that_recovers_goes_on_where_it_was(open_fleet: Callable[..., Fleet]) -> None:

@@ -17,7 +17,7 @@ from godwit.delivery.sinks import CallbackSink
 from godwit.errors import StateError
 from godwit.ingest.source_log import DeadLetters
 from godwit.maintenance import housekeeping
-from godwit.maintenance import supervisor as attendant
+from godwit.maintenance import supervisor as supervisor
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
@@ -71,13 +71,13 @@ def test_a_long_run_stays_small_and_fast(open_fleet: OpenFleet, monkeypatch: pyt
     got: list[dict[str, Any]] = []
     query.write_to(CallbackSink(got.extend))
     counts, sizes, took = [], [], []
-    (runner,) = fleet.crew.runners.values()
+    (runner,) = fleet.pool.runners.values()
     for number in range(batches):
         fleet.push("readings", rows(number))
         record = runner.step()
         assert record is not None
         took.append(record["metrics"]["took_ms"])
-        fleet.attendant.flush()
+        fleet.supervisor.flush()
         if (number + 1) % eighth == 0:
             counts.append(files(fleet.root))
             sizes.append(size(fleet.root))
@@ -114,10 +114,10 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
 ) -> None:
     monkeypatch.setattr(housekeeping, "RECENT", 2)
     monkeypatch.setattr(commit, "SNAPSHOT_EVERY", 4)  # every commit of so small a memory has it whole
-    monkeypatch.setattr(attendant, "SLICE", 0.0)  # one bit at a time
+    monkeypatch.setattr(supervisor, "SLICE", 0.0)  # one bit at a time
     fleet = open_fleet(retention=Retention(keep=keep, source_seconds=0.0, every=10))
     query = one_region(fleet, "SELECT name, size FROM readings")
-    (runner,) = fleet.crew.runners.values()
+    (runner,) = fleet.pool.runners.values()
     before = files(fleet.root)
     first = []
     for number in range(24):
@@ -126,7 +126,7 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
         if number % 12 < 11:
             continue
         for bit in range(60):
-            fleet.attendant.flush()
+            fleet.supervisor.flush()
             first.append(fleet.store.log(runner.commits.name).first)
             if bit % 10 == 5:
                 assert query.results().count() == 4 * (number + 1)
@@ -158,21 +158,21 @@ def test_what_a_slow_region_has_not_read_stays(open_fleet: OpenFleet, monkeypatc
     plan = fleet.deployment.queries["q"].shape.plan  # type: ignore[index]
     fleet.move({f"q/{i}": "cloud" for i in range(len(plan.operators)) if not plan.is_local(i)})
     fleet.process_available()
-    edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
-    cloud = next(r for (region, _), r in fleet.crew.runners.items() if region == "centre")
+    edge = next(r for (region, _), r in fleet.pool.runners.items() if region == "west")
+    cloud = next(r for (region, _), r in fleet.pool.runners.items() if region == "centre")
     read = cloud.positions["peer:west"]
     for number in range(30):
         fleet.push("readings", rows(number))
         edge.step()
         if number % 8 == 0:
-            fleet.attendant.sweep()
+            fleet.supervisor.sweep()
     outbox = fleet.store.log(names.outbox_log("west", edge.shape.key, "centre"))
     assert outbox.first <= read + 1  # the cloud has read no further
     fleet = open_fleet(retention=AT_ONCE)  # ... and must find it all after a restart
     fleet.process_available()
     fleet.push("readings", rows(30))
     fleet.process_available()
-    assert fleet.attendant.sweep().commits > 10
+    assert fleet.supervisor.sweep().commits > 10
     fleet.close_sources()
     fleet.process_available()
     total = sum(r.total for r in fleet.query("q").results().collect())
@@ -192,10 +192,10 @@ def test_recorded_files_and_live_state_are_never_removed(
     fleet.replay("readings", recorded).run()
     for number in range(1, 20):
         fleet.push("readings", rows(number))
-        fleet.crew.step_all()
-    assert fleet.attendant.sweep().entries > 0
-    fleet.attendant.sweep()  # files go one pass after their records
-    (runner,) = fleet.crew.runners.values()
+        fleet.pool.step_all()
+    assert fleet.supervisor.sweep().entries > 0
+    fleet.supervisor.sweep()  # files go one pass after their records
+    (runner,) = fleet.pool.runners.values()
     assert len(fleet.store.disk.names(runner.data.reference)) < 16
     assert recorded.exists()
     again = open_fleet(retention=AT_ONCE)  # sources know their clocks and sequence numbers though entries are gone
@@ -213,12 +213,12 @@ def test_keep_keeps_what_the_oracle_needs(open_fleet: OpenFleet, monkeypatch: py
     query = one_region(fleet, WINDOWS)
     for number in range(20):
         fleet.push("readings", rows(number))
-        fleet.crew.step_all()
+        fleet.pool.step_all()
     fleet.process_available()
     fleet.close_sources()
     fleet.process_available()
-    fleet.attendant.sweep()
-    (runner,) = fleet.crew.runners.values()
+    fleet.supervisor.sweep()
+    (runner,) = fleet.pool.runners.values()
     assert fleet.store.log(runner.commits.name).first > 1
     assert query.verdict().equal, query.verdict()
 
@@ -243,7 +243,7 @@ def test_a_moving_fleet_that_keeps_house_answers_like_the_oracle(
     for actions in script:
         world.play(actions)
         for _ in range(2):
-            swept = world.fleet.attendant.sweep()
+            swept = world.fleet.supervisor.sweep()
             dropped, epochs = dropped + swept.commits, epochs + swept.epochs
     verdicts = world.finish()
     assert all(verdict.equal for verdict in verdicts), verdicts
@@ -261,7 +261,7 @@ def test_many_epochs_become_one(open_fleet: OpenFleet) -> None:
     fleet.push("readings", rows(0))
     fleet.process_available()
     before = fleet.deployment
-    assert fleet.attendant.sweep().epochs > 100
+    assert fleet.supervisor.sweep().epochs > 100
     again = open_fleet()
     assert again.deployment.devices == before.devices
     assert again.deployment.placement == before.placement
@@ -278,7 +278,7 @@ def test_a_runner_waits_for_a_reader_that_lags(open_fleet: OpenFleet) -> None:
     two_regions(fleet)
     fleet.submit("SELECT name, size, ts FROM readings", "q", sink="cloud")
     fleet.process_available()
-    edge = next(r for (region, _), r in fleet.crew.runners.items() if region == "west")
+    edge = next(r for (region, _), r in fleet.pool.runners.items() if region == "west")
     before = edge.commits.last
     for number in range(12):
         fleet.push("readings", rows(number))
@@ -310,13 +310,13 @@ def test_state_does_not_wait_for_queries_that_live_elsewhere(open_fleet: OpenFle
                 at = [START + dt.timedelta(seconds=second, milliseconds=100 * i) for i in range(10)]
                 train.push([{"train": name, "n": i, "ts": ts} for i, ts in enumerate(at)])
             fleet.process_available()
-        return max(s.rows for runner in fleet.crew.runners.values() for s in runner.memory.states.values())
+        return max(s.rows for runner in fleet.pool.runners.values() for s in runner.memory.states.values())
 
     most = 100 if kind == "join" else 5
     assert play(range(30)) <= most
     trains["t0"].attach("east")  # where it was, nothing of it stays behind
     assert play(range(30, 40)) <= 2 * most
-    west = [r for (region, _), r in fleet.crew.runners.items() if region == "west"]
+    west = [r for (region, _), r in fleet.pool.runners.items() if region == "west"]
     assert sum(s.rows for runner in west for s in runner.memory.states.values()) == 0
     fleet.close_sources()
     fleet.process_available()
@@ -336,8 +336,8 @@ def test_compaction_changes_no_result(open_fleet: OpenFleet, sql: str) -> None:
     most = 0
     for number in range(FAN_IN + 2):
         fleet.push("readings", rows(number, count=3))
-        fleet.crew.step_all()
-        (runner,) = fleet.crew.runners.values()
+        fleet.pool.step_all()
+        (runner,) = fleet.pool.runners.values()
         most = max(most, *(len(state.live) for state in runner.memory.states.values()))
     assert most <= FAN_IN  # more batches appended a segment each
     fleet.close_sources()
@@ -367,8 +367,8 @@ def test_a_shape_that_comes_back_sees_only_what_comes_since(
             query.stop()
             fleet.push("readings", rows(5))
             fleet.process_available()
-            fleet.attendant.sweep()
-            assert shape not in {key for _, key in fleet.crew.runners}
+            fleet.supervisor.sweep()
+            assert shape not in {key for _, key in fleet.pool.runners}
             if restart:
                 fleet.stop()
                 fleet = open_fleet(retention=keeping)

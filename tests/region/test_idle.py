@@ -32,7 +32,7 @@ def test_a_window_closes_when_the_silent_device_becomes_idle(open_fleet: Callabl
     talks.push(row("t0", 9))  # this one is not silent for long enough when the other one is
     fleet.process_available()
     assert fleet.query("q").results().count() == 0
-    (runner,) = fleet.crew.runners.values()
+    (runner,) = fleet.pool.runners.values()
     assert not runner.waiting()
     time.sleep(max(pushed + 5.1 - time.time(), 0.0))
     assert runner.waiting(), "no row, mark or epoch has come: it is time that passed"

@@ -121,7 +121,7 @@ def test_an_operator_from_outside(open_fleet: Callable[..., Fleet], strategy: st
     for name, threshold in (("few", 6), ("many", 1)):
         rows = world.fleet.query(name).results().selectExpr("coach", "date_format(minute, 'HH:mm')").collect()
         assert sorted(map(tuple, rows)) == world.distinct(threshold)
-    told = [record for runner in world.fleet.crew.runners.values() for _, record in runner.commits.after(0)]
+    told = [record for runner in world.fleet.pool.runners.values() for _, record in runner.commits.after(0)]
     assert any(room[0] == "waiting" for record in told for room in rooms_of(record))
 
 

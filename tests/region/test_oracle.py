@@ -123,7 +123,7 @@ def test_large_batches_answer_the_same(
     script = [Attach(1, "west"), Attach(3, "west"), Move(name, "west"), *QUIET[:4], steps, *QUIET[4:8], steps]
     script += [*QUIET[8:10], steps]
     world.play(script)
-    deferred = "select" in str([r.memory.states for r in world.fleet.crew.runners.values()])
+    deferred = "select" in str([r.memory.states for r in world.fleet.pool.runners.values()])
     world.play([Move(name, "east"), *QUIET[10:14], steps, Crash("staged"), Attach(2, "east"), *QUIET[14:]])
     assert [str(v) for v in world.finish() if not v.equal] == []
     assert deferred == (name == "spread")
@@ -159,14 +159,14 @@ def test_withdrawing_a_query_leaves_the_waiting_rows_of_others_alone(
     world.fleet.change([LinkRemoved(SiteId("east"), SiteId("cloud"))])
     world.play(QUIET[:8])
     world.fleet.process_available()
-    waiting = [room for runner in world.fleet.crew.runners.values() for room in runner.memory.rooms]
+    waiting = [room for runner in world.fleet.pool.runners.values() for room in runner.memory.rooms]
     assert {room.query for room in waiting} == {"stays", gone}
     world.fleet.withdraw(QueryId(gone))
     world.fleet.process_available()
     world.fleet.change([LinkAdded(Link(SiteId("east"), SiteId("cloud"), ms=5))])
     world.play(QUIET[8:])
     assert [str(v) for v in world.finish() if not v.equal] == []
-    assert not any(runner.memory.rooms for runner in world.fleet.crew.runners.values())
+    assert not any(runner.memory.rooms for runner in world.fleet.pool.runners.values())
 
 
 def test_values_of_every_type_come_out_as_they_went_in(open_fleet: Callable[..., Fleet]) -> None:
@@ -227,5 +227,5 @@ def test_state_of_one_of_two_queries_moves_whether_it_is_read_here_or_by_a_job(
     script = [Attach(1, "west"), *QUIET[:6], steps, Move("one", "west"), *QUIET[6:10], steps]
     world.play([*script, Move("one", "east"), Move("other", "west"), *QUIET[10:]])
     assert [str(v) for v in world.finish() if not v.equal] == []
-    moved = [h for r in world.fleet.crew.runners.values() for _, c in r.commits.after(0) for h in c["handovers"]]
+    moved = [h for r in world.fleet.pool.runners.values() for _, c in r.commits.after(0) for h in c["handovers"]]
     assert any(h["parts"] for h in moved)

@@ -43,7 +43,7 @@ def test_a_silent_region_is_reverted_the_others_go_on_and_its_return_takes_the_c
     world.handles[0].attach("east")
     until(lambda: any(story["outcome"] == "reverted" for story in fleet.history.read()))
     assert "edge-east" in fleet.plane.coordinator.lost
-    west = next(r for (region, _), r in fleet.crew.runners.items() if region == "edge-west")
+    west = next(r for (region, _), r in fleet.pool.runners.items() if region == "edge-west")
     before = west.commits.last
     world.play([Push(2, 6.0, 3), Push(2, 9.0, 3)])
     until(lambda: west.commits.last > before)  # the others go on

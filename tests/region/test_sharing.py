@@ -69,7 +69,7 @@ class Station:
 def joining(fleet: Fleet) -> set[str]:
     """The shapes that execute a join."""
     return {
-        r.shape.key for r in fleet.crew.runners.values() if any(isinstance(o, Join) for o in r.shape.plan.operators)
+        r.shape.key for r in fleet.pool.runners.values() if any(isinstance(o, Join) for o in r.shape.plan.operators)
     }
 
 
@@ -100,7 +100,7 @@ def test_two_queries_that_share_a_join_run_it_once(station):
     (part,) = [q for q in fleet.deployment.queries.values() if q.internal]
     assert joining(fleet) == {part.shape.key}
     assert read(fleet, "trains") == read(fleet, "gates") == {part.shape.key}
-    planned = fleet.door.plan_of(QueryId("counts"))
+    planned = fleet.admission.plan_of(QueryId("counts"))
     (join,) = [p.host for p in planned.operators if p.kind == "join" and p.cpu]
     assert fleet.deployment.placement[InstanceId(part.id, 3)] == join
     assert f"{part.id} runs once for counts, pairs" in counts.explain()
@@ -247,14 +247,14 @@ def test_what_is_measured_replaces_what_was_declared(open_fleet):
         train.push(rows[k : k + 500])
         now[0] += 0.1
     fleet.process_available()
-    assert fleet.door.look() is None  # too early to say
+    assert fleet.admission.look() is None  # too early to say
     now[0] += 10.0
-    replanned = fleet.door.look()
+    replanned = fleet.admission.look()
     assert replanned is not None
     measured = fleet.gateway.meter.mbps()["trains", "t0"]  # type: ignore[index]
     assert measured > 0.1
-    assert fleet.door._current().rate("trains@west") == pytest.approx(measured)
-    assert fleet.door.look() is None  # planned for
+    assert fleet.admission._current().rate("trains@west") == pytest.approx(measured)
+    assert fleet.admission.look() is None  # planned for
     assert "stream 'trains' brings other than planned" in fleet.history.read()[-1]["cause"]
     assert fleet.deployment.placement[InstanceId.parse("q/1@t0")] == "west"
     train.push([{"train": "t0", "load": 30.0, "ts": START + dt.timedelta(seconds=90)}])

@@ -30,7 +30,7 @@ RESTLESS: list[Action] = [
 
 
 def commits(fleet: Fleet) -> Iterator[dict[str, Any]]:
-    for runner in fleet.crew.runners.values():
+    for runner in fleet.pool.runners.values():
         yield from (record for _, record in runner.commits.after(0))
 
 
@@ -45,7 +45,7 @@ def test_state_follows_its_instances(open_fleet: Callable[..., Fleet], strategy:
     assert bool(replayed) == strategy.startswith("recreate")
     assert bool(waited) == (strategy != "delta")
     assert not any(h["parts"] for h in replayed)
-    assert all(not runner.memory.underway for runner in world.fleet.crew.runners.values())
+    assert all(not runner.memory.underway for runner in world.fleet.pool.runners.values())
 
 
 @pytest.mark.parametrize("strategy", ["delta", "transfer", "recreate-best"])

@@ -150,9 +150,9 @@ class World:
             case Move(query, site, only):
                 self._move(query, site, only)
             case Step(runners):
-                crew = list(self.fleet.crew.runners.values())
+                pool = list(self.fleet.pool.runners.values())
                 for number in runners:
-                    crew[number % len(crew)].step()
+                    pool[number % len(pool)].step()
             case Crash(moment):
                 self._player.do(KILL(moment))
             case Submit(query, sql):

@@ -146,7 +146,7 @@ def test_foreign_files_are_ignored(folder: Path, reopen: Callable[[Path], Fleet]
     assert {f.severity for f in findings(Store.local(folder / "fleet"))} == {"note"}
     fleet = reopen(folder)
     finish(fleet)
-    fleet.attendant.sweep()
+    fleet.supervisor.sweep()
     fleet.status()
 
 
@@ -221,7 +221,7 @@ def test_what_a_sink_has_written_is_missing(made: Path, spark: SparkSession, tmp
         shutil.rmtree(name)  # (they name the outputs of the folder that was copied)
     fleet = opened(folder, spark)
     fleet.process_available()
-    fleet.attendant.sweep()
+    fleet.supervisor.sweep()
     fleet.stop()
     whole = sorted(json.loads(line)["size"] for line in (folder / "all.jsonl").read_text().splitlines())
     assert len(whole) == 40

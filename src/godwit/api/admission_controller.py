@@ -1,4 +1,4 @@
-"""The doorkeeper: a query is let in if it fits, and what it shares with others is executed once.
+"""The admission controller: a query is let in if it fits, and what it shares with others is executed once.
 
 On when every site of the topology says what CPU and bandwidth it has (or by `Fleet(admission=True)`). A query is tried
 in the join orders that add least to what runs (`sql/orders.py`), split at its joins (`sql/sharing.py`); admission

@@ -85,13 +85,13 @@ class FleetCore(ABC):
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
-        self.carriage = StateTransfer(store, options.state, options.links, self.path)
-        self.retention = replace(options.retention, backup=self.carriage.replays)
+        self.transfer = StateTransfer(store, options.state, options.links, self.path)
+        self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
         told = [Publisher(self.gateway, self.lock, lambda: self.deployment).publish, tracker.committed]
-        parts = (options.limits, options.at, told, self.carriage, self._acknowledged)
-        self.crew = RunnerPool(spark, store, *parts)
-        self.gateway.appended, self.gateway.attaching = self.crew.wake, self.is_attached
+        parts = (options.limits, options.at, told, self.transfer, self._acknowledged)
+        self.pool = RunnerPool(spark, store, *parts)
+        self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
         plane = ControlPlane(
             self.standing.topology,
@@ -102,9 +102,9 @@ class FleetCore(ABC):
             feeds=deployment.feeds,
             epoch=deployment.epoch,
         )
-        self.executor = Executor(plane, control, self.gateway, self.crew, tracker, self.lock, self._post)
+        self.executor = Executor(plane, control, self.gateway, self.pool, tracker, self.lock, self._post)
         waits = (self._events, self._news, options.ack_timeout)
-        self.control = ControlLoop(self.executor, commands, self.carry_out, self.crew, *waits)
+        self.control = ControlLoop(self.executor, commands, self.carry_out, self.pool, *waits)
 
     @abstractmethod
     def check(self) -> None:
@@ -159,12 +159,12 @@ class FleetCore(ABC):
         return self.aliases.runs(query, self.deployment)
 
     def runners_of(self, shape: str) -> list[Runner]:
-        return self.crew.of_shape(shape)
+        return self.pool.of_shape(shape)
 
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped."""
         query = self.execution(query_id)
-        found = segments.frame(self.spark, self.crew.results(query.shape.key, query.id))
+        found = segments.frame(self.spark, self.pool.results(query.shape.key, query.id))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
             return segments.empty(self.spark, self.analyst.output(query))

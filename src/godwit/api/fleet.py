@@ -138,7 +138,7 @@ class Fleet(RunningFleet):
     def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
         self.control.execute(Submit(name, sql if isinstance(sql, str) else sql.sql(), sink))
-        return QueryHandle(self, self.attendant, QueryId(name))
+        return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
         """Stop a query; its results stay readable. An execution that others share goes on for them."""
@@ -147,11 +147,11 @@ class Fleet(RunningFleet):
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
         """Give a running query other parameters, by the same SQL with other literals. It begins again with them."""
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
-        return QueryHandle(self, self.attendant, query)
+        return QueryHandle(self, self.supervisor, query)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
-        return QueryHandle(self, self.attendant, self.known(name))
+        return QueryHandle(self, self.supervisor, self.known(name))
 
     # --- the ground moves
 

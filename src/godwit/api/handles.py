@@ -62,7 +62,7 @@ class QueryHandle:
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
 
     def _late(self, query: Query) -> DataFrame | None:
-        found = segments.frame(self._fleet.spark, self._fleet.crew.late(query.shape.key))
+        found = segments.frame(self._fleet.spark, self._fleet.pool.late(query.shape.key))
         return None if found is None else found.where(F.col(QUERY) == query.id).drop(QUERY)
 
     def _late_in(self, query: Query, part: Query) -> DataFrame | None:

@@ -35,22 +35,22 @@ class RunningFleet(FleetCore):
     ) -> None:
         super().__init__(root, spark, options)
         self._opened: list[SparkSource] = []
-        self.door = AdmissionController(self, admission)
+        self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
-        self._operations = Operations(self, self.door)
+        self._operations = Operations(self, self.admission)
         looks = {
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
-            "admission": lambda: self.door.look_if_due(),
+            "admission": lambda: self.admission.look_if_due(),
         }
-        self.attendant = Supervisor(self, self.retention, looks)
+        self.supervisor = Supervisor(self, self.retention, looks)
         self._reopen()
 
     def start(self) -> None:
         """Let all regions run until `stop`."""
         self.folder_lock.take()
         self.metrics.listen()
-        self.crew.start()
-        self.attendant.start()
+        self.pool.start()
+        self.supervisor.start()
         self.control.start()
 
     def stop(self) -> None:
@@ -58,28 +58,28 @@ class RunningFleet(FleetCore):
         self.control.stop()
         for source in self._opened:
             source.stop()
-        self.crew.stop()
-        self.attendant.stop()
+        self.pool.stop()
+        self.supervisor.stop()
         self.folder_lock.release()
 
     def status(self) -> Status:
         """What the fleet does and has done: rows, times, latencies, clocks, links, state, sinks, failures."""
-        return self.metrics.status({**self.crew.failures(), **self.attendant.failures()})
+        return self.metrics.status({**self.pool.failures(), **self.supervisor.failures()})
 
     def process_available(self, timeout: float = 300.0) -> None:
         """Work until everything that was pushed has been answered."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             self.check()
-            if self.crew.running:
-                if self.crew.idle() and self.control.quiet:
-                    return self.attendant.flush()
+            if self.pool.running:
+                if self.pool.idle() and self.control.quiet:
+                    return self.supervisor.flush()
                 time.sleep(0.02)
                 continue
             self.control.turn()
-            if not self.crew.step_all():
-                if not self.crew.underway and self.control.quiet:
-                    return self.attendant.flush()
+            if not self.pool.step_all():
+                if not self.pool.underway and self.control.quiet:
+                    return self.supervisor.flush()
                 time.sleep(0.002)
         msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"
         raise DeploymentError(msg)
@@ -89,14 +89,14 @@ class RunningFleet(FleetCore):
         for source in self._opened:
             source.check()
         check_loop(self.control)
-        for name, failure in {**self.crew.failures(), **self.attendant.failures()}.items():
+        for name, failure in {**self.pool.failures(), **self.supervisor.failures()}.items():
             msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
             raise DeploymentError(msg) from failure
 
     def _reopen(self) -> None:
         """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
         old, standing = self.deployment, self.standing
-        places = [self.door.places(query, old) for query in old.queries.values()]
+        places = [self.admission.places(query, old) for query in old.queries.values()]
         wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
         ways = {wish: way for _, known in places for wish, way in known.items()}
         restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
@@ -105,8 +105,8 @@ class RunningFleet(FleetCore):
         with self.lock:
             self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
-        self.crew.expect(Deployment(), rows, old)
-        self.crew.hire()
+        self.pool.expect(Deployment(), rows, old)
+        self.pool.hire()
         with self.control.driving():
             self.executor.carry_out(self.plane.coordinator.resume(standing.waiting))
             self.control.recover(standing.command)

@@ -29,7 +29,7 @@ def quantiles(values: Sequence[float], *shares: float) -> list[float | None]:
 class LatencyMeter:
     """Latency is emission (the commit's wall time) minus the result's event time `at`, in milliseconds."""
 
-    crew: RunnerPool
+    pool: RunnerPool
     #: wall seconds at which the trace begins: earlier results are the warm-up's
     since: float
     #: wall seconds at which hand-overs begin: results emitted before are calm
@@ -51,8 +51,8 @@ class LatencyMeter:
 
     def look(self) -> None:
         """Read what was committed since the last look."""
-        for key in list(self.crew.runners):
-            for number, record in self.crew.commits(key, self._read_to.get(key, 0)):
+        for key in list(self.pool.runners):
+            for number, record in self.pool.commits(key, self._read_to.get(key, 0)):
                 self._read_to[key] = number
                 self._take(record)
 
@@ -61,7 +61,7 @@ class LatencyMeter:
         self.batches += 1
         self.batch_ms.append(metrics["took_ms"])
         self.state_bytes += metrics["handed_over"]
-        for segment in (Segment.from_json(one, self.crew.store) for one in record["results"]):
+        for segment in (Segment.from_json(one, self.pool.store) for one in record["results"]):
             for table in segment.tables():
                 self._results(table, metrics["wall"])
 

@@ -38,7 +38,7 @@ class Counted(FleetTarget):
 
     @property
     def handled(self) -> int:
-        runners = list(self._fleet.crew.runners.values())
+        runners = list(self._fleet.pool.runners.values())
         adopted = min((int(runner.deployment.epoch) for runner in runners), default=0)
         return sum(epoch <= adopted for epoch in self._epochs)
 
@@ -67,7 +67,7 @@ def warm_up(fleet: Fleet, stage: DemoStage) -> int:
 def play(fleet: Fleet, stage: DemoStage, seed: int, show: Show) -> tuple[Driver, LatencyMeter, int]:
     """The trace, in real time; with how many hand-overs were in force when it was over."""
     start = time.time()
-    meter = LatencyMeter(fleet.crew, start, start + stage.calm_s)
+    meter = LatencyMeter(fleet.pool, start, start + stage.calm_s)
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
     looked, target = [0.0], Counted(fleet)
 

@@ -1,7 +1,7 @@
 """What each device sends, measured where rows enter the source logs: Mbit/s, the last half minute weighing most.
 
-Admission plans with it in place of what was declared or guessed (`doorkeeper.py`). A device that has been watched for
-less than `WARM_S` says nothing yet: the first rows often come in a burst.
+Admission plans with it in place of what was declared or guessed (`api/admission_controller.py`). A device that has been
+watched for less than `WARM_S` says nothing yet: the first rows often come in a burst.
 """
 
 from __future__ import annotations

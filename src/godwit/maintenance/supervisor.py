@@ -20,7 +20,7 @@ from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.storage.names import kept_log, source_log
 
-#: how often the attendant looks around (seconds)
+#: how often the supervisor looks around (seconds)
 EVERY = 0.25
 #: for how long it then keeps house at once (seconds): micro-batches and sinks wait no longer for it
 SLICE = 0.03
@@ -54,7 +54,7 @@ class Supervisor:
 
     def start(self) -> None:
         self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="godwit-attendant", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="godwit-supervisor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class Supervisor:
 
     def _keep_house(self) -> None:
         """A slice of a pass, if one is due or under way; the more there is to do, the longer."""
-        behind = self.housekeeper.behind(self._fleet.crew.committed())
+        behind = self.housekeeper.behind(self._fleet.pool.committed())
         if self._pass is None and behind >= 1.0:
             self._pass = self._sweep(Swept())
         until = time.monotonic() + SLICE * max(behind, 1.0)
@@ -98,17 +98,17 @@ class Supervisor:
         self._pass = None
 
     def _sweep(self, swept: Swept) -> Iterator[None]:
-        crew = self._fleet.crew
+        pool = self._fleet.pool
         if not self.housekeeper.retention.keep:
-            crew.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
-        running = {r.shape.key: r.shape for r in list(crew.runners.values())} | self._fleet.deployment.shapes()
+            pool.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
+        running = {r.shape.key: r.shape for r in list(pool.runners.values())} | self._fleet.deployment.shapes()
         delivering = {query for query, _ in self.deliveries}
         known = {*self._fleet.deployment.queries, *delivering}
-        for _ in self.housekeeper.bits(running.values(), known, crew.committed(), swept):
-            crew.forget_results(swept.folded)
+        for _ in self.housekeeper.bits(running.values(), known, pool.committed(), swept):
+            pool.forget_results(swept.folded)
             swept.folded.clear()
             yield
-        crew.forget_results(swept.folded)
+        pool.forget_results(swept.folded)
 
     def must_be_whole(self, query_id: QueryId) -> None:
         """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""

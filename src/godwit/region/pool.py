@@ -40,11 +40,11 @@ class RunnerPool:
         limits: Limits,
         at: Callable[[str], None],
         told: Sequence[Callable[[Runner, int, Record], None]],
-        carriage: StateTransfer | None = None,
+        transfer: StateTransfer | None = None,
         acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
     ) -> None:
         self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, told
-        self._carriage, self._acknowledge = carriage, acknowledge
+        self._transfer, self._acknowledge = transfer, acknowledge
         self._needs = Needs()
         self.runners: dict[Key, Runner] = {}
         #: what is, or is to be, run here
@@ -109,7 +109,7 @@ class RunnerPool:
     def _build(self, key: Key, shape: Shape) -> Runner:
         runner = self.runners.get(key)
         if runner is None:
-            parts = (self._limits, self._carriage, self._at, self._after)
+            parts = (self._limits, self._transfer, self._at, self._after)
             runner = Runner(self._spark, self.store, key[0], shape, *parts)
             with self._changing:
                 self.runners[key] = runner

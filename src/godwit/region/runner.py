@@ -70,7 +70,7 @@ class Runner:
         region: RegionId,
         shape: Shape,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
-        carriage: StateTransfer | None = None,
+        transfer: StateTransfer | None = None,
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
     ) -> None:
@@ -79,7 +79,7 @@ class Runner:
         self.data = Place(store, names.commit_data(region, shape.key))
         self.reader = Reader(store, region, shape)
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
-        self.carriage = carriage or StateTransfer(store)
+        self.transfer = transfer or StateTransfer(store)
         self._at, self._after = at, after
         self.kernel: RegionKernel
         self.memory: Memory
@@ -162,7 +162,7 @@ class Runner:
         self._outbox.publish(number, commit, record)
         self._at("published")
         for arrived in work.arrived:
-            self.carriage.delivered(arrived.move)
+            self.transfer.delivered(arrived.move)
         self._after(self, self.commits.last, record)
         self._clean(outputs)
         self._at("cleaned")
@@ -171,7 +171,7 @@ class Runner:
     def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
-        step = Step(Batch(self.spark, folder, *parts, self.carriage.waits, replays))
+        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays))
         try:
             return step.run()
         except SPARK_ERRORS as fault:
@@ -184,7 +184,7 @@ class Runner:
         if self._is_due() or (due is not None and due <= now):
             return True
         return self._poller.waiting(kernel.positions, kernel.fenced) or any(
-            map(self.carriage.due, list(self.memory.underway))
+            map(self.transfer.due, list(self.memory.underway))
         )
 
     def _is_due(self) -> bool:
@@ -239,7 +239,7 @@ class Runner:
         self.memory.underway = []
         to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
         for parcel in underway:
-            arrived = self.carriage.bring(parcel, to)
+            arrived = self.transfer.bring(parcel, to)
             if arrived is None:
                 self.memory.underway.append(parcel)
             else:
@@ -249,7 +249,7 @@ class Runner:
         """Of the moves that may go now, those whose state need not be sent, with the rows that make it again."""
         found = {}
         everybody = self.kernel.members(work.peers)
-        for move in self.memory.moves.ready(markers) if self.carriage.replays else ():
+        for move in self.memory.moves.ready(markers) if self.transfer.replays else ():
             known = self.memory.cuts.get(int(move.epoch), {})
             rows = ranges(self.store, self.reader.control, self.tables.queries[move.query], move, known)
             if rows is not None and set(known) >= everybody:
@@ -266,7 +266,7 @@ class Runner:
 
     def _follow(self, work: Work, decision: Decision) -> None:
         """Do with state, tables and replay ranges what the kernel has decided."""
-        if self.carriage.replays:
+        if self.transfer.replays:
             self._keep_cuts(work, decision.moved)
         for query, epoch in decision.ended:
             self.memory.forget(query, epoch)

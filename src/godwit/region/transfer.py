@@ -102,7 +102,7 @@ class StateTransfer:
                 job.set_exception(fault)
 
         # A daemon: a process that ends does not wait for state, which the next one will bring again.
-        threading.Thread(target=work, name=f"carriage-{move.query}-{move.operator}", daemon=True).start()
+        threading.Thread(target=work, name=f"transfer-{move.query}-{move.operator}", daemon=True).start()
         return job
 
     def _job(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Parts:

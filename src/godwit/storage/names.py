@@ -62,10 +62,6 @@ def receivers(disk: Disk, region: str, shape: str) -> list[RegionId]:
     return sorted(RegionId(name) for name in disk.names(f"regions/{region}/shapes/{shape}/outbox"))
 
 
-def checkpoint(region: str, shape: str) -> str:
-    return f"regions/{region}/shapes/{shape}/metronome"
-
-
 def sink_position(query: str, digest: str) -> str:
     return f"{SINKS}/{query}/{digest}"
 

@@ -98,16 +98,16 @@ class Feeder:
         While the fleet does not run, nobody reads: then work is done here (`may_step`), or rows pile up.
         """
         while self._unread() > self._ahead:
-            if self._fleet.crew.running:
+            if self._fleet.pool.running:
                 self._fleet.check()
                 time.sleep(0.02)
-            elif not (may_step and self._fleet.crew.step_all()):
+            elif not (may_step and self._fleet.pool.step_all()):
                 return
 
     def _unread(self) -> int:
-        gateway, crew = self._fleet.gateway, self._fleet.crew
+        gateway, pool = self._fleet.gateway, self._fleet.pool
         regions = set(self._fleet.deployment.sites.values())
-        return max((crew.unread(r, self.stream, gateway.log(r, self.stream).log.last) for r in regions), default=0)
+        return max((pool.unread(r, self.stream, gateway.log(r, self.stream).log.last) for r in regions), default=0)
 
     def newest(self, segment: Segment, staged: bool = False) -> Newest:
         """(device, its newest event, its rows), from only the columns that say so."""
