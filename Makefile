@@ -12,7 +12,7 @@ setup: .venv/.ready  ## make the virtual environment, install the packages and f
 	@bash scripts/setup.sh
 	@touch $@
 
-demo: setup  ## trains on a ring, ten queries, three regions; ends with the oracle's verdict
+demo: setup  ## trains on a ring, a dozen queries, three regions; ends with the oracle's verdict
 	@$(PY) -m godwit demo
 
 test: setup  ## everything CI runs: unit, property and Spark tests

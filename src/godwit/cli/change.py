@@ -31,7 +31,7 @@ def change(
     speed: Annotated[float, typer.Option(help="Playback speed factor.")] = 1.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")] = 10.0,
 ) -> None:
-    """Tell a running fleet about changes of its topology."""
+    """Change the topology of a running fleet."""
     if (trace is None) == (not changes):
         msg = "give either changes ('device t1 -> east', or a file of them) or --trace"
         raise ConfigError(msg)

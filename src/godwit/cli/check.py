@@ -20,7 +20,7 @@ from godwit.storage.store import Store
 def check(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
     mend: Annotated[
-        bool, typer.Option("--repair", help="Mend what can be computed or delivered again; the fleet must not run.")
+        bool, typer.Option("--repair", help="Repair what can be computed or delivered again; the fleet must not run.")
     ] = False,
     output: Output = "auto",
 ) -> None:

@@ -17,8 +17,8 @@ from godwit.observe.history import newest
 
 def history(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
-    number: Annotated[int | None, typer.Argument(help="Tell this one in full.")] = None,
-    last: Annotated[int, typer.Option(help="Show only so many of the newest; 0: all.")] = 50,
+    number: Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")] = None,
+    last: Annotated[int, typer.Option(help="Show at most this many of the newest (0: all).")] = 50,
     output: Output = "auto",
 ) -> None:
     """What was reconfigured, when, why and how long it took."""

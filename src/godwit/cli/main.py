@@ -26,7 +26,7 @@ COMMANDS = {
     "submit": ("ask", "submit", "Submit a query to a running fleet."),
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
-    "change": ("change", "change", "Tell a running fleet about changes of its topology."),
+    "change": ("change", "change", "Change the topology of a running fleet."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),

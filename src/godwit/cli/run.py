@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def run(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
     folder: Annotated[
-        Path | None, typer.Option(help="Keep logs, state and results here; a fleet that is there goes on.")
+        Path | None, typer.Option(help="Keep logs, state and results here; an existing fleet in this folder is resumed.")
     ] = None,
-    speed: Annotated[float | None, typer.Option(help="So many times faster; overrides the file.")] = None,
+    speed: Annotated[float | None, typer.Option(help="Playback speed factor; overrides the file.")] = None,
     as_fast: Annotated[bool, typer.Option("--as-fast-as-possible", help="Do not wait for the trace's time.")] = False,
     verdicts: Annotated[bool, typer.Option(help="Compare with the same SQL as a batch at the end.")] = True,
     output: Output = "auto",
