@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def run(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
     folder: Annotated[
-        Path | None, typer.Option(help="Keep logs, state and results here; an existing fleet in this folder is resumed.")
+        Path | None,
+        typer.Option(help="Keep logs, state and results here; an existing fleet in this folder is resumed."),
     ] = None,
     speed: Annotated[float | None, typer.Option(help="Playback speed factor; overrides the file.")] = None,
     as_fast: Annotated[bool, typer.Option("--as-fast-as-possible", help="Do not wait for the trace's time.")] = False,
