@@ -45,6 +45,8 @@ def test_the_others_go_on(open_fleet: Callable[..., Fleet], kind: str) -> None:
     assert "INVALID_INDEX_OF_ZERO" in failed
     assert "withdraw it" in failed
     assert (status(world, "good").failed, status(world, "other").failed) == (None, None)
+    told = [story for story in world.fleet.history.read() if story["outcome"] == "failed"]
+    assert [(story["queries"], story["reason"]) for story in told] == [(["bad"], failed)], "once, over a crash"
     world.play(ROWS[12:])
     assert end(world, "good", "other") == []
     assert status(world, "bad").failed == failed

@@ -42,7 +42,7 @@ class Story:
     migrations: tuple[StateMoved, ...] = ()
     #: phase -> seconds it took
     phases: Mapping[str, float] = field(default_factory=dict)
-    #: "running", "committed", "reverted"
+    #: "running", "committed", "reverted"; "declined": nothing was done; "failed": a query cannot be run
     outcome: str = "running"
     reason: str = ""
     parked: Mapping[QueryId, str] = field(default_factory=dict)

@@ -53,9 +53,10 @@ def readable(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def newest(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a story that was told twice, what was told last, at the place and time of the first."""
-    found: dict[int, dict[str, Any]] = {}
+    """Of a record that was written twice, the last version, at the place and time of the first."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
     for record in told:
-        key = record["number"]
+        # What was declined, or failed, is no version of the reconfiguration before it.
+        key = (record["number"], record["cause"] if record["outcome"] in ("declined", "failed") else "")
         found[key] = {**record, "at": found[key]["at"]} if key in found else record
     return list(found.values())

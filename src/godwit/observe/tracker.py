@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from godwit.control.events import Publish, Revert
 from godwit.control.reconfigurations import StateMoved, Story
-from godwit.ids import Epoch
+from godwit.ids import Epoch, QueryId
 from godwit.model.instances import InstanceId, instance_id
 from godwit.observe.history import History
 from godwit.protocol.handover import Migration
@@ -47,7 +47,10 @@ class ReconfigurationTracker:
 
     def __init__(self, history: History, handed_over: Callable[[InstanceId, Epoch], None]) -> None:
         self._history, self._handed_over = history, handed_over
-        self._before = max((record["number"] for record in history.read()), default=0)
+        known = history.read()
+        self._before = self._newest = max((record["number"] for record in known), default=0)
+        #: query -> the epoch under which it was last found that it cannot be run
+        self._failed = {r["queries"][0]: r["epochs"][0] for r in known if r["outcome"] == "failed"}
         self._open: dict[int, _Open] = {}
         #: (epoch, instance) -> bytes that its old owner sent
         self._sent: dict[tuple[int, InstanceId], int] = {}
@@ -91,6 +94,8 @@ class ReconfigurationTracker:
 
     def committed(self, runner: Runner, number: int, record: Record) -> None:
         """A region has committed."""
+        for query, (epoch, reason) in record["failed"].items():
+            self._note_failure(query, epoch, reason)
         if not self._open:
             return
         for parcel in record["handovers"]:
@@ -99,6 +104,15 @@ class ReconfigurationTracker:
             self._sent[int(move.epoch), instance_id(move.query, move.operator)] = size
         for told in record["arrived"]:
             self._arrived(Migration.from_json(told), record["metrics"]["wall"])
+
+    def _note_failure(self, query: QueryId, epoch: int, reason: str) -> None:
+        """A query that cannot be run is part of the history, once, whichever region found out."""
+        with self._lock:
+            if self._failed.get(query) == epoch:
+                return
+            self._failed[query] = epoch
+            cause = f"query '{query}' cannot be run"
+            self._history.add(Story(self._newest, cause, (query,), (Epoch(epoch),), outcome="failed", reason=reason))
 
     def _arrived(self, move: Migration, wall: float) -> None:
         instance = instance_id(move.query, move.operator)
@@ -117,7 +131,8 @@ class ReconfigurationTracker:
 
     def _write(self, story: Story) -> None:
         # This process has counted from 1 again.
-        self._history.add(replace(story, number=self._before + story.number))
+        self._newest = self._before + story.number
+        self._history.add(replace(story, number=self._newest))
 
 
 def _survived(moved: StateMoved) -> StateMoved:
