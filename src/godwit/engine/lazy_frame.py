@@ -1,10 +1,10 @@
-"""Drafts: what is to be done with few rows, written down.
+"""Lazy frames: what is to be done with few rows, recorded instead of done.
 
-Analysing, optimising and planning are two thirds of a micro-batch of few rows, and its plan is nearly always that of
-the one before. So few rows are handed out as a draft: it is asked like a DataFrame, and remembers what was asked. When
-its rows are wanted, the plan that was once made for the same words is run over these rows (`prepared.py`).
+Analysing, optimising and planning are two thirds of a micro-batch of few rows, and its plan is nearly always the one of
+the batch before. So few rows are handed out as a lazy frame: it has a DataFrame's methods and records the calls. When
+its rows are wanted, the physical plan that was cached for the same calls runs over these rows (`plan_cache.py`).
 
-Whatever a draft cannot remember is done by the DataFrame it stands for, and costs what that costs.
+Whatever a lazy frame cannot record is done by the DataFrame it stands for, at that DataFrame's cost.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Make = Callable[..., DataFrame]
 
 
 class LazyFrame:
-    """A DataFrame that is not made yet: rows, or one step over other drafts."""
+    """A DataFrame that is not built yet: rows, or one step over other lazy frames."""
 
     def __init__(
         self, spark: SparkSession, what: Hashable, make: Make | None, inputs: tuple[LazyFrame, ...], leaf: Leaf | None
     ) -> None:
         self.spark, self.what, self.make, self.inputs, self.leaf = spark, what, make, inputs, leaf
-        #: drafts of the same words have the same
+        #: lazy frames of the same calls have the same key
         self.key: Hashable = (what, tuple(draft.key for draft in inputs))
         self.leaves: dict[int, Leaf] = {} if leaf is None else {leaf.label: leaf}
         for draft in inputs:

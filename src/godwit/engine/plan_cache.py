@@ -1,7 +1,8 @@
-"""Prepared plans: Spark plans the same words once, and runs them again over other rows.
+"""The plan cache: Spark plans the same expression once, and runs the plan again over other rows.
 
-A plan is made over RDDs that stand for rows which are not there yet. To run it, its leaves are given the RDDs of the
-rows, and a copy of it is executed: a plan keeps what it was run over, so each run has a copy of its own.
+A plan is made over RDDs that stand for rows which are not there yet. Few rows run directly on the calling thread where
+the plan allows it (`direct.py`). Otherwise its leaves are given the RDDs of the rows, and a copy of the plan is
+executed as a job: a plan keeps what it was run over, so each run has a copy of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Leaf:
 
 @dataclass(eq=False)
 class Prepared:
-    """The plan of some words."""
+    """The cached plan of one expression."""
 
     java: Java
     #: over rows that are not there

@@ -1,6 +1,6 @@
-"""Edits: what a segment of state means may change without its files being written again.
+"""Overlays: delete filters, generation overrides and late projections, applied on read without rewriting files.
 
-A list of edits beside the segment is applied on reading, in order; the next compaction writes down what they mean.
+A list of edits beside the segment is applied in order; the next compaction writes their effect into the files.
 
     ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
     ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
