@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from godwit.control.impact import Touched, touched
+from godwit.control.pending import Pending
 from godwit.control.rows import Rows
 from godwit.control.state_locations import Custody
 from godwit.errors import DeploymentError
@@ -153,7 +154,7 @@ class Planner:
             query = self.plan.query(query_id)
             scans = [i for i, s in query.shape.plan.scans if s.stream == stream and self._wants(query, i, device)]
             if scans:
-                self._pending.take(self.plan.add_device(query_id, scans, device), self)
+                self._take(self.plan.add_device(query_id, scans, device))
                 self._give_root(query_id, self.plan.uses(query_id).values())
 
     def _wants(self, query: Query, scan: int, device: DeviceId) -> bool:
@@ -178,7 +179,7 @@ class Planner:
         covered = {i: self.covered(query, i) for i, _ in query.shape.plan.scans}
         self.journal.put(self.rows.queries, query.id, query)
         self.journal.put(self._sink, query.id, sink)
-        self._pending.take(self.plan.add_query(query, covered, sink), self)
+        self._take(self.plan.add_query(query, covered, sink))
         self._set_root(query.id, root)
         self._pending.names.update(self.plan.uses(query.id))
 
@@ -207,7 +208,7 @@ class Planner:
     def remove_query(self, query: QueryId) -> None:
         self.ground.forget(query)
         self._pending.names.update(self.plan.uses(query))
-        self._pending.take(self.plan.remove_query(query), self)
+        self._take(self.plan.remove_query(query))
         self.journal.out_of(self._rooted, self._root[query], query)
         self.journal.drop(self._root, query)
         self.journal.drop(self._sink, query)
@@ -277,7 +278,7 @@ class Planner:
             self.journal.drop(self.rows.devices, device)
             for instance in self.plan.at_device(device):
                 self._pending.names.update(self.plan.names[instance])
-            self._pending.take(self.plan.remove_device(device), self)
+            self._take(self.plan.remove_device(device))
             return
         self.journal.put(self.rows.devices, device, now.site)
         self._session(device)
@@ -461,6 +462,16 @@ class Planner:
 
     # -- the result
 
+    def _take(self, edit: PlanEdit) -> None:
+        """Note an edit of the plan; instances that left it lose their place."""
+        self._pending.note(edit)
+        for edge in edit.cut:
+            self.unroute(edge)
+        for instance, cost in edit.removed:
+            self.ground.clear(instance, cost)
+            self.leave(instance, None)
+            self.journal.drop(self.ground.root, instance)
+
     def take_pending(self) -> Pending:
         """What was noted for the stage being made; the next one begins with nothing."""
         pending, self._pending = self._pending, Pending()
@@ -482,33 +493,3 @@ class Planner:
         """Take back everything written since the mark."""
         self.journal.undo(mark)
         self._pending = Pending()
-
-
-class Pending:
-    """What the tables cannot tell about the stage being made."""
-
-    def __init__(self) -> None:
-        self.added: list[InstanceId] = []
-        #: instances that somebody wants elsewhere
-        self.asked: list[InstanceId] = []
-        self.cut: list[Edge] = []
-        self.joined: list[Edge] = []
-        #: depth of instances that left the plan
-        self.broken: set[Edge] = set()
-        #: queries' own names whose rows may have changed
-        self.names: set[InstanceId] = set()
-        #: names of stateful instances whose state is lost
-        self.lost: set[InstanceId] = set()
-        self.sessions: dict[DeviceId, int] = {}
-
-    def take(self, edit: PlanEdit, planner: Planner) -> None:
-        """Note an edit of the plan; instances that left it lose their place."""
-        self.added += edit.added
-        self.cut += edit.cut
-        self.joined += edit.joined
-        for edge in edit.cut:
-            planner.unroute(edge)
-        for instance, cost in edit.removed:
-            planner.ground.clear(instance, cost)
-            planner.leave(instance, None)
-            planner.journal.drop(planner.ground.root, instance)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from godwit.control.diff import diff
-from godwit.control.plan_state import Pending, Planner
+from godwit.control.pending import Pending
+from godwit.control.plan_state import Planner
 from godwit.control.stage import Stage
 from godwit.ids import DqpId, Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.base import Moved, steps
