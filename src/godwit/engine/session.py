@@ -38,7 +38,7 @@ SETTINGS = {
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
     # Remembering the line of Python behind each Column costs half of what building a plan does.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Plans of few rows are made before the rows are there (`drafts.py`): Spark would take them for many, and shuffle.
+    # Plans of few rows are made before the rows are there (`lazy_frame.py`): Spark would expect many, and shuffle.
     "spark.sql.defaultSizeInBytes": str(2**30),
     "spark.sql.maxSinglePartitionBytes": "1t",
     "spark.driver.host": "127.0.0.1",

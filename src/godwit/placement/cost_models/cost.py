@@ -104,7 +104,7 @@ class Objective:
 
     #: throughput, latency, traffic, migration; they add up to 1. None: the latency-only mode
     weights: tuple[float, float, float, float] | None
-    #: bound and span of each aggregate (throughput negated); filled in by `Problem.of`
+    #: bound and span of each aggregate (throughput negated); filled in by `build_problem`
     best: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     span: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
 

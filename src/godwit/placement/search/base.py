@@ -1,6 +1,6 @@
 """What every search takes and gives back, and the table of searches by name.
 
-A search is a function `search(problem, options) -> Answer` in a module of its own; `SEARCHES` says where.
+A search is a function `search(problem, options) -> SearchResult` in a module of its own; `SEARCHES` says where.
 """
 
 from __future__ import annotations
