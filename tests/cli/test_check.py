@@ -49,10 +49,10 @@ def test_findings_are_listed_and_mended(call: Call, folder: Path) -> None:
 
 
 def test_what_cannot_be_mended_stays_an_error(call: Call, folder: Path) -> None:
-    (folder / "control/0000000001.json").write_bytes(b"")
+    (folder / "control/0000000001.log").write_bytes(b"something else" * 9)
     told = call("check", folder, "--repair", "-o", "table")
     assert told.exit_code == 1
-    assert "cannot mend control/0000000001.json: it is empty" in told.stdout
+    assert "cannot mend control/0000000001.log: it is damaged: there is no record at byte 0" in told.stdout
 
 
 def test_errors_say_what_to_do(call: Call, tmp_path: Path) -> None:

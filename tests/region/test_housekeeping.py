@@ -24,7 +24,7 @@ from godwit.model.topology import Link, Site, Topology
 from godwit.protocol import commit
 from godwit.region.runner import Limits
 from godwit.region.state import FAN_IN
-from godwit.storage import names
+from godwit.storage import chunk_log, names
 from godwit.storage.store import Store
 from tests.region.world import QUERIES, Action, Attach, Crash, Move, Push, Step, World
 
@@ -66,6 +66,7 @@ WINDOWS = "SELECT name, sum(size) AS total, window.end AS until FROM readings GR
 def test_a_long_run_stays_small_and_fast(open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     eighth = batches // 8
     monkeypatch.setattr(housekeeping, "RECENT", eighth)
+    monkeypatch.setattr(chunk_log, "CHUNK_RECORDS", 4)  # (what is not needed goes chunk by chunk)
     fleet = open_fleet(retention=Retention(source_seconds=0.0, result_seconds=0.0, every=eighth))
     query = one_region(fleet, WINDOWS)
     got: list[dict[str, Any]] = []
@@ -139,14 +140,14 @@ def test_a_pass_is_done_bit_by_bit_and_nothing_is_missing_in_between(
 
 def test_records_whose_removal_was_cut_short_go_the_next_time(tmp_path: Path) -> None:
     store = Store.local(tmp_path)
-    log = store.log("l")
+    log = store.log("commands")
     for number in range(5):
         log.append({"number": number})
     next(log.drop(4))  # and no further: the process ends here
-    again = store.log("l")
+    again = store.log("commands")
     assert again.first == 4
     assert list(again.drop(4)) == [2, 3]
-    assert store.numbers("l") == [4, 5]
+    assert store.numbers("commands") == [4, 5]
     assert [record["number"] for _, record in again.after(3)] == [3, 4]
 
 

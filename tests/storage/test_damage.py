@@ -20,6 +20,7 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.repair import repair
 from godwit.model.topology import Link, Site, Topology
 from godwit.observe.history import History
+from godwit.storage import chunk_log, inline
 from godwit.storage.state_memory import remembered, since_snapshot
 from godwit.storage.store import Store
 
@@ -42,8 +43,21 @@ def opened(folder: Path, spark: SparkSession) -> Fleet:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet that has worked for a while, with rows that nobody has read yet."""
-    folder = tmp_path_factory.mktemp("made")
+    """A fleet that has worked for a while, with rows that nobody has read yet. It has written many chunks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_log, "CHUNK_RECORDS", 1)
+        return worked(tmp_path_factory.mktemp("made"), spark)
+
+
+@pytest.fixture(scope="module")
+def made_in_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with rows in files of their own, as if they were many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inline, "INLINE_BYTES", 0)
+        return worked(tmp_path_factory.mktemp("files"), spark)
+
+
+def worked(folder: Path, spark: SparkSession) -> Path:
     fleet = opened(folder, spark)
     fleet.topology.add(Topology.of([Site("w", "west"), Site("e", "east")], [Link("w", "e", 1.0)]))
     fleet.stream("readings", "name string, size int, ts timestamp", device="name")
@@ -69,6 +83,12 @@ def folder(made: Path, tmp_path: Path) -> Path:
     """A copy, in a place of its own: sinks' outputs, too, whose paths are as they were."""
     shutil.copytree(made, tmp_path / "copy")
     return tmp_path / "copy"
+
+
+@pytest.fixture
+def in_files(made_in_files: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made_in_files, tmp_path / "files")
+    return tmp_path / "files"
 
 
 @pytest.fixture
@@ -153,8 +173,9 @@ def test_foreign_files_are_ignored(folder: Path, reopen: Callable[[Path], Fleet]
 @pytest.mark.parametrize("damage", [cut, flip, remove])
 @pytest.mark.parametrize("which", [newest_source, state, result])
 def test_a_damaged_parquet_file_is_named(
-    folder: Path, reopen: Callable[[Path], Fleet], which: Callable[[Path], Path], damage: Callable[[Path], None]
+    in_files: Path, reopen: Callable[[Path], Fleet], which: Callable[[Path], Path], damage: Callable[[Path], None]
 ) -> None:
+    folder = in_files
     file = which(folder)
     damage(file)
     with pytest.raises(StateError, match=rf"{file.name} is (damaged|missing).*godwit check"):
@@ -164,19 +185,38 @@ def test_a_damaged_parquet_file_is_named(
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
-@pytest.mark.parametrize("name", ["sinks/all/*.json", "control/0000000003.json"])
 def test_a_damaged_document_is_named(
-    folder: Path, reopen: Callable[[Path], Fleet], name: str, damage: Callable[[Path], None]
+    folder: Path, reopen: Callable[[Path], Fleet], damage: Callable[[Path], None]
 ) -> None:
     shutil.rmtree(folder / "fleet/sinks/all")  # (of sinks over there)
-    if name.startswith("sinks"):
-        reopen(folder).stop()
-    file = sorted(folder.glob(f"fleet/{name}"))[0]
+    reopen(folder).stop()
+    file = sorted(folder.glob("fleet/sinks/all/*.json"))[0]
     damage(file)
     with pytest.raises(StateError, match=rf"{file.name} is damaged.*godwit check"):
         reopen(folder)
     named = [f for f in findings(Store.local(folder / "fleet")) if f.severity == "error"]
     assert {folder / "fleet" / f.where for f in named} == {file}
+
+
+@pytest.mark.parametrize("log", ["control", "regions/west/sources/readings", "regions/east/shapes/*/commits"])
+def test_a_damaged_chunk_is_named(folder: Path, reopen: Callable[[Path], Fleet], log: str) -> None:
+    for chunks in [sorted(found.glob("*.log")) for found in folder.glob(f"fleet/{log}")]:
+        flip(chunks[-2])
+    with pytest.raises(StateError, match=r"\d+\.log is damaged.*godwit check"):
+        finish(reopen(folder))
+    named = {folder / "fleet" / f.where for f in findings(Store.local(folder / "fleet")) if f.severity == "error"}
+    assert named == {sorted(found.glob("*.log"))[-2] for found in folder.glob(f"fleet/{log}")}
+
+
+def test_a_log_that_was_cut_off_ends_before_what_others_have_read(
+    folder: Path, reopen: Callable[[Path], Fleet]
+) -> None:
+    """Where a file ends within a record, nobody was told of that one; but of those before it somebody was."""
+    chunks = sorted((folder / "fleet/control").glob("*.log"))
+    chunks[-1].unlink()
+    cut(chunks[-2])
+    with pytest.raises(StateError, match=r"control: its newest records are missing: it ends at \d+, but region"):
+        reopen(folder)
 
 
 def test_a_history_that_was_cut_off_is_read_as_far_as_it_goes(folder: Path, reopen: Callable[[Path], Fleet]) -> None:
@@ -193,15 +233,15 @@ def test_a_history_that_was_cut_off_is_read_as_far_as_it_goes(folder: Path, reop
 
 
 def test_the_newest_source_records_are_missing(folder: Path, reopen: Callable[[Path], Fleet]) -> None:
-    records = sorted((folder / "fleet/regions/west/sources/readings").glob("*.json"))
-    for record in records[1:]:
-        record.unlink()
+    chunks = sorted((folder / "fleet/regions/west/sources/readings").glob("*.log"))
+    for chunk in chunks[1:]:
+        chunk.unlink()
     with pytest.raises(StateError, match=r"sources/readings: its newest records are missing: it ends at 1, but .* has"):
         reopen(folder)
 
 
 def test_a_record_in_the_middle_is_missing(folder: Path, reopen: Callable[[Path], Fleet]) -> None:
-    (folder / "fleet/regions/west/sources/readings/0000000002.json").unlink()
+    (folder / "fleet/regions/west/sources/readings/0000000002.log").unlink()
     with pytest.raises(StateError, match=r"sources/readings: records 2 to 2 are missing"):
         reopen(folder)
 
@@ -243,10 +283,16 @@ def test_what_a_sink_has_written_is_missing(made: Path, spark: SparkSession, tmp
     assert (folder / "windows.jsonl").stat().st_size
 
 
-@pytest.mark.parametrize("which", [state, result])
+def commits(folder: Path) -> Path:
+    """The largest commit log: of the windows."""
+    return max(folder.glob("fleet/regions/east/shapes/*/commits/*.log"), key=lambda file: file.stat().st_size)
+
+
+@pytest.mark.parametrize("which", [state, result, commits])
 def test_state_and_results_are_computed_again(
-    folder: Path, reopen: Callable[[Path], Fleet], which: Callable[[Path], Path]
+    in_files: Path, reopen: Callable[[Path], Fleet], which: Callable[[Path], Path]
 ) -> None:
+    folder = in_files
     flip(which(folder))
     store = Store.local(folder / "fleet")
     told = repair(store, findings(store))
@@ -255,7 +301,8 @@ def test_state_and_results_are_computed_again(
     finish(reopen(folder))
 
 
-def test_what_cannot_be_mended_is_said(folder: Path) -> None:
+def test_what_cannot_be_mended_is_said(in_files: Path) -> None:
+    folder = in_files
     store = Store.local(folder / "fleet")
     flip(newest_source(folder))
     flip(state(folder))

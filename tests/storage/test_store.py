@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import MissingFileError, StateError
+from godwit.storage import frames, records
 from godwit.storage.faulty import FaultyDisk, VolatileDisk
 from godwit.storage.local import LocalDisk
 from godwit.storage.memory import MemoryDisk
@@ -122,24 +123,46 @@ def test_a_damaged_segment_is_named(store: Store) -> None:
 def test_damaged_records_are_named(store: Store) -> None:
     log = store.log("l")
     log.append({"n": 1, "text": "é"})
-    good = store.disk.read("l/0000000001.json")
+    log.append({"n": 2})
+    good = store.disk.read("l/0000000001.log")
+    for bad in (good.replace(b'"n":1', b'"n":7'), good[:60] + b"\xff" + good[61:], b"x" + good[1:], b'{"n": 1}' * 9):
+        store.disk.write("l/0000000001.log", bad)
+        with pytest.raises(StateError, match=r"l/0000000001\.log is damaged: .* at byte \d+.*--repair"):
+            Store(store.disk).log("l").read(1)
+
+
+def test_a_shared_logs_damaged_records_are_named(store: Store) -> None:
+    store.log("commands").append({"n": 1, "text": "é"})
+    good = store.disk.read("commands/0000000001.json")
     for bad in (good[:-4], good.replace(b'"n":1', b'"n":2'), b"", b"\x00" * 30, b'{"n": 1}', b"{}"):
-        store.disk.write("l/0000000001.json", bad)
-        with pytest.raises(StateError, match=r"l/0000000001\.json (is|has)"):
-            log.read(1)
+        store.disk.write("commands/0000000001.json", bad)
+        with pytest.raises(StateError, match=r"commands/0000000001\.json (is|has)"):
+            store.log("commands").read(1)
 
 
-def test_a_newer_format_is_refused(store: Store) -> None:
-    store.put_document("topology", [1])
-    data = store.disk.read("topology.json")
-    store.disk.write("topology.json", data.replace(b'"format":1', b'"format":7'))
-    with pytest.raises(StateError, match=r"newer godwit \(format 7, this one reads up to 1\): upgrade"):
-        store.get_document("topology")
+@pytest.mark.parametrize(("other", "who"), [(7, "a newer"), (1, "an older")])
+def test_another_format_is_refused(store: Store, other: int, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        for part in (records, frames):
+            patch.setattr(part, "FORMAT", other)
+        store.put_document("topology", [1])
+        store.log("l").append({"n": 1})
+    again = Store(store.disk)
+    with pytest.raises(StateError, match=rf"topology\.json was written by {who} godwit \(format {other}, .* reads 2\)"):
+        again.get_document("topology")
+    with pytest.raises(StateError, match=rf"l/0000000001\.log was written by {who} godwit \(format {other}, "):
+        again.log("l")
+
+
+def test_a_folder_of_one_file_per_record_is_refused(store: Store) -> None:
+    store.disk.write("control/0000000001.json", b"{}")
+    with pytest.raises(StateError, match=r"control/0000000001\.json was written by an older godwit .* that version"):
+        store.log("control")
 
 
 def test_foreign_files_are_ignored(store: Store) -> None:
     store.log("l").append({"n": 1})
-    for name in ("l/notes.json", "l/.DS_Store", "l/0000000002.json.bak", "l/12.json"):
+    for name in ("l/notes.json", "l/.DS_Store", "l/0000000002.log.bak", "l/12.log"):
         store.disk.write(name, b"mine")
     assert store.numbers("l") == [1]
     assert store.log("l").last == 1

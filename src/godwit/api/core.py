@@ -75,7 +75,7 @@ class FleetCore(ABC):
     def __init__(self, root: Path, spark: SparkSession, options: FleetOptions) -> None:
         root = Path(root).resolve()  # Java keeps the working directory it was started in
         self.root, self.spark = root, spark
-        self.store = store = Store.local(root, options.durability)
+        self.store = store = Store.local(root, options.durability, alone=True)  # (see the lock)
         self.folder_lock = FolderLock(root)
         self.folder_lock.take()
         inspect(store)

@@ -1,7 +1,7 @@
 """Between DataFrames and segments: how rows are written, and how segments are read again.
 
-Small results go through Arrow and one pyarrow file (60-100 ms less than Spark's writer); large ones are written by
-Spark's tasks and never pass through the driver.
+Few rows become part of the record that names them; more go through Arrow and one pyarrow file (60-100 ms less than
+Spark's writer); large results are written by Spark's tasks and never pass through the driver.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.model.plan import Column
 from godwit.storage.by_query import ROWS, by_query
+from godwit.storage.inline import InlineRows
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 
@@ -57,15 +58,34 @@ def _options(frame: Frame) -> dict[str, str]:
 
 
 def write_table(
-    table: pa.Table, path: Place, schema: str, prune_by: str | None = None, row_groups: Sequence[int] = ()
+    table: pa.Table,
+    path: Place,
+    schema: str,
+    prune_by: str | None = None,
+    row_groups: Sequence[int] = (),
+    *,
+    in_file: bool = False,
 ) -> Segment | None:
-    """Keep an Arrow table as a segment. `row_groups`: how many rows go into each (default: as many as fit)."""
+    """Keep an Arrow table as a segment: in the record if its rows are few, unless they are to lie `in_file`.
+    `row_groups`: how many rows go into each (default: as many as fit)."""
     if table.num_rows == 0:
         return None
+    low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
+    inline = None if in_file else InlineRows.of(table)
+    if inline is not None:
+        return Segment((), table.num_rows, len(inline.data), schema, low, high, inline=inline, store=path.store)
     file = f"{path.reference}.parquet"
     size, checksum = path.store.put_table(file, table, row_groups)
-    low, high = (None, None) if prune_by is None else _bounds(table.column(prune_by))
     return Segment((file,), table.num_rows, size, schema, low, high, sums=(checksum,), store=path.store)
+
+
+def filed(segment: Segment, path: Place) -> Segment:
+    """The same rows in files, for whoever needs files."""
+    if segment.inline is None:
+        return segment
+    made = write_table(segment.inline.table, path, segment.schema, in_file=True)
+    assert made is not None
+    return replace(made, low=segment.low, high=segment.high, tags=segment.tags)
 
 
 def write_results(frame: Frame, path: Place, *, small: bool) -> Segment | None:
@@ -84,10 +104,15 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
     handed = hand(spark, segments)
     if handed is not None:
         return handed
-    frames = []
+    frames: list[Frame] = []
     for schema, alike in _by_schema(segments).items():
         files = [file for segment in alike for file in segment.paths]
-        frames.append(spark.read.schema(struct(schema)).parquet(*files))
+        if files:
+            frames.append(spark.read.schema(struct(schema)).parquet(*files))
+        inside = [segment for segment in alike if segment.inline is not None]
+        if inside:
+            rows = [part.cast(arrow_of(schema)) for segment in inside for part in tables_of(segment)]
+            frames.append(LazyFrame.of(spark, pa.concat_tables(rows).combine_chunks(), struct(schema)))
     return together(frames)
 
 
@@ -155,7 +180,8 @@ def _by_schema(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
 
 
 def linked(segment: Segment, folder: Place, name: str) -> Segment:
-    """The same rows under another path, without a copy: the files are linked, so that each path may go on its own."""
+    """The same rows under another path, without a copy: the files are linked, so that each path may go on its own.
+    Rows in the record have no path."""
     files = tuple(f"{folder.reference}/{name}-{number}.parquet" for number in range(len(segment.files)))
     for file, target in zip(segment.files, files, strict=True):
         folder.store.link(file, target)
@@ -195,6 +221,11 @@ def text_of(schema: StructType) -> str:
 @lru_cache(maxsize=512)
 def struct(schema: str) -> StructType:
     return StructType.fromJson(json.loads(schema))
+
+
+@lru_cache(maxsize=512)
+def arrow_of(schema: str) -> pa.Schema:
+    return to_arrow_schema(struct(schema), timezone="UTC")
 
 
 def rows_of(segments: Sequence[Segment | None]) -> int:

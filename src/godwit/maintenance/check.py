@@ -11,10 +11,11 @@ from typing import Any
 
 from godwit.delivery.sinks.outputs import lost
 from godwit.errors import StateError
+from godwit.ids import RegionId
 from godwit.maintenance.integrity import Finding, Remedy, logs, sequences
 from godwit.protocol.inputs import peer_log
 from godwit.storage import names
-from godwit.storage.records import SourceRecord
+from godwit.storage.log import Record
 from godwit.storage.state_memory import remembered
 from godwit.storage.store import Store
 
@@ -25,7 +26,7 @@ OURS = {
     *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
 }
 #: in a log's folder, beside its records
-BESIDE = {"data", "truncated", "folded.json"}
+BESIDE = {"data", "folded.json"}
 
 
 def findings(store: Store) -> list[Finding]:
@@ -51,13 +52,12 @@ def _safely(store: Store) -> Iterator[Finding]:
 
 
 def _epochs(store: Store) -> Iterator[Finding]:
-    for number in store.numbers(names.CONTROL):
-        yield from _record(store, names.CONTROL, number, "none")
-    whole = store.has_record(names.CONTROL, 1)
-    for number in store.numbers(names.SNAPSHOTS):
-        yield from _document(store, f"{names.SNAPSHOTS}/{names.number(number)}", "drop" if whole else "none")
-    for number in store.numbers(names.STANDINGS):
-        yield from _document(store, f"{names.STANDINGS}/{names.number(number)}", "drop" if whole else "none")
+    damaged = list(_records(store, names.CONTROL, "none", []))
+    yield from damaged
+    whole = not damaged and store.floor(names.CONTROL) == 1
+    for folder in (names.SNAPSHOTS, names.STANDINGS):
+        for number in store.document_numbers(folder):
+            yield from _document(store, f"{folder}/{names.number(number)}", "drop" if whole else "none")
 
 
 def _documents(store: Store) -> Iterator[Finding]:
@@ -73,11 +73,32 @@ def _document(store: Store, name: str, remedy: Remedy) -> Iterator[Finding]:
         yield Finding("error", f"{name}.json", _brief(fault), remedy)
 
 
-def _record(store: Store, log: str, number: int, remedy: Remedy, shapes: Iterable[str] = ()) -> Iterator[Finding]:
+def _records(
+    store: Store, log: str, remedy: Remedy, into: list[Record], shapes: Iterable[str] = (), after: int = 0
+) -> Iterator[Finding]:
+    """What is damaged in a log; the records past a number that can be read are added to `into`."""
+    told: set[str] = set()
     try:
-        store.read_record(log, number)
+        numbers = store.numbers(log)
     except StateError as fault:
-        yield Finding("error", f"{log}/{names.number(number)}.json", _brief(fault), remedy, frozenset(shapes))
+        yield _fault(store, log, fault, remedy, shapes)
+        return
+    for number in numbers:
+        try:
+            record = store.read_record(log, number)
+        except StateError as fault:
+            if str(fault) not in told:  # (a chunk that cannot be read is said once)
+                told.add(str(fault))
+                yield _fault(store, log, fault, remedy, shapes)
+            continue
+        if record is not None and number > after:
+            into.append(record)
+
+
+def _fault(store: Store, log: str, fault: StateError, remedy: Remedy, shapes: Iterable[str]) -> Finding:
+    """The file is the first word of the message."""
+    file = store.reference(str(fault).partition(".log")[0])
+    return Finding("error", f"{file}.log" if file.startswith(log) else log, _brief(fault), remedy, frozenset(shapes))
 
 
 def _sinks(store: Store) -> Iterator[Finding]:
@@ -105,55 +126,54 @@ def _history(store: Store) -> Iterator[Finding]:
 
 def _sources(store: Store) -> Iterator[Finding]:
     for region, stream in names.sources(store.disk):
-        log = names.source_log(region, stream)
+        log, records = names.source_log(region, stream), list[Record]()
         yield from _document(store, f"{log}/folded", "none")
-        for number in store.numbers(log):
-            damaged = list(_record(store, log, number, "none"))
-            yield from damaged
-            record = None if damaged else store.read_record(log, number)
-            segment = None if record is None else SourceRecord.from_json(record).segment
-            if segment is not None:
-                yield from _segment(store, segment.to_json(), "none")
+        yield from _records(store, log, "none", records)
+        for record in records:
+            if record["segment"] is not None:
+                yield from _segment(store, record["segment"], "none")
 
 
 def _commits(store: Store) -> Iterator[Finding]:
     for region, shape in names.shapes(store.disk):
-        log, record, memory = names.commit_log(region, shape), None, None
-        for number in store.numbers(log):
-            damaged = list(_record(store, log, number, "replay", [shape]))
-            yield from damaged
-            record = None if damaged else store.read_record(log, number)
-            if record is not None:
-                for segment in (*record["results"], *(s for _, s in record["late"])):
-                    yield from _segment(store, segment, "replay", [shape])
-                memory = remembered(memory, [record])
-        for segment in () if record is None or memory is None else memory.segments():
-            yield from _segment(store, segment.to_json(), "replay", [shape])
+        records = list[Record]()
+        damaged = list(_records(store, names.commit_log(region, shape), "replay", records, [shape]))
+        yield from damaged
+        for record in records:
+            for segment in (*record["results"], *(s for _, s in record["late"])):
+                yield from _segment(store, segment, "replay", [shape])
+        memory = None if damaged else remembered(None, records)
+        for one in () if memory is None else memory.segments():
+            yield from _segment(store, one.to_json(), "replay", [shape])
 
 
 def _messages(store: Store) -> Iterator[Finding]:
     """Rows for other regions, as far as these have not read them."""
     for region, shape in names.shapes(store.disk):
         for receiver in names.receivers(store.disk, region, shape):
-            log, read = names.outbox_log(region, shape, receiver), names.commit_log(receiver, shape)
-            newest = store.log(read).newest()
-            taken = 0 if newest is None else newest["positions"].get(peer_log(region), 0)
-            for number in store.numbers(log):
-                damaged = list(_record(store, log, number, "replay", [shape]))
-                yield from damaged
-                record = store.read_record(log, number) if not damaged and number > taken else None
-                for _, _, segment in () if record is None else record["sent"]:
+            taken, records = _taken(store, region, shape, receiver), list[Record]()
+            log = names.outbox_log(region, shape, receiver)
+            yield from _records(store, log, "replay", records, [shape], after=taken)
+            for record in records:
+                for _, _, segment in record["sent"]:
                     yield from _segment(store, segment, "replay", [shape])
+
+
+def _taken(store: Store, region: str, shape: str, receiver: str) -> int:
+    """How far a region has read what another one sent; 0 if its commits cannot be read."""
+    try:
+        newest = store.log(names.commit_log(receiver, shape)).newest()
+    except StateError:
+        return 0  # named already
+    return 0 if newest is None else int(newest["positions"].get(peer_log(RegionId(region)), 0))
 
 
 def _kept(store: Store) -> Iterator[Finding]:
     for region, shape in names.shapes(store.disk):
-        log = names.kept_log(region, shape)
-        for number in store.numbers(log):
-            damaged = list(_record(store, log, number, "replay", [shape]))
-            yield from damaged
-            record = None if damaged else store.read_record(log, number)
-            for segment in () if record is None else (*record["results"], *record["late"]):
+        records = list[Record]()
+        yield from _records(store, names.kept_log(region, shape), "replay", records, [shape])
+        for record in records:
+            for segment in (*record["results"], *record["late"]):
                 yield from _segment(store, segment, "replay", [shape])
 
 
@@ -171,7 +191,7 @@ def _foreign(store: Store) -> Iterator[Finding]:
             yield Finding("note", name, "it is not godwit's, and is ignored")
     for log in logs(store):
         for name in store.disk.names(log):
-            known = name in BESIDE or names.number_of(name.removesuffix(".json")) is not None
+            known = name in BESIDE or names.chunk_first(name) is not None
             if not known and not name.endswith(".tmp"):
                 yield Finding("note", f"{log}/{name}", "it is not godwit's, and is ignored")
 

@@ -83,9 +83,9 @@ class _Repair:
 
     def _gap(self, log: str) -> str | None:
         """What a source's log lacks, of all that ever came."""
-        if self._store.floor(log) > 1:
-            return f"{log} no longer keeps its first rows"
         try:
+            if self._store.floor(log) > 1:
+                return f"{log} no longer keeps its first rows"
             for _, record in self._store.log(log).after(0):
                 segment = record["segment"]
                 for file, known in () if segment is None else zip(segment["files"], segment["sums"], strict=True):
@@ -133,7 +133,10 @@ class _Repair:
     def _all_kept(self, shape: str) -> bool:
         """Whether no result of a shape was let go."""
         regions = names.regions_of(self._store.disk, shape)
-        return all(self._store.floor(names.kept_log(region, shape)) == 1 for region in regions)
+        try:
+            return all(self._store.floor(names.kept_log(region, shape)) == 1 for region in regions)
+        except StateError:
+            return True  # then the shape is computed again, as a whole
 
     # --- files
 
@@ -147,6 +150,7 @@ class _Repair:
             self.told.append(f"{file}: moved to {self._away}; it can be done without")
 
     def _put_away(self, name: str) -> None:
+        self._store.forget(name)
         target = Path(self._store.path(f"{self._away}/{name}"))
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(self._store.path(name)).rename(target)

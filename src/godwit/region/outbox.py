@@ -1,6 +1,6 @@
 """A region's messages on disk: a log per receiver, written after the commit that holds their content.
 
-    regions/west/shapes/ab12/outbox/east/0000000001.json
+    regions/west/shapes/ab12/outbox/east/0000000001.log
 
 A number that is taken is a message that was published before a crash: it is left as it is.
 """

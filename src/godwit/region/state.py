@@ -30,6 +30,8 @@ from godwit.storage.place import Place
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
 #: so many segments of about one size are worth one rewriting
 FAN_IN = 16
+#: so many bytes of a state travel in commit records that have it whole; more are put into a file
+MOST_INLINE = 64_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,11 @@ class State:
         return segments.hand(spark, self.live, pick) if all(map(simple, self.live)) else None
 
     def crowded(self) -> list[Segment]:
-        """Segments of about one size, if there are enough of them to be worth rewriting as one."""
+        """Segments of about one size, if there are enough of them to be worth rewriting as one; or all whose rows
+        travel in records, if that has become too much."""
+        inside = [segment for segment in self.live if segment.inline is not None]
+        if sum(segment.bytes for segment in inside) > MOST_INLINE:
+            return inside
         tiers: dict[int, list[Segment]] = {}
         for segment in self.live:
             tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
@@ -109,10 +115,11 @@ class State:
         tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
         if tables is None:
             return False
+        spill = sum(segment.bytes for segment in crowd if segment.inline is not None) > MOST_INLINE
         written = []
         for number, (schema, table) in enumerate(tables):
             place = path.with_name(f"{path.name}-{number}")
-            written.append(segments.write_table(table, place, segments.text_of(schema), prune_by))
+            written.append(segments.write_table(table, place, segments.text_of(schema), prune_by, in_file=spill))
         self._replace(crowd, written)
         return True
 

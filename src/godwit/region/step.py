@@ -45,7 +45,7 @@ class Step:
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self._tables, self._work, self._plan = batch, batch.tables, batch.work, batch.shape.plan
-        self._opened: dict[tuple[str, ...], Frame | None] = {}
+        self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
 
@@ -101,10 +101,10 @@ class Step:
 
     def _rows(self, found: list[Segment]) -> Frame | None:
         """A stream that is joined with itself is read once."""
-        files = tuple(file for segment in found for file in segment.files)
-        if files not in self._opened:
-            self._opened[files] = segments.read(self._batch.spark, found)
-        return self._opened[files]
+        rows = tuple(segment.key for segment in found)
+        if rows not in self._opened:
+            self._opened[rows] = segments.read(self._batch.spark, found)
+        return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self._batch.small:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from godwit.engine.segments import filed
 from godwit.ids import NodeId
 from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, steps
 from godwit.model.instances import instance_id
@@ -121,8 +122,9 @@ class StateTransfer:
         """The segments, their files copied over the links between the two sites, in one go."""
         path = self._path(NodeId(move.from_site), NodeId(move.to_site))
         hops = max(len(path) - 1, 1) if path else 1
-        files = [Path(file) for segment in found for file in segment.paths]
         landing = self._landing(move)
+        found = [filed(segment, landing / f"{name}-sent-{k}") for k, segment in enumerate(found)]
+        files = [Path(file) for segment in found for file in segment.paths]
         targets = [Path(landing.path) / f"{name}-{k}.parquet" for k in range(len(files))]
         whole = isinstance(step, HandOver) and not step.chunked
         (forward if whole else stream)(files, targets, hops, self.links or Links())

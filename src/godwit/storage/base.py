@@ -7,7 +7,7 @@ broker may provide a `LogStore` of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,25 +16,31 @@ Durability = Literal["process", "power"]
 
 
 class LogStore(Protocol):
-    """Named logs: numbered sequences of immutable records. The first number is 1; one writer each, any readers."""
+    """Named logs: numbered sequences of immutable records. The first number is 1; one writer each, any readers. Only
+    the logs in `names.SHARED` are written by several processes: there, whoever has a number first has it."""
 
     def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
-        """Write a record, wholly or not at all; StateError if the number is taken. When it returns, it is durable."""
+        """Write a record, wholly or not at all; StateError if the number is taken. When it returns, it is durable.
+
+        A record may hold JSON values, and what `inline.py` allows beside."""
 
     def read_record(self, log: str, number: int) -> dict[str, Any] | None:
-        """None: not written yet, or no longer kept. StateError: damaged, or of a newer format."""
+        """None: not written yet, or no longer kept. StateError: damaged, or of another format. Readers share it: it
+        must not be changed."""
 
     def has_record(self, log: str, number: int) -> bool: ...
 
+    def bounds(self, log: str) -> tuple[int, int]:
+        """(the least number that is kept, the newest number); (1, 0) of an empty log."""
+
     def numbers(self, log: str) -> list[int]:
-        """The numbers that are there, in order; by a listing, so not for hot paths."""
+        """The numbers that are there, in order; not for hot paths."""
 
     def floor(self, log: str) -> int:
         """The least number that is still kept, as whoever truncated the log has written it down."""
 
-    def set_floor(self, log: str, number: int) -> None: ...
-
-    def delete_record(self, log: str, number: int) -> None: ...
+    def drop(self, log: str, below: int) -> Iterator[int]:
+        """Keep only what is not below a number, and the newest in any case; the numbers that go, one by one."""
 
     def wait(self, log: str, after: int, timeout: float) -> bool:
         """Wait until there is a record past a number; False: there was none in time."""
@@ -92,7 +98,7 @@ class Disk(Protocol):
     """What a backend provides: files in folders, an exclusive link, an atomic rename, and a way to make both durable.
 
     Reading, sizing or linking what is not there raises FileNotFoundError; deleting it does nothing. Folders come into
-    being with the first file in them.
+    being with the first file in them. A file that was opened to be added to may be kept open.
     """
 
     #: how messages call it
@@ -103,6 +109,12 @@ class Disk(Protocol):
     def write(self, name: str, data: bytes) -> None: ...
 
     def append(self, name: str, data: bytes) -> None: ...
+
+    def read_from(self, name: str, start: int, size: int | None = None) -> bytes:
+        """From a byte on, so many (None: all); fewer where the file ends."""
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file off."""
 
     def link(self, name: str, new: str) -> None:
         """FileExistsError if the new name is taken."""

@@ -99,7 +99,7 @@ class Control:
 
     def copy_if_due(self, stable: int) -> None:
         """Write whole copies of the newest epoch that will not be taken back, if the last ones are old."""
-        if stable - max(self._store.numbers(names.STANDINGS), default=0) >= SNAPSHOT_EVERY:
+        if stable - max(self._store.document_numbers(names.STANDINGS), default=0) >= SNAPSHOT_EVERY:
             self._snapshot(stable, stable)
 
     def _snapshot(self, number: int, stable: int) -> None:
@@ -116,7 +116,7 @@ class Control:
             self._snapshot(through, stable)
             self._log.truncate(through + 1)
             for folder, kept in ((names.SNAPSHOTS, through), (names.STANDINGS, stable)):
-                for old in self._store.numbers(folder):
+                for old in self._store.document_numbers(folder):
                     if old < kept:
                         self._store.delete_document(f"{folder}/{names.number(old)}")
         return max(count, 0)
@@ -132,14 +132,14 @@ class Control:
 
     def oldest(self) -> tuple[int, Deployment]:
         """The first epoch that is still known whole: a region that is new begins to read after it."""
-        number = min(self._store.numbers(names.SNAPSHOTS), default=0)
+        number = min(self._store.document_numbers(names.SNAPSHOTS), default=0)
         if self._log.read(1) is not None:
             return 0, Deployment()
         return number, self.deployment_at(number)
 
     def deployment_at(self, number: int) -> Deployment:
         """The deployment after the epoch of that number."""
-        nearest = max((n for n in self._store.numbers(names.SNAPSHOTS) if n <= number), default=0)
+        nearest = max((n for n in self._store.document_numbers(names.SNAPSHOTS) if n <= number), default=0)
         deployment = Deployment()
         if nearest:
             deployment = decode(self._store.get_document(f"{names.SNAPSHOTS}/{names.number(nearest)}"))
@@ -152,7 +152,7 @@ class Control:
     def standing(self, number: int | None = None) -> Standing:
         """Where the control plane stood after an epoch (None: the last one)."""
         number = self.last if number is None else number
-        nearest = max((n for n in self._store.numbers(names.STANDINGS) if n <= number), default=0)
+        nearest = max((n for n in self._store.document_numbers(names.STANDINGS) if n <= number), default=0)
         standing = Standing()
         if nearest:
             standing = Standing.from_json(self._store.get_document(f"{names.STANDINGS}/{names.number(nearest)}"))

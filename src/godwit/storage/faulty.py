@@ -20,7 +20,7 @@ from godwit.storage.memory import File, MemoryDisk, folders_of
 
 Kind = Literal["full", "error", "slow", "torn", "lost", "crash"]
 #: what changes something on the disk
-MUTATIONS = ("write", "append", "link", "rename", "delete", "sync")
+MUTATIONS = ("write", "append", "truncate", "link", "rename", "delete", "sync")
 
 
 class Crashed(BaseException):
@@ -101,6 +101,13 @@ class FaultyDisk:
         half = data[: len(data) // 2]
         self._do("append", name, lambda: self.disk.append(name, data), lambda: self.disk.append(name, half))
 
+    def read_from(self, name: str, start: int, size: int | None = None) -> bytes:
+        found: bytes = self._do("read", name, lambda: self.disk.read_from(name, start, size))
+        return found
+
+    def truncate(self, name: str, size: int) -> None:
+        self._do("truncate", name, lambda: self.disk.truncate(name, size))
+
     def link(self, name: str, new: str) -> None:
         self._do("link", new, lambda: self.disk.link(name, new))
 
@@ -155,11 +162,15 @@ class VolatileDisk(MemoryDisk):
             self._kept = {n: f for n, f in self._kept.items() if n.rpartition("/")[0] != name} | here
             self._kept_folders |= {f for f in self._folders if f.rpartition("/")[0] == name}
 
-    def lose_power(self, torn: bool = False) -> None:
-        """Forget what was not synced; with `torn`, half of an unsynced content may be there, otherwise nothing."""
+    def lose_power(self, torn: bool = False, early: str = "") -> None:
+        """Forget what was not synced; with `torn`, half of an unsynced content may be there, otherwise nothing.
+
+        `early`: a pattern of names whose content had come to the disk before it was synced."""
         with self._lock:
             there = {n: f for n, f in self._kept.items() if set(folders_of(n)) <= self._kept_folders}
-            for file in {id(file): file for file in there.values()}.values():
-                rest = file.data[: len(file.data) // 2] if torn else b""
-                file.data = rest if file.synced is None else file.synced
+            for name, file in there.items():
+                known = file.synced or b""
+                rest = file.data[len(known) :] if file.data.startswith(known) else b""
+                half = rest if fnmatch(name, early) else rest[: len(rest) // 2] if torn else b""
+                file.data = file.synced = known + half
             self._files, self._folders = dict(there), set(self._kept_folders)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
+from collections import OrderedDict
 from pathlib import Path
+
+#: so many files stay open to be added to
+MOST_OPEN = 256
 
 
 class LocalDisk:
@@ -14,30 +19,62 @@ class LocalDisk:
     def __init__(self, folder: str | Path) -> None:
         # Whole, because Java keeps the working directory it was started in.
         self.root = os.path.realpath(folder)
+        #: files that are added to, the one that was used last at the end
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._guard = threading.RLock()
 
     def read(self, name: str) -> bytes:
         with open(self.path(name), "rb", buffering=0) as file:
             return file.readall()
 
     def write(self, name: str, data: bytes) -> None:
-        self._write(name, data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-
-    def append(self, name: str, data: bytes) -> None:
-        self._write(name, data, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def _write(self, name: str, data: bytes, flags: int) -> None:
-        path = self.path(name)
+        file = self._opened(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            file = os.open(path, flags, 0o666)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            file = os.open(path, flags, 0o666)
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
+            _write(file, data)
         finally:
             os.close(file)
+
+    def append(self, name: str, data: bytes) -> None:
+        with self._guard:
+            file = self._open.get(name)
+            if file is None:
+                file = self._opened(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                self._open[name] = file
+                if len(self._open) > MOST_OPEN:
+                    self._close(next(iter(self._open)))
+            else:
+                self._open.move_to_end(name)
+            _write(file, data)
+
+    def _opened(self, name: str, flags: int) -> int:
+        path = self.path(name)
+        try:
+            return os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return os.open(path, flags, 0o666)
+
+    def _close(self, name: str) -> None:
+        with self._guard:
+            file = self._open.pop(name, None)
+            if file is not None:
+                os.close(file)
+
+    def __del__(self) -> None:
+        for file in self._open.values():
+            os.close(file)
+
+    def read_from(self, name: str, start: int, size: int | None = None) -> bytes:
+        file = os.open(self.path(name), os.O_RDONLY)
+        try:
+            if size is None:
+                size = max(os.fstat(file).st_size - start, 0)
+            return os.pread(file, size, start)
+        finally:
+            os.close(file)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.truncate(self.path(name), size)
 
     def link(self, name: str, new: str) -> None:
         target = self.path(new)
@@ -45,9 +82,12 @@ class LocalDisk:
         os.link(self.path(name), target)
 
     def rename(self, name: str, new: str) -> None:
+        self._close(name)
+        self._close(new)
         os.replace(self.path(name), self.path(new))
 
     def delete(self, name: str) -> None:
+        self._close(name)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(name))
 
@@ -70,6 +110,8 @@ class LocalDisk:
         os.makedirs(self.path(name), exist_ok=True)
 
     def delete_folder(self, name: str) -> None:
+        for file in [file for file in list(self._open) if file.startswith(f"{name}/")]:
+            self._close(file)
         shutil.rmtree(self.path(name), ignore_errors=True)
 
     def sync(self, name: str) -> None:
@@ -87,3 +129,9 @@ class LocalDisk:
 
     def take_in(self, folder: str) -> list[str]:
         return sorted(f"{folder}/{name}" for name in self.names(folder))
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]

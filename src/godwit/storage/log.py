@@ -22,14 +22,8 @@ class Log:
 
     def __init__(self, store: LogStore, name: str) -> None:
         self._store, self.name = store, name
-        numbers = store.numbers(name)
-        #: the newest record's number; for readers in other processes: as far as they have looked
-        self.last = numbers[-1] if numbers else 0
-        self.first = numbers[0] if numbers else 1
-        #: below `first` there may be records whose removal did not come to its end
-        self._oldest = self.first
-        self.first = max(self.first, store.floor(name))
-        self.last = max(self.last, self.first - 1)
+        #: the least number that is kept; the newest record's; for readers: as far as they have looked
+        self.first, self.last = store.bounds(name)
 
     def append(self, record: Mapping[str, Any], expect: int | None = None) -> int:
         """Write the next record (`expect`: which must be this one); it is there wholly or not at all."""
@@ -74,9 +68,7 @@ class Log:
 
     def end(self) -> int:
         """The number of the newest record, as it is in the store now."""
-        self.last = max(self.last, self._store.floor(self.name) - 1)
-        while self._store.has_record(self.name, self.last + 1):
-            self.last += 1
+        self.last = max(self.last, self._store.bounds(self.name)[1])
         return self.last
 
     def truncate(self, below: int) -> list[Record]:
@@ -90,10 +82,5 @@ class Log:
     def drop(self, below: int) -> Iterator[int]:
         """The same one by one, without looking into them; yields their numbers."""
         below = min(below, self.last)  # the newest stays: it says where the log stands
-        if below > self.first:
-            self._store.set_floor(self.name, below)
-            self.first = below
-        numbers, self._oldest = range(self._oldest, self.first), self.first
-        for number in numbers:
-            self._store.delete_record(self.name, number)
-            yield number
+        yield from self._store.drop(self.name, below)
+        self.first = max(self.first, below)

@@ -40,6 +40,14 @@ class MemoryDisk:
             self._enter(name, file)
             file.data += data
 
+    def read_from(self, name: str, start: int, size: int | None = None) -> bytes:
+        return self._file(name).data[start : None if size is None else start + size]
+
+    def truncate(self, name: str, size: int) -> None:
+        with self._lock:
+            file = self._file(name)
+            file.data = file.data[:size]
+
     def link(self, name: str, new: str) -> None:
         with self._lock:
             if new in self._files:

@@ -1,11 +1,12 @@
 """Where things are in a store: every name is made, and read back, here and nowhere else.
 
-control/0000000001.json                          epochs
+control/0000000001.log                           epochs, from the first one on
 snapshots/0000000500.json                        whole deployments
-regions/west/sources/passengers/0000000001.json  entries of a source; their rows in data/
-regions/west/shapes/ab12/commits/0000000001.json commits of a shape; their rows in data/0000000001/
-regions/west/shapes/ab12/outbox/east/0000000001.json  messages of a shape to another region
-regions/west/shapes/ab12/kept/0000000001.json    results of commits whose records are gone
+commands/0000000012.json                         commands of any process: a file each
+regions/west/sources/passengers/0000000001.log   entries of a source; many rows in data/
+regions/west/shapes/ab12/commits/0000000001.log  commits of a shape; many rows in data/0000000001/
+regions/west/shapes/ab12/outbox/east/0000000001.log  messages of a shape to another region
+regions/west/shapes/ab12/kept/0000000001.log     results of commits whose records are gone
 sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
 """
 
@@ -22,6 +23,10 @@ STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
 ALIASES, RELAYS, DEAD_LETTERS = "twins", "ways", "dead_letters"
 HISTORY = "history.jsonl"
 
+#: logs that several processes write: a file for each record, so that the file system decides who has a number. All
+#: others have one writer, and many records per file
+SHARED = frozenset({COMMANDS})
+
 #: (region, shape)
 Key = tuple[RegionId, str]
 
@@ -34,6 +39,11 @@ def number(value: int) -> str:
 def number_of(name: str) -> int | None:
     """The number that a name is; None: it is none of ours."""
     return int(name) if len(name) == 10 and name.isascii() and name.isdigit() else None
+
+
+def chunk_first(name: str) -> int | None:
+    """The number of a chunk file's first record; None: it is none of ours."""
+    return number_of(name.removesuffix(".log")) if name.endswith(".log") else None
 
 
 def source_log(region: str, stream: str) -> str:
@@ -97,5 +107,5 @@ def sources(disk: Disk) -> Iterator[tuple[RegionId, StreamId]]:
         folder = f"regions/{region}/sources"
         for stream in sorted(disk.names(folder)):
             # (a file that somebody left there is no log)
-            if any(number_of(name.removesuffix(".json")) is not None for name in disk.names(f"{folder}/{stream}")):
+            if any(chunk_first(name) is not None for name in disk.names(f"{folder}/{stream}")):
                 yield region, StreamId(stream)

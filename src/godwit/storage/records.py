@@ -1,8 +1,9 @@
 """What lies on disk, typed: an envelope (format, checksum) around every record and document, and the records.
 
-    {"format":1,"crc":2890763311,"record":{...}}
+    {"format":2,"crc":2890763311,"record":{...}}
 
-The checksum is that of the bytes of the record. A reader refuses what a newer godwit has written instead of guessing.
+The checksum is that of the bytes of the record. A reader refuses what another version has written instead of guessing.
+Records of logs with one writer lie in chunk files instead (`frames.py`), under the same format number.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from godwit.protocol.watermarks import Mark
 from godwit.storage.base import SegmentStore
 from godwit.storage.segment import Segment
 
-#: of everything this godwit writes; it reads all formats up to this one
-FORMAT = 1
+#: of everything this godwit writes and reads. 1: every record a file of its own; 2: chunk files, rows in records
+FORMAT = 2
 _HEAD, _BODY = b'{"format":', b',"record":'
 
 
@@ -39,15 +40,26 @@ def unpack(data: bytes, where: str) -> Any:
     written, _, checksum = head.partition(b',"crc":')
     if not (written.isdigit() and checksum.isdigit()):
         _refuse(data, where)
-    if int(written) > FORMAT:
-        msg = (
-            f"{where} was written by a newer godwit (format {int(written)}, this one reads up to {FORMAT}): "
-            "upgrade godwit, or open it with that version"
-        )
-        raise StateError(msg)
+    refuse_format(int(written), where)
     if zlib.crc32(body) != int(checksum):
         _refuse(data, where)
     return json.loads(body)
+
+
+def refuse_format(written: int, where: str) -> None:
+    """StateError if something was written in another format."""
+    if written > FORMAT:
+        msg = (
+            f"{where} was written by a newer godwit (format {written}, this one reads {FORMAT}): "
+            "upgrade godwit, or open it with that version"
+        )
+        raise StateError(msg)
+    if written < FORMAT:
+        msg = (
+            f"{where} was written by an older godwit (format {written}, this one reads {FORMAT}): "
+            "open it with that version, or begin in a new folder"
+        )
+        raise StateError(msg)
 
 
 def _refuse(data: bytes, where: str) -> None:

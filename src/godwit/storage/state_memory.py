@@ -6,13 +6,13 @@ a commit names the segments that came to a state and the places in the list of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.errors import StateError
 from godwit.storage.base import SegmentStore
+from godwit.storage.inline import plain
 from godwit.storage.log import Log, Record
 from godwit.storage.segment import Segment
 
@@ -119,5 +119,5 @@ def _of_json(table: Record, store: SegmentStore | None) -> Segments:
 
 
 def frozen(value: Any) -> Any:
-    """A JSON value as it would be read back: later changes to the original do not reach it."""
-    return json.loads(json.dumps(value)) if value else value
+    """A value of a record as it would be read back: later changes to the original do not reach it."""
+    return plain(value) if value else value

@@ -7,11 +7,10 @@ durability="power"     it also survives a lost power supply: contents and names 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,11 @@ from godwit.errors import MissingFileError, StateError
 from godwit.storage import names
 from godwit.storage.base import Disk, Durability
 from godwit.storage.cache import TableCache
+from godwit.storage.chunk_log import ChunkLog
 from godwit.storage.local import LocalDisk
 from godwit.storage.log import Log
 from godwit.storage.memory import MemoryDisk
+from godwit.storage.record_files import RecordFiles
 from godwit.storage.records import pack, unpack
 from godwit.storage.sync import GroupSync
 
@@ -38,20 +39,22 @@ REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can
 class Store:
     """See `base.LogStore`, `base.SegmentStore` and `base.DocumentStore`."""
 
-    def __init__(self, disk: Disk, durability: Durability = "process") -> None:
+    def __init__(self, disk: Disk, durability: Durability = "process", *, alone: bool = False) -> None:
         if durability not in ("process", "power"):
             msg = f"durability {durability!r} is unknown; use 'process' or 'power'"
             raise StateError(msg)
-        self.disk, self.durability = disk, durability
+        #: `alone`: no other process writes to logs of one writer, so that nobody needs to look whether it has
+        self.disk, self.durability, self.alone = disk, durability, alone
         self.cache = TableCache()
         self.group = GroupSync(disk.sync) if durability == "power" else None
         self._news = threading.Condition()
+        self._logs: dict[str, ChunkLog | RecordFiles] = {}
         #: files of lines that were added to
         self._lines: set[str] = set()
 
     @staticmethod
-    def local(folder: str | Path, durability: Durability = "process") -> Store:
-        return Store(LocalDisk(folder), durability)
+    def local(folder: str | Path, durability: Durability = "process", *, alone: bool = False) -> Store:
+        return Store(LocalDisk(folder), durability, alone=alone)
 
     @staticmethod
     def memory() -> Store:
@@ -69,56 +72,55 @@ class Store:
             self.disk.make_folder(name)
         return Log(self, name)
 
+    def _log(self, name: str) -> ChunkLog | RecordFiles:
+        found = self._logs.get(name)
+        if found is None:
+            with self._news:
+                found = self._logs.setdefault(name, self._made(name))
+        return found
+
+    def _made(self, name: str) -> ChunkLog | RecordFiles:
+        if name in names.SHARED:
+            return RecordFiles(self.disk, name, self._read, self._replace, self._enter, self.where)
+        return ChunkLog(self.disk, name, self.group, self.where, alone=self.alone)
+
+    def forget(self, folder: str) -> None:
+        """The logs below a folder are no longer what is known of them: somebody has moved them."""
+        with self._news:
+            for name in [n for n in self._logs if n == folder or n.startswith(f"{folder}/")]:
+                del self._logs[name]
+
     def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
         if not self.try_append(log, number, record):
-            where = self.where(f"{log}/{number:010d}.json")
-            msg = f"{where} exists already: two writers share this log; run one process per region"
+            where = self.where(log)
+            msg = f"{where} has a record {number} already: two writers share this log; run one process per fleet"
             raise StateError(msg)
 
     def try_append(self, log: str, number: int, record: Mapping[str, Any]) -> bool:
         """Write a record whole, or not at all if its number is taken: then False."""
-        draft = f"{log}/{number:010d}-{os.getpid()}-{threading.get_ident()}.tmp"
-        try:
-            self.disk.write(draft, pack(record))
-            self._enter(draft, f"{log}/{number:010d}.json", self.disk.link)  # fails if the number is taken
-        except FileExistsError:
+        if not self._log(log).append(number, record):
             return False
-        finally:
-            self.disk.delete(draft)
         with self._news:
             self._news.notify_all()
         return True
 
     def read_record(self, log: str, number: int) -> dict[str, Any] | None:
-        name = f"{log}/{number:010d}.json"
-        data = self._read(name)
-        if data is None:
-            return None
-        record: dict[str, Any] = unpack(data, self.where(name))
-        return record
+        return self._log(log).read(number)
 
     def has_record(self, log: str, number: int) -> bool:
-        return self.disk.exists(f"{log}/{number:010d}.json")
+        return self._log(log).has(number)
+
+    def bounds(self, log: str) -> tuple[int, int]:
+        return self._log(log).bounds()
 
     def numbers(self, log: str) -> list[int]:
-        there = (name[:-5] for name in self.disk.names(log) if name.endswith(".json"))
-        return sorted(n for n in map(names.number_of, there) if n is not None)
+        return self._log(log).numbers()
 
     def floor(self, log: str) -> int:
-        name = f"{log}/truncated"
-        if not self.disk.exists(name):
-            return 1
-        text = self._read(name) or b""
-        if not text.isdigit():
-            msg = f"{self.where(name)} is damaged: it is not a number; write the log's first number into it"
-            raise StateError(msg)
-        return int(text)
+        return self._log(log).floor
 
-    def set_floor(self, log: str, number: int) -> None:
-        self._replace(f"{log}/truncated", str(number).encode())
-
-    def delete_record(self, log: str, number: int) -> None:
-        self.disk.delete(f"{log}/{number:010d}.json")
+    def drop(self, log: str, below: int) -> Iterator[int]:
+        yield from self._log(log).drop(below)
 
     def wait(self, log: str, after: int, timeout: float) -> bool:
         until = time.monotonic() + timeout
@@ -138,6 +140,11 @@ class Store:
     def get_document(self, name: str) -> Any | None:
         data = self._read(f"{name}.json")
         return None if data is None else unpack(data, self.where(f"{name}.json"))
+
+    def document_numbers(self, folder: str) -> list[int]:
+        """The documents in a folder whose names are numbers, in order."""
+        there = (name[:-5] for name in self.disk.names(folder) if name.endswith(".json"))
+        return sorted(n for n in map(names.number_of, there) if n is not None)
 
     def delete_document(self, name: str) -> None:
         self.disk.delete(f"{name}.json")
@@ -293,7 +300,7 @@ class Store:
 
     def _note(self, reference: str) -> None:
         if self.group is not None:
-            self.group.note(reference)
+            self.group.note(reference, staged=True)
 
 
 def checksum(data: bytes | memoryview) -> int:

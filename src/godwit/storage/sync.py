@@ -26,20 +26,32 @@ class GroupSync:
         self._known_folders: set[str] = set()
         self._asked = self._done = 0
         self._running = False
+        #: whether the next round, and the one that runs, make files durable that records are to name
+        self._staged = self._settling = False
         #: rounds so far
         self.rounds = 0
 
-    def note(self, name: str) -> None:
-        """A file was written: its content, its name and the folders above it are to become durable."""
+    def note(self, name: str, *, staged: bool = False) -> None:
+        """A file was written: its content, its name and the folders above it are to become durable. `staged`: a record
+        that names it is to follow (`settle`)."""
         with self._turn:
             self._dirty[name] = None
             self._note_folders(name)
+            self._staged |= staged
+
+    def settle(self) -> None:
+        """Return when all that was staged so far is durable."""
+        with self._turn:
+            pending = self._staged or self._settling
+        if pending:
+            self.wait()
 
     def note_entry(self, act: Callable[[], None], name: str) -> None:
         """Do something that makes a name appear. A reader that sees it can rely on its own next round to include it."""
         with self._turn:
             act()
             self._note_folders(name)
+            self._staged = True
 
     def _note_folders(self, name: str) -> None:
         # A folder that is new to us may be new to the one above it, too.
@@ -63,6 +75,7 @@ class GroupSync:
                 return
             self._running, covers = True, self._asked
             dirty, self._dirty = self._dirty, {}
+            self._settling, self._staged = self._staged, False
         done = 0
         try:
             for name in dirty:
@@ -74,6 +87,7 @@ class GroupSync:
                     self._done = covers
                 else:  # the next one has to do it, or to fail as well
                     self._dirty = dict.fromkeys(list(dirty)[done:]) | self._dirty
-                self._running = False
+                    self._staged |= self._settling
+                self._running = self._settling = False
                 self.rounds += 1
                 self._turn.notify_all()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from godwit.ids import QueryId, RegionId
@@ -28,6 +29,11 @@ class ResultBatch:
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows, a bounded number at a time."""
+        for segment in self.segments:
+            for table in segment.tables() if segment.inline is not None else ():
+                mine = table.filter(pc.equal(table[QUERY], self.query)).select(list(self.columns))
+                if mine.num_rows:
+                    yield mine
         files = [file for segment in self.segments for file in segment.paths]
         if files:
             rows = ds.dataset(files, format="parquet").scanner(

@@ -115,9 +115,7 @@ class Feeder:
         columns = [time] if device is None else [time, device]
         # Names come as numbers: to group by them is twice as fast.
         reader = ds.ParquetFileFormat(dictionary_columns=[] if device is None else [device])
-        table = ds.dataset(segment.paths, format=reader).to_table(
-            columns=columns, filter=ds.field(DEAD).is_null() if staged else None
-        )
+        table = _dataset(segment, reader).to_table(columns=columns, filter=ds.field(DEAD).is_null() if staged else None)
         if device is None:
             name = DeviceId(self.stream)
             table = table.append_column("__name", pa.array([name] * table.num_rows, pa.string()))
@@ -136,7 +134,7 @@ class Feeder:
     ) -> None:
         """Cut the rows by region, leaving out what is dead and what came through before."""
         gateway, deployment = self._fleet.gateway, self._fleet.deployment
-        table = ds.dataset(segment.paths, format="parquet").to_table()
+        table = _dataset(segment).to_table()
         if staged:
             table = table.filter(pc.is_null(table.column(DEAD)))
         table = self.schema.conform(table).table
@@ -161,9 +159,15 @@ class Feeder:
         return table.filter(pc.is_in(table.column(column).cast(pa.string()), pa.array(devices, pa.string())))
 
     def _dead(self, segment: Segment) -> pa.Table:
-        rows = ds.dataset(segment.paths, format="parquet")
+        rows = _dataset(segment)
         found: pa.Table = rows.to_table(columns=[DEAD], filter=ds.field(DEAD).is_valid())
         return found
+
+
+def _dataset(segment: Segment, files: ds.FileFormat | str = "parquet") -> ds.Dataset:
+    if segment.inline is not None:
+        return ds.dataset(segment.inline.table)
+    return ds.dataset(segment.paths, format=files)
 
 
 def judged(frame: DataFrame, schema: Schema, now_us: int | None = None) -> DataFrame:
