@@ -9,14 +9,16 @@ Whatever a lazy frame cannot record is done by the DataFrame it stands for, at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
 
 from godwit.engine.plan_cache import Leaf, Prepared, java_of
 
@@ -40,6 +42,12 @@ class LazyFrame:
     def of(spark: SparkSession, table: pa.Table, schema: StructType) -> LazyFrame:
         """These rows."""
         return _rows(spark, Leaf(0, schema, table))
+
+    @staticmethod
+    def in_order(spark: SparkSession, table: pa.Table, schema: StructType) -> LazyFrame:
+        """These rows, with their columns in order: whoever wrote them, the same plan runs over them."""
+        wanted = StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+        return LazyFrame.of(spark, table.select(wanted.names), wanted)
 
     def then(self, what: Hashable, make: Make, *others: LazyFrame) -> LazyFrame:
         """One more step. `make` must do the same whenever `what` is the same."""
@@ -80,15 +88,36 @@ class LazyFrame:
 
     @property
     def columns(self) -> list[str]:
-        return self._prepared().frame.columns
+        return self.schema.names
 
     @property
     def schema(self) -> StructType:
-        return self._prepared().frame.schema
+        return self.leaf.schema if self.leaf is not None else self._prepared().schema
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark has it
+        if self.leaf is not None:
+            return self.leaf.table
         found = self._prepared().run(self.leaves)
         return self.frame.toArrow() if found is None else found
+
+    def with_column(self, name: str, kind: DataType, values: Callable[[pa.Table], pa.Array]) -> LazyFrame:
+        """The rows as they are now, with one more column that is made of them here, without Spark.
+
+        For values that change from one micro-batch or epoch to the next: as a text they would make another plan.
+        """
+        table, schema = self.toArrow(), StructType([*self.schema.fields, StructField(name, kind)])
+        column = values(table).cast(to_arrow_type(kind))
+        return LazyFrame.in_order(self.spark, table.append_column(name, column).combine_chunks(), schema)
+
+    def times(self, other: LazyFrame) -> LazyFrame:
+        """Every row with every row of another, made here."""
+        mine, theirs = self.toArrow(), other.toArrow()
+        numbers = np.arange(mine.num_rows * theirs.num_rows)
+        table = mine.take(numbers // max(theirs.num_rows, 1))
+        repeated = theirs.take(numbers % max(theirs.num_rows, 1))
+        for field, column in zip(repeated.schema, repeated.columns, strict=True):
+            table = table.append_column(field, column)
+        return LazyFrame.of(self.spark, table.combine_chunks(), StructType([*self.schema.fields, *other.schema.fields]))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -143,10 +172,24 @@ def made(frame: Frame) -> DataFrame:
 def together(frames: Iterable[Frame]) -> Frame:
     """All rows of all of them; what one has no column for is NULL."""
 
-    def both(one: DataFrame, other: DataFrame) -> DataFrame:
-        return one.unionByName(other, allowMissingColumns=True)
+    there = list(frames)
+    if len(there) == 1:
+        return there[0]
+    if all(isinstance(frame, LazyFrame) for frame in there):
+        return _put_together(there)  # type: ignore[arg-type]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), map(made, there))
 
-    return reduce(lambda whole, other: then("union", both, whole, other), frames)
+
+def _put_together(frames: Sequence[LazyFrame]) -> LazyFrame:
+    """Here, without Spark: a plan over all of them would be another one for each mixture of rows that may come."""
+    fields: dict[str, StructField] = {}
+    for frame in frames:
+        for field in frame.schema.fields:
+            fields.setdefault(field.name, StructField(field.name, field.dataType))
+    schema = StructType(list(fields.values()))
+    whole = pa.concat_tables([frame.toArrow() for frame in frames], promote_options="permissive")
+    table = whole.select(schema.names).cast(to_arrow_schema(schema, timezone="UTC")).combine_chunks()
+    return LazyFrame.of(frames[0].spark, table, schema)
 
 
 def joined(left: Frame, right: Frame, condition: str) -> Frame:

@@ -84,6 +84,10 @@ class Prepared:
         return pa.Table.from_batches(read, self._arrow)
 
     @cached_property
+    def schema(self) -> StructType:
+        return self.frame.schema
+
+    @cached_property
     def _plan(self) -> tuple[Any, list[tuple[Any, int]]] | None:
         """(physical plan, its leaves that take rows, with the labels of these)"""
         plan = self.frame._jdf.queryExecution().executedPlan()
@@ -109,7 +113,7 @@ class Prepared:
 
     @cached_property
     def _arrow(self) -> pa.Schema:
-        return to_arrow_schema(self.frame.schema, timezone="UTC")
+        return to_arrow_schema(self.schema, timezone="UTC")
 
 
 class Java:
@@ -154,6 +158,7 @@ class Java:
                 self._plans.move_to_end(key)
                 return found
         found = make()
+        _made.count = planned_here() + 1
         with self._lock:
             self._plans[key] = found
             while len(self._plans) > MOST:
@@ -164,8 +169,9 @@ class Java:
         """A DataFrame of the leaf's columns, over rows that are not there."""
         rdd = self._no_rows() if self.direct is None else self.direct.leaf(leaf.label)
         schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(leaf.columns)
-        frame = self._spark._jsparkSession.internalCreateDataFrame(rdd, schema, False)
-        return Prepared(self, DataFrame(frame, self._spark), {rdd.id(): leaf.label})
+        rows = DataFrame(self._spark._jsparkSession.internalCreateDataFrame(rdd, schema, False), self._spark)
+        # In one partition, as far as Spark knows: grouping or joining needs no exchange then, which would need a job.
+        return Prepared(self, rows.coalesce(1), {rdd.id(): leaf.label})
 
     def _no_rows(self) -> Any:
         return self._context.emptyRDD(self._row)
@@ -198,6 +204,14 @@ class Java:
             for name, value in self._spark.conf.getAll.items():
                 if name.startswith("spark.sql."):
                     context.setLocalProperty(name, value)
+
+
+_made = threading.local()
+
+
+def planned_here() -> int:
+    """How many plans this thread has had to make: a micro-batch that makes some is slow."""
+    return int(getattr(_made, "count", 0))
 
 
 _known: dict[SparkContext, Java] = {}

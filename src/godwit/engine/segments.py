@@ -139,7 +139,7 @@ def hand(
     # In one chunk: Spark takes an Arrow batch without rows for the end of all.
     drafts = together(LazyFrame.of(spark, table.combine_chunks(), schema) for schema, table in found)
     assert isinstance(drafts, LazyFrame)
-    return drafts
+    return LazyFrame.in_order(spark, drafts.toArrow(), drafts.schema)
 
 
 def tables(
@@ -186,21 +186,6 @@ def linked(segment: Segment, folder: Place, name: str) -> Segment:
     for file, target in zip(segment.files, files, strict=True):
         folder.store.link(file, target)
     return replace(segment, files=files)
-
-
-def collected(frames: Sequence[Frame]) -> list[tuple[StructType, pa.Table]]:
-    """Few rows of several DataFrames, by one job: planning and starting one costs more than the rows do."""
-    schemas = [frame.schema for frame in frames]
-    if len(frames) <= 1:
-        return [(schema, frame.toArrow()) for schema, frame in zip(schemas, frames, strict=True)]
-    names = [[f"{n}_{name}" for name in schema.names] for n, schema in enumerate(schemas)]
-    marked = [
-        frame.selectExpr(f"{n} AS __n", *(f"`{old}` AS `{new}`" for old, new in zip(schema.names, mine, strict=True)))
-        for n, (frame, schema, mine) in enumerate(zip(frames, schemas, names, strict=True))
-    ]
-    whole = together(marked).toArrow()
-    rows = (whole.filter(pc.equal(whole["__n"], n)).select(mine) for n, mine in enumerate(names))
-    return [(schema, mine.rename_columns(schema.names)) for schema, mine in zip(schemas, rows, strict=True)]
 
 
 def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:

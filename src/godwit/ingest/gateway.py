@@ -40,7 +40,7 @@ class Gateway:
         #: whether a device is known to be attached, though no epoch says so yet
         self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
-        self.appended: Callable[[RegionId], None] = lambda region: None
+        self.appended: Callable[[RegionId, StreamId], None] = lambda region, stream: None
 
     def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
@@ -79,7 +79,7 @@ class Gateway:
         key = (region, stream)
         if key not in self._logs:
             self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter)
-            self._logs[key].appended = lambda: self.appended(region)
+            self._logs[key].appended = lambda: self.appended(region, stream)
         return self._logs[key]
 
     def push(

@@ -1,75 +1,249 @@
-"""A runner's thread: it builds the runner, then steps it whenever there is news in one of its logs.
+"""One thread per region steps all its shapes: woken by news of a log, in turn, and only what has work.
 
-Whoever appends to a log wakes the loops that read it; a slow look now and then finds what nobody announced (records of
-other processes). What was read, under which epoch, with which state and outputs stands in the runner's own commits.
+    news      whoever appends to a log in this process says which; a slow look finds records of other processes
+    epoch     all shapes adopt it in one pass, before anything else is read: the region acknowledges it after the pass
+    timers    idle sources, deadlines of operators: one queue of times; an idle region sleeps
+    beside    a large micro-batch, and the first ones of a new shape (Spark compiles their plans), run on a thread of
+              their own, by Spark's scheduler; meanwhile the loop passes over that shape and steps the others
+
+An error ends the runner that raised it, with its reason kept, and no other.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 
-from pyspark import InheritableThread
-from pyspark.sql import SparkSession
-
+from godwit.engine.threads import region_thread
 from godwit.ids import RegionId
-from godwit.region.runner import Runner
+from godwit.region.runner import Runner, TooLargeError
+from godwit.region.schedule import Schedule
+from godwit.storage.log import Record
 
 log = logging.getLogger(__name__)
 
-#: how often a runner that nobody has woken looks at its logs (seconds); more often while state is on its way to it
-LOOK_EVERY, LOOK_FOR_STATE_EVERY = 0.25, 0.01
+#: how often a region looks for records that nobody has announced (seconds), and at how many of its shapes each time
+LOOK_EVERY, LOOK_AT = 1.0, 8
+#: how often a shape is looked at while state is on its way to it, or while others must catch up with it
+LOOK_AGAIN = 0.01
+#: how many micro-batches of a region may run beside its loop at a time
+BESIDE = 4
 
 
-class RunnerLoop:
-    """Drives one runner until stopped."""
+@dataclass
+class Member:
+    """A shape that the loop runs."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        region: RegionId,
-        name: str,
-        build: Callable[[], Runner],
-        stepped: Callable[[Runner], None],
-    ) -> None:
-        self._spark, self._region, self.name, self._build, self._stepped = spark, region, name, build, stepped
-        self._stopping, self._news = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-        #: the error that ended the runner, if one did
-        self.failure: BaseException | None = None
+    name: str
+    build: Callable[[], Runner]
+    runner: Runner | None = None
+    #: its next micro-batch runs beside the loop: it is new, or the last one had plans to compile
+    cold: bool = True
+    #: the error that ended the runner, if one did
+    failure: BaseException | None = None
+
+
+class RegionLoop:
+    """Drives the runners of one region until stopped."""
+
+    def __init__(self, region: RegionId, stepped: Callable[[Runner], None]) -> None:
+        self._region, self._stepped = region, stepped
+        self._members: dict[str, Member] = {}
+        self._schedule: Schedule[str] = Schedule()
+        #: guards the two above; never held while a runner is built or stepped
+        self._news = threading.Condition()
+        self._epoch = False
+        self._beside = threading.BoundedSemaphore(BESIDE)
+        self._threads: set[threading.Thread] = set()
+        self._stopping = False
+        #: the shape that the loop itself is busy with
+        self._current: str | None = None
+        self._looked_at = 0
+        self._next_look = time.monotonic() + LOOK_EVERY
+        self._thread = region_thread(self._run, f"godwit-{region}", region)
+
+    # --- from any thread
 
     def start(self) -> None:
-        self._thread = InheritableThread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        self._news.set()
+    def add(self, shape: str, name: str, build: Callable[[], Runner]) -> None:
+        """Build a runner beside the loop; it joins when it stands."""
+        member = Member(name, build)
+        with self._news:
+            self._members[shape] = member
+        self._aside(shape, member, lambda: self._join(shape, member))
+
+    def remove(self, shape: str) -> None:
+        """Run it no more; returns when its micro-batch, should one be under way, has ended."""
+        with self._news:
+            self._members.pop(shape, None)
+            self._news.wait_for(lambda: self._stopping or shape not in {*self._schedule.away, self._current})
+            self._schedule.remove(shape)
+
+    def __contains__(self, shape: str) -> bool:
+        return shape in self._members
+
+    def wake(self, shapes: Iterable[str] | None = None) -> None:
+        """There is news in a log of these shapes; None: of all, an epoch perhaps."""
+        with self._news:
+            self._epoch = self._epoch or shapes is None
+            for shape in self._members if shapes is None else shapes:
+                self._schedule.news(shape)
+            self._news.notify_all()
 
     def stop(self, wait: bool = True) -> None:
-        """End after the micro-batch that is under way."""
-        self._stopping.set()
-        self._news.set()
-        if wait and self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        """End after the micro-batches that are under way."""
+        with self._news:
+            self._stopping = True
+            self._news.notify_all()
+            threads = [self._thread, *self._threads]
+        for thread in threads if wait else []:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def failures(self) -> dict[str, BaseException]:
+        return {m.name: m.failure for m in list(self._members.values()) if m.failure is not None}
+
+    # --- the loop
 
     def _run(self) -> None:
-        try:
-            # Regions share the task slots fairly, whoever has more to do.
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._region)
-            runner = self._build()
-            self._stepped(runner)
-            while not self._stopping.is_set():
-                self._turn(runner)
-        except BaseException as error:
-            if not self._stopping.is_set():
-                self.failure = error
-                log.exception("%s stopped: the micro-batch failed and was rolled back", self.name)
+        while True:
+            with self._news:
+                if self._stopping:
+                    return
+                everybody, self._epoch = self._epoch, False
+                shape = None if everybody else self._schedule.take(time.time())
+                if shape is None and not everybody:
+                    self._sleep()
+            if everybody:
+                self._adopt()
+            elif shape is not None:
+                self._turn(shape)
 
-    def _turn(self, runner: Runner) -> None:
-        self._news.clear()
-        if runner.waiting():
-            runner.step()
-            self._stepped(runner)
+    def _sleep(self) -> None:
+        """Until there is news, a timer goes off, or it is time for a slow look."""
+        left = self._next_look - time.monotonic()
+        if left <= 0:
+            self._look()
+            return
+        due = self._schedule.until()
+        self._news.wait(left if due is None else max(min(left, due - time.time()), 0.0))
+
+    def _look(self) -> None:
+        """At some of the shapes in turn: what it costs does not grow with their number."""
+        self._next_look = time.monotonic() + LOOK_EVERY
+        there = [shape for shape in self._members if shape in self._schedule]
+        for k in range(min(LOOK_AT, len(there))):
+            shape = there[(self._looked_at + k) % len(there)]
+            self._schedule.news(shape)
+        self._looked_at += LOOK_AT
+
+    def _adopt(self) -> None:
+        """An epoch has been published: all shapes look at it, one after the other, before more rows are read."""
+        with self._news:
+            shapes = [shape for shape in self._members if shape in self._schedule]
+        for shape in shapes:
+            member = self._members.get(shape)
+            # (one that runs beside the loop, or is to, finds the epoch by itself)
+            if member is not None and not member.cold and shape not in self._schedule.away:
+                self._guarded(shape, member, partial(self._adopt_one, shape))
+
+    def _adopt_one(self, shape: str, runner: Runner) -> None:
+        record = self._step(runner, sources=False)
+        self._rest(shape, runner, record)
+
+    def _turn(self, shape: str) -> None:
+        member = self._members.get(shape)
+        if member is None or member.runner is None:
+            return
+        if not member.runner.waiting():
+            self._rest(shape, member.runner, None)
+            return
+        if member.cold or member.runner.large:
+            self._aside(shape, member, lambda: self._step_alone(shape, member))
         else:
-            self._news.wait(LOOK_FOR_STATE_EVERY if runner.memory.underway else LOOK_EVERY)
+            self._guarded(shape, member, lambda runner: self._step_here(shape, member, runner))
+
+    def _step_here(self, shape: str, member: Member, runner: Runner) -> None:
+        try:
+            record = self._step(runner, most=runner.limits.beside_rows)
+        except TooLargeError:
+            self._aside(shape, member, lambda: self._step_alone(shape, member))
+            return
+        member.cold = runner.compiled
+        self._rest(shape, runner, record)
+
+    def _step(self, runner: Runner, sources: bool = True, most: int | None = None) -> Record | None:
+        record = runner.step(sources, most)
+        self._stepped(runner)
+        return record
+
+    def _rest(self, shape: str, runner: Runner, record: Record | None) -> None:
+        """When to look at a shape again, if nobody announces anything."""
+        again = runner.next_due()
+        if runner.held_back or runner.memory.underway:
+            again = min(again or float("inf"), time.time() + LOOK_AGAIN)
+        more = record is not None and runner.waiting()
+        with self._news:
+            self._schedule.due(shape, again)
+            if more:
+                self._schedule.news(shape)
+
+    # --- beside the loop
+
+    def _aside(self, shape: str, member: Member, act: Callable[[], None]) -> None:
+        """Do something with one shape on a thread of its own; until then the loop passes over it."""
+
+        def work() -> None:
+            with self._beside:
+                if not self._stopping:
+                    self._guarded(shape, member, lambda _: act())
+            with self._news:
+                self._schedule.back(shape)
+                self._threads.discard(threading.current_thread())
+                self._news.notify_all()
+
+        thread = region_thread(work, f"{member.name} beside", self._region)
+        with self._news:
+            self._schedule.leave(shape)
+            self._threads.add(thread)
+        thread.start()
+
+    def _join(self, shape: str, member: Member) -> None:
+        member.runner = member.build()
+        self._stepped(member.runner)
+        with self._news:
+            if self._members.get(shape) is member:
+                self._schedule.add(shape)
+
+    def _step_alone(self, shape: str, member: Member) -> None:
+        runner = member.runner
+        assert runner is not None
+        record = self._step(runner)
+        if record is not None and record["metrics"]["rows_in"]:
+            member.cold = runner.compiled
+        self._rest(shape, runner, record)
+
+    def _guarded(self, shape: str, member: Member, act: Callable[[Runner], None]) -> None:
+        mine = threading.current_thread() is self._thread
+        try:
+            if mine:
+                self._current = shape
+            act(member.runner)  # type: ignore[arg-type]
+        except BaseException as error:
+            if self._stopping:
+                return
+            member.failure = error
+            log.exception("%s stopped: the micro-batch failed and was rolled back", member.name)
+            with self._news:
+                self._schedule.remove(shape)
+        finally:
+            if mine:
+                with self._news:
+                    self._current = None
+                    self._news.notify_all()

@@ -16,7 +16,7 @@ from godwit.protocol.handover import EpochChange
 from godwit.protocol.inputs import CONTROL, PeerCommit, SourceEntry, scan_log
 from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
-from godwit.storage.epoch_log import Control, moves_of
+from godwit.region.epochs import EpochReader
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
@@ -34,9 +34,10 @@ Work = inputs.Inputs[Segment]
 class Reader:
     """The logs that one (region, shape) listens to."""
 
-    def __init__(self, store: Store, region: RegionId, shape: Shape) -> None:
+    def __init__(self, store: Store, region: RegionId, shape: Shape, epochs: EpochReader | None = None) -> None:
         self.store, self.region, self.shape = store, region, shape
-        self.control = Control(store)
+        self._epochs = epochs or EpochReader(store)
+        self.control = self._epochs.control
         self._sources = {
             scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
@@ -56,8 +57,7 @@ class Reader:
         return rows, rows.rows, rows.bytes
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
-        for number, later, record in self.control.after(after, deployment):
-            yield number, EpochChange(later, moves_of(record))
+        return self._epochs.after(after, deployment)
 
     def start(self, epoch: int, source: str) -> int:
         return self.control.start(epoch - 1, source)

@@ -18,7 +18,8 @@ from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
-from godwit.region.loop import RunnerLoop
+from godwit.region.epochs import EpochReader
+from godwit.region.loop import RegionLoop
 from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -45,11 +46,11 @@ class RunnerPool:
     ) -> None:
         self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, told
         self._transfer, self._acknowledge = transfer, acknowledge
-        self._needs = Needs()
+        self._needs, self._epochs = Needs(), EpochReader(store)
         self.runners: dict[Key, Runner] = {}
         #: what is, or is to be, run here
         self._wanted: dict[Key, Shape] = {}
-        self._loops: dict[Key, RunnerLoop] = {}
+        self._loops: dict[RegionId, RegionLoop] = {}
         self._running = False
         self._entries: dict[Key, list[ArchiveEntry]] = {}
         #: the epoch under which a runner has come to the end of a step, and a region all its runners
@@ -74,9 +75,9 @@ class RunnerPool:
         return new
 
     def hire(self) -> None:
-        """Build the runners that are missing: each on its loop's thread or, if the fleet does not run, here."""
+        """Build the runners that are missing: beside their region's loop or, if the fleet does not run, here."""
         for key, shape in list(self._wanted.items()):
-            if self._running and key not in self._loops:
+            if self._running:
                 self._start(key, shape)
             elif not self._running and key not in self.runners:
                 self._stepped(self._build(key, shape))
@@ -88,28 +89,33 @@ class RunnerPool:
         """
         with self._changing:
             needed = {*deployment().shapes(), *kept}
-            gone: list[RunnerLoop] = []
+            gone: list[Key] = []
             for shape in {key for _, key in self._wanted} - needed:
                 mine = [key for key in self._wanted if key[1] == shape]
                 if all(key in self.runners and self.runners[key].unemployed for key in mine):
                     for key in mine:
                         del self._wanted[key], self.runners[key]
                         self._reached.pop(key, None)
-                        gone += [self._loops.pop(key)] if key in self._loops else []
-        for loop in gone:
-            loop.stop()
+                        gone.append(key)
+        for region, shape in gone:
+            if (loop := self._loops.get(region)) is not None:
+                loop.remove(shape)
 
     def _start(self, key: Key, shape: Shape) -> None:
-        name = f"{key[0]}/{key[1]}"
-        loop = RunnerLoop(self._spark, key[0], name, lambda: self._build(key, shape), self._stepped)
+        region, name = key
         with self._changing:
-            self._loops[key] = loop
-        loop.start()
+            loop, new = self._loops.get(region), region not in self._loops
+            if loop is None:
+                loop = self._loops[region] = RegionLoop(region, self._stepped)
+        if new:
+            loop.start()
+        if name not in loop:
+            loop.add(name, f"{region}/{name}", lambda: self._build(key, shape))
 
     def _build(self, key: Key, shape: Shape) -> Runner:
         runner = self.runners.get(key)
         if runner is None:
-            parts = (self._limits, self._transfer, self._at, self._after)
+            parts = (self._limits, self._transfer, self._at, self._after, self._epochs)
             runner = Runner(self._spark, self.store, key[0], shape, *parts)
             with self._changing:
                 self.runners[key] = runner
@@ -122,14 +128,16 @@ class RunnerPool:
         for tell in self._told:
             tell(runner, number, record)
         for receiver in record["messages"]:
-            if (loop := self._loops.get((receiver, runner.shape.key))) is not None:
-                loop.wake()
+            if (loop := self._loops.get(receiver)) is not None:
+                loop.wake([runner.shape.key])
 
-    def wake(self, region: RegionId | None = None) -> None:
-        """There is news in logs of a region, or of all."""
-        for (where, _), loop in list(self._loops.items()):
-            if region in (None, where):
+    def wake(self, region: RegionId | None = None, stream: StreamId | None = None) -> None:
+        """There is news in a region's log of a stream; or an epoch, for all."""
+        if region is None:
+            for loop in list(self._loops.values()):
                 loop.wake()
+        elif (known := self._loops.get(region)) is not None:
+            known.wake([k for (r, k) in list(self._wanted) if r == region and stream in (None, *self.scans((r, k)))])
 
     # --- acknowledgements
 
@@ -177,7 +185,7 @@ class RunnerPool:
         return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)
 
     def failures(self) -> dict[str, BaseException]:
-        return {loop.name: loop.failure for loop in list(self._loops.values()) if loop.failure is not None}
+        return {name: why for loop in list(self._loops.values()) for name, why in loop.failures().items()}
 
     def step_all(self, sources: bool = True) -> bool:
         """One micro-batch of every runner that has something to do; whether there was any. Without `sources`, only

@@ -7,20 +7,27 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.storage.overlays import by_query
 
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
 FEW = 16
+
+#: up to so many (row, query) pairs are made here, of few rows that every query reads
+MOST_PAIRS = 50_000
 
 #: the column with the region that a row goes to
 TO = "__to"
@@ -37,6 +44,22 @@ class RowRoutes:
     def only(self) -> RegionId | None:
         """The one region that everything goes to, if there is one."""
         return next(iter(self.by_region)) if len(self.by_region) == 1 else None
+
+    @cached_property
+    def with_device(self) -> bool:
+        """Whether the region depends on the row's device, not on its query alone."""
+        return any(device is not None for pairs in self.by_region.values() for _, device in pairs)
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """What routes are looked up by: the query or, with devices, both."""
+        pairs = (pair for those in self.by_region.values() for pair in those)
+        return pa.array([f"{q}\0{d}" if self.with_device else q for q, d in pairs], pa.string())
+
+    @cached_property
+    def regions(self) -> pa.Array:
+        """The region of each key."""
+        return pa.array([region for region, those in self.by_region.items() for _ in those], pa.string())
 
 
 class Tables:
@@ -56,10 +79,12 @@ class Tables:
         self._parameters: DataFrame | None = None
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
+        #: the same tables as rows at hand
+        self._handed: dict[int, LazyFrame] = {}
         if previous is not None and previous.queries == self.queries:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
-            self._choices = previous._choices
+            self._choices, self._handed = previous._choices, previous._handed
         self._routes: dict[int, RowRoutes] = {}
 
     # --- queries and parameters
@@ -73,11 +98,12 @@ class Tables:
                 # Written as SQL: a CASE made of Column objects costs a round trip to Java for each of its parts.
                 rows = frame.selectExpr(*columns, chosen).where(f"{QUERY} IS NOT NULL")
                 return self.with_parameters(rows, *self._names)
-            table, wanted = F.broadcast(self._subscription(scan_index)), F.col(f"{scan.alias}__{scan.subscribe}")
-            return frame.selectExpr(*columns).join(table, wanted == F.col("__wanted")).drop("__wanted")
+            return self._subscribed(frame.selectExpr(*columns), scan_index, f"{scan.alias}__{scan.subscribe}")
         if len(self.queries) == 1:
             (query,) = self.queries.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
+        if isinstance(frame, LazyFrame) and frame.rows * len(self.queries) <= MOST_PAIRS:
+            return frame.times(self._parameter_rows()).selectExpr(*columns, QUERY, *self._names)
         return frame.selectExpr(*columns).crossJoin(F.broadcast(self.parameters()))
 
     def with_parameters(self, frame: Frame, *texts: str) -> Frame:
@@ -93,7 +119,7 @@ class Tables:
             known = ", ".join(text(q) for q in self.queries)
             mine = frame.where(f"{QUERY} IN ({known})" if known else "false")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
-        return frame.join(F.broadcast(self.parameters()), QUERY)
+        return self._looked_up(frame, self.parameters(), self._parameter_rows, QUERY)
 
     def without_parameters(self, frame: Frame) -> Frame:
         return frame.drop(*self._names) if self.shape.parameters else frame
@@ -163,6 +189,25 @@ class Tables:
             for p, value in zip(self.shape.parameters, query.parameters, strict=True)
         ]
 
+    def _subscribed(self, frame: Frame, scan_index: int, column: str) -> Frame:
+        table, wanted = self._subscription(scan_index), f"`{column}` = __wanted"
+        return self._looked_up(frame, table, lambda: self._at_hand(table), wanted).drop("__wanted")
+
+    def _looked_up(self, frame: Frame, table: DataFrame, rows: Callable[[], LazyFrame], on: str) -> Frame:
+        """Join a small table. To few rows it comes as rows, too: what is in it makes no other plan."""
+        key = QUERY if on == QUERY else F.expr(on)
+        if not isinstance(frame, LazyFrame):
+            return frame.join(F.broadcast(table), key)
+        return frame.then(("looked up", on), lambda one, other: one.join(other.hint("shuffle_hash"), key), rows())
+
+    def _parameter_rows(self) -> LazyFrame:
+        return self._at_hand(self.parameters())
+
+    def _at_hand(self, table: DataFrame) -> LazyFrame:
+        if id(table) not in self._handed:
+            self._handed[id(table)] = LazyFrame.of(self.spark, table.toArrow().combine_chunks(), table.schema)
+        return self._handed[id(table)]
+
     def _typed(self, sql: str) -> DataFrame:
         types = {p.name: p.type for p in self.shape.parameters}
         frame = self.spark.sql(sql)
@@ -194,7 +239,7 @@ class Tables:
         """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
         if len(self.queries) <= FEW:
             return frame.selectExpr("*", self._way(routes))
-        with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
+        with_device = routes.with_device
         names, values = [QUERY, "__there"], []
         if with_device:
             names.insert(1, DEVICE)
@@ -206,6 +251,15 @@ class Tables:
         on = [QUERY, DEVICE] if with_device else [QUERY]
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
         return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
+
+    def regions_of(self, rows: pa.Table, routes: RowRoutes) -> pa.Array:
+        """The same for few rows, without Spark: where each goes."""
+        if (only := routes.only()) is not None:
+            return pa.repeat(pa.scalar(only), rows.num_rows)
+        names = [QUERY, DEVICE] if routes.with_device else [QUERY]
+        mine = pc.binary_join_element_wise(*(rows[name] for name in names), "\0")
+        place = pc.index_in(mine, value_set=routes.keys)
+        return pc.fill_null(pc.take(routes.regions, place), self.region)
 
     def _way(self, routes: RowRoutes) -> str:
         """The region a row goes to, as one expression."""
@@ -225,6 +279,8 @@ class Tables:
 
     def per_query(self, frame: Frame, values: Mapping[QueryId, int], name: str, otherwise: int) -> Frame:
         """Add a column with each row's query's value."""
+        if isinstance(frame, LazyFrame):
+            return frame.with_column(name, LongType(), lambda rows: pc.fill_null(by_query(rows, values), otherwise))
         by_value: dict[int, list[str]] = {}
         for query, value in values.items():
             by_value.setdefault(value, []).append(text(query))

@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from godwit.engine.plan_cache import planned_here
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
@@ -31,6 +32,7 @@ from godwit.protocol.memory import Failure
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
 from godwit.region.batch import Batch, Memory, Outputs
+from godwit.region.epochs import EpochReader
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
 from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
@@ -58,6 +60,12 @@ class Limits:
     max_rows: int = 2_000_000
     #: messages a reader may lag behind before this runner takes no more input
     max_lag: int = 200
+    #: micro-batches of more rows, or over more state, run beside the region's loop
+    beside_rows: int = 20_000
+
+
+class TooLargeError(Exception):
+    """The micro-batch has more rows than whoever asked for it wants to wait for; nothing has been changed."""
 
 
 class Runner:
@@ -73,11 +81,12 @@ class Runner:
         transfer: StateTransfer | None = None,
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
+        epochs: EpochReader | None = None,
     ) -> None:
         self.spark, self.store, self.region, self.shape, self.limits = spark, store, region, shape, limits
         self.commits = store.log(names.commit_log(region, shape.key), create=True)
         self.data = Place(store, names.commit_data(region, shape.key))
-        self.reader = Reader(store, region, shape)
+        self.reader = Reader(store, region, shape, epochs)
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
         self.transfer = transfer or StateTransfer(store)
         self._at, self._after = at, after
@@ -90,6 +99,10 @@ class Runner:
         self._base: StateMemory | None = None
         #: when (wall clock) an operator wants to be called even if nothing comes
         self._due: float | None = None
+        #: whether it took no rows from sources lately because others must catch up
+        self.held_back = False
+        #: whether the last micro-batch had plans to prepare
+        self.compiled = False
         self._recover()
 
     @property
@@ -108,45 +121,60 @@ class Runner:
 
     # --- the micro-batch
 
-    def step(self, sources: bool = True) -> Record | None:
+    def step(self, sources: bool = True, most: int | None = None) -> Record | None:
         """One micro-batch; returns its commit record, or None if there was nothing to do.
 
-        Without `sources` it takes in only what other regions and the control plane have sent.
+        Without `sources` it takes in only what other regions and the control plane have sent. TooLargeError: it would
+        have more than `most` rows.
         """
+        planned = planned_here()
+        try:
+            return self._step_or_blame(sources, most)
+        finally:
+            self.compiled = planned_here() > planned
+
+    def _step_or_blame(self, sources: bool, most: int | None) -> Record | None:
         stopped: dict[QueryId, Failure] = {}
         again = True
         while True:
             try:
-                return self._step_without(stopped, sources)
+                return self._step_without(stopped, sources, most)
             except BatchFailedError as failed:
                 found = self._to_blame(failed, stopped)
                 if found is None or not (found or again):
                     raise failed.fault from failed
                 stopped, again = {**stopped, **found}, bool(found)
 
-    def _step_without(self, stopped: Mapping[QueryId, Failure], sources: bool) -> Record | None:
+    def _step_without(
+        self, stopped: Mapping[QueryId, Failure], sources: bool, most: int | None = None
+    ) -> Record | None:
         try:
             if stopped:
                 self._exclude(stopped)
-            return self._step(sources)
+            return self._step(sources, most)
+        except TooLargeError:
+            raise
         except BaseException:
             self._recover()  # what the failed attempt has changed in memory never happened
             raise
 
-    def _take_in(self, now: float, sources: bool = True) -> tuple[Work, Decision]:
+    def _take_in(self, now: float, sources: bool = True, most: int | None = None) -> tuple[Work, Decision]:
         """The input of a micro-batch, and what follows from it."""
         kernel, work = self.kernel, Work()
-        sources = sources and not self._must_wait()
+        self.held_back = self._must_wait()
+        sources = sources and not self.held_back
         self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources)
+        if most is not None and work.rows > most:
+            raise TooLargeError
         self._receive(work)
         announced = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
         decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
         self._follow(work, decision)
         return work, decision
 
-    def _step(self, sources: bool) -> Record | None:
+    def _step(self, sources: bool, most: int | None = None) -> Record | None:
         started, due = time.time(), self._is_due()
-        work, decision = self._take_in(started, sources)
+        work, decision = self._take_in(started, sources, most)
         if not (decision.commit or due):
             return None
         self._at("polled")
@@ -186,6 +214,16 @@ class Runner:
         return self._poller.waiting(kernel.positions, kernel.fenced) or any(
             map(self.transfer.due, list(self.memory.underway))
         )
+
+    def next_due(self) -> float | None:
+        """When (wall clock) something is to be done though nothing comes; None: never."""
+        known = (self._due, self.kernel.next_due(time.time()))
+        return min((at for at in known if at is not None), default=None)
+
+    @property
+    def large(self) -> bool:
+        """Whether it keeps so much that any micro-batch may read many rows."""
+        return any(state.rows > self.limits.beside_rows for state in self.memory.states.values())
 
     def _is_due(self) -> bool:
         """Whether an operator wanted to be called by now, though nothing came."""

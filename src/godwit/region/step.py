@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from godwit.engine import lazy_frame as drafts
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, RegionId
 from godwit.model.plan import (
     DEVICE,
@@ -107,7 +107,7 @@ class Step:
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
-        if self._batch.small:
+        if self._batch.small and not isinstance(frame, LazyFrame):
             frame = frame.coalesce(1)
         # Written as SQL, here and below: Column objects cost a round trip to Java each.
         taken_in = f"{int(self._tables.deployment.epoch)}L"
@@ -246,8 +246,7 @@ class Step:
         if only == self._batch.region or not routes.by_region:
             return frame
         if self._batch.sized[index]:
-            marked = frame.selectExpr("*", f"{text(only)} AS {TO}") if only else self._tables.marked(frame, routes)
-            self._outbox[index] = self._tables.without_parameters(marked)
+            self._outbox[index] = self._tables.without_parameters(frame)
             return None
         if only is not None:
             self._send(
@@ -261,16 +260,18 @@ class Step:
         return marked.where(f"{TO} = {text(self._batch.region)}").drop(TO)
 
     def _post(self) -> None:
-        """Few rows that go from operators to operators elsewhere are made by one job for all of them; what stays is
-        sent to this region, in the same micro-batch."""
+        """Few rows that go from operators to operators elsewhere are told apart here, not by a job each; what stays
+        is sent to this region, in the same micro-batch."""
         waiting, self._outbox = self._outbox, {}
-        for index, (schema, table) in zip(waiting, segments.collected(list(waiting.values())), strict=True):
+        for index, frame in waiting.items():
+            schema, table = frame.schema, frame.toArrow()
             consumer, _ = self._plan.consumer(index)
-            ended = {TO} if self._plan.is_local(consumer) else {TO, DEVICE}
+            ended = set() if self._plan.is_local(consumer) else {DEVICE}
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
-            for region in pc.unique(table[TO]).to_pylist():
-                rows = table.filter(pc.equal(table[TO], region)).select(names)
+            to = self._tables.regions_of(table, self._tables.routes(index))
+            for region in pc.unique(to).to_pylist():
+                rows = table.filter(pc.equal(to, region)).select(names)
                 self._send(
                     index,
                     region,

@@ -1,0 +1,87 @@
+"""Which shape of a region is stepped next: those with news in turn, and those whose time has come. Pure.
+
+    news      a log that the shape reads has grown
+    due       a time (a source becomes idle, an operator's deadline, state on its way) at which it is to be looked at
+    away      its micro-batch is under way beside the loop: it is passed over until it is back
+
+Whoever was stepped goes to the end of the queue, so that one with rows all the time does not starve the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Schedule(Generic[K]):
+    """Not thread-safe: the loop that owns it holds its lock."""
+
+    def __init__(self) -> None:
+        self._known: set[K] = set()
+        self._away: set[K] = set()
+        self._queue: OrderedDict[K, None] = OrderedDict()
+        self._due: dict[K, float] = {}
+        #: (time, order of entry, shape); entries that `_due` no longer has are passed over
+        self._timers: list[tuple[float, int, K]] = []
+        self._entered = 0
+
+    def add(self, key: K) -> None:
+        """It has news at first: nobody knows what its logs hold."""
+        self._known.add(key)
+        self.news(key)
+
+    def remove(self, key: K) -> None:
+        self._known.discard(key)
+        self._away.discard(key)
+        self._queue.pop(key, None)
+        self._due.pop(key, None)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._known
+
+    def news(self, key: K) -> None:
+        if key in self._known:
+            self._queue.setdefault(key)
+
+    def due(self, key: K, at: float | None) -> None:
+        """When it is to be looked at, whatever comes; None: no longer."""
+        if at is None or key not in self._known:
+            self._due.pop(key, None)
+        elif self._due.get(key) != at:
+            self._due[key] = at
+            self._entered += 1
+            heapq.heappush(self._timers, (at, self._entered, key))
+
+    def leave(self, key: K) -> None:
+        self._away.add(key)
+
+    def back(self, key: K) -> None:
+        self._away.discard(key)
+
+    @property
+    def away(self) -> frozenset[K]:
+        return frozenset(self._away)
+
+    def take(self, now: float) -> K | None:
+        """The next one to be stepped; None: nobody has anything to do."""
+        self._ring(now)
+        found = next((key for key in self._queue if key not in self._away), None)
+        if found is not None:
+            del self._queue[found]
+        return found
+
+    def until(self) -> float | None:
+        """When the next timer goes off."""
+        while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _ring(self, now: float) -> None:
+        while (at := self.until()) is not None and at <= now:
+            _, _, key = heapq.heappop(self._timers)
+            del self._due[key]
+            self.news(key)
