@@ -1,4 +1,4 @@
-"""Ends of sources are repeated for a query that begins later: of devices that are still there, and in one entry."""
+"""Ends of sources are repeated for a query that begins later, in one entry, until a device that left is forgotten."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from godwit.ingest.gateway import Gateway
 from godwit.ingest.source_log import Schema
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Column, Stream
+from godwit.protocol.watermarks import NEVER
 from godwit.storage.store import Store
 
 #: a schema is parsed by Spark
@@ -20,10 +21,10 @@ COLUMNS = (Column("device", "string"), Column("ts", "timestamp"))
 def closed(devices: list[DeviceId]) -> tuple[Gateway, Deployment]:
     """Devices in one region, which have said that nothing more comes from them."""
     gateway = Gateway(Store.memory())
-    gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), [EDGE])
     at = dict.fromkeys(devices, SiteId("edge"))
     sites = {SiteId("edge"): EDGE}
     deployment = Deployment().apply(Delta(devices=at, sites=sites, feeds={READINGS: tuple(devices)}))
+    gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), deployment)
     gateway.follow(devices, deployment)
     for device in devices:
         gateway.close(device, deployment)
@@ -42,11 +43,32 @@ def test_a_query_hears_of_all_that_have_ended_in_one_entry() -> None:
     assert set(record["marks"]) == set(devices)
 
 
-def test_devices_that_are_gone_cost_later_queries_nothing() -> None:
+def test_devices_that_are_gone_and_forgotten_cost_later_queries_nothing() -> None:
     devices = [DeviceId(f"d{k}") for k in range(50)]
     gateway, deployment = closed(devices)
-    deployment = deployment.apply(Delta(gone=frozenset(devices)))
+    for device in devices:
+        gateway.leave(device, deployment)
+    assert gateway.left_at(devices[7]) == {(EDGE, READINGS): gateway.log(EDGE, READINGS).log.last - 42}
+    gateway.forget(devices)
+    deployment = deployment.apply(Delta(gone=frozenset(devices), forgotten=frozenset(devices)))
     before = gateway.log(EDGE, READINGS).log.last
     for _ in range(20):
         gateway.repeat_ends([READINGS], deployment)
     assert gateway.log(EDGE, READINGS).log.last == before
+
+
+def test_a_device_that_left_begins_anew_also_after_a_restart() -> None:
+    gateway, deployment = closed([DeviceId("d")])
+    gateway.leave(DeviceId("d"), deployment)
+    gone = deployment.apply(Delta(gone=frozenset({DeviceId("d")})))
+    again = Gateway(gateway.store)
+    again.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), gone)
+    assert again.left_at(DeviceId("d")) == gateway.left_at(DeviceId("d"))
+    back = gone.apply(Delta(devices={DeviceId("d"): SiteId("edge")}, sessions={DeviceId("d"): 7}))
+    again.follow([DeviceId("d")], back)
+    mark = again.source(READINGS, DeviceId("d")).mark
+    assert (mark.session, mark.clock, mark.closed) == (7, NEVER, False)
+    forgotten = gone.apply(Delta(forgotten=frozenset({DeviceId("d")})))
+    later = Gateway(gateway.store)
+    later.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), forgotten)
+    assert later.left_at(DeviceId("d")) == {}

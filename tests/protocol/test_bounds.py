@@ -85,7 +85,9 @@ def test_devices_that_are_gone_leave_nothing_behind() -> None:
         pair.step(WEST, {device: Mark(1, k)})
         pair.rest()
         pair.apply(Delta(gone=frozenset({device})))
-        pair.step(WEST, {device: Mark(1, k + 1, turn=1)})
+        pair.step(WEST, {device: Mark(1, k + 1, over=True)})
+        pair.rest()
+        pair.apply(Delta(forgotten=frozenset({device}), feeds={LEFT: (DeviceId("d1"),)}))
         pair.rest()
     assert _whole(pair) <= early + 60
 
@@ -96,7 +98,7 @@ def test_a_device_that_is_gone_counts_until_its_last_rows_are_read() -> None:
     pair.apply(Delta(gone=frozenset({DeviceId("d2")})))
     pair.rest()
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 10}
-    pair.step(WEST, {"d2": Mark(1, 99, turn=1)})
+    pair.step(WEST, {"d2": Mark(1, 10, over=True)})
     pair.step(WEST, {"d1": Mark(1, 60)})
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 60}
 
@@ -121,7 +123,7 @@ def test_a_commit_costs_what_changed_and_not_what_there_is(monkeypatch: pytest.M
     for session in range(1, 31):
         there = EAST if here == WEST else WEST
         pair.apply(Delta(devices={device: SiteId("e" if there == EAST else "w")}, sessions={device: session + 1}))
-        pair.step(here, {device: Mark(session, 2_000_000 + session, over=True)})
+        pair.step(here, {device: Mark(session, 2_000_000 + session, over=True, following=session + 1)})
         pair.step(there, {device: Mark(session + 1, 2_000_000 + session)})
         pair.rest()
         here = there

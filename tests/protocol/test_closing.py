@@ -47,7 +47,7 @@ def test_marks_of_a_session_may_come_in_any_order(order: tuple[int, ...]) -> Non
 
 def test_the_next_session_of_a_closed_source_has_a_clock_of_its_own() -> None:
     """It was closed with an end beyond its rows: that end is no promise of what it sends elsewhere."""
-    book = heard(("a", Mark(1, 99, over=True, turn=1)), ("a", Mark(2, 20)))
+    book = heard(("a", Mark(1, 99, over=True, turn=1, following=2)), ("a", Mark(2, 20)))
     assert book.mark(0, "a") == Mark(2, 20)
 
 

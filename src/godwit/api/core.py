@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from godwit.api.executor import Executor
 from godwit.api.query_aliases import QueryAliases
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
-from godwit.control.events import Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
+from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.errors import DeploymentError, NotAttachedError, SourceError
@@ -223,6 +224,17 @@ class FleetCore(ABC):
     def undeploy(self, query: QueryId) -> None:
         """Take a query off its sites."""
         self.control.ask(QueryWithdrawn(query))
+
+    def departed(self) -> dict[DeviceId, dict[tuple[RegionId, StreamId], int]]:
+        """Devices that have left and are still known, with the entries that end what they sent."""
+        with self.lock:
+            gone = self.deployment.stays.keys() - self.deployment.devices.keys()
+            return {device: self.gateway.left_at(device) for device in gone}
+
+    def forget_devices(self, devices: AbstractSet[DeviceId]) -> None:
+        """Every region has read what these devices sent before they left."""
+        if devices:
+            self._post(DevicesForgotten(frozenset(devices)))
 
     def keep_copies(self) -> None:
         """Copy deployment and topology beside the control log, now and then."""

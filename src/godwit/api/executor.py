@@ -92,11 +92,15 @@ class Executor:
         return found | self._gateway.starts(set(after.sites.values()), streams) if streams else found
 
     def _follow(self, told: Publish | Revert, before: Deployment) -> None:
-        """Devices that have moved end their sessions where they were; those that are gone send nothing more."""
+        """Devices that have moved end their sessions where they were; those that are gone send nothing more. Queries
+        that begin hear of both."""
         delta, after = told.delta, self.deployment
         fed: set[DeviceId] = set()
         for stream, devices in delta.feeds.items():
             fed |= set(devices).difference(before.feeds.get(stream, ()))
         self._gateway.follow([*delta.devices, *sorted(fed.difference(delta.devices))], after)
-        for device in sorted(delta.gone) if isinstance(told, Publish) else ():
-            self._gateway.close(device, after)
+        for device in sorted(delta.gone):
+            self._gateway.leave(device, before)
+        self._gateway.forget(delta.forgotten)
+        begun = [query for query in delta.queries.values() if query is not None]
+        self._gateway.repeat_ends((s.stream for query in begun for _, s in query.shape.plan.scans), after)

@@ -95,8 +95,6 @@ class Operations:
         """Place a query that was let in, and start it."""
         wishes, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
         self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, wishes, ways))  # type: ignore[arg-type]
-        with self._fleet.lock:
-            self._fleet.gateway.repeat_ends((s.stream for _, s in query.shape.plan.scans), self._fleet.deployment)
         if query.target is not None:
             self._derive(query, columns)
 
@@ -164,7 +162,7 @@ class Operations:
         """Take rows of a stream, with what earlier processes left in its logs."""
         schema = self._fleet.analyst.declare(stream)
         with self._fleet.lock:
-            self._fleet.gateway.declare(schema, set(self._fleet.deployment.sites.values()))
+            self._fleet.gateway.declare(schema, self._fleet.deployment)
 
 
 def _difference(old: Query, new: Query) -> str:

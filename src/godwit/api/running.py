@@ -103,7 +103,11 @@ class RunningFleet(FleetCore):
         for stream in old.streams.values():
             self._operations.prepare(stream)
         with self.lock:
-            self.gateway.follow(old.devices, old)  # the process may have died before it ended their sessions
+            # The process may have died before it had written down what the last epoch ended.
+            self.gateway.follow(old.devices, old)
+            for device in sorted(old.stays.keys() - old.devices.keys()):
+                self.gateway.leave(device, old)
+            self.gateway.repeat_ends(old.streams, old)
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()

@@ -22,6 +22,7 @@ from typing import Any
 from godwit.control.events import (
     ChangesArrived,
     DeviceFeeds,
+    DevicesForgotten,
     EpochCommitted,
     Event,
     HandoverDone,
@@ -51,6 +52,7 @@ from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId
 from godwit.migration.base import HandOver, Moved, Step, steps
 from godwit.model.changes import Change, LinkRemoved, SiteFailed, SiteRemoved
+from godwit.protocol.watermarks import session_of
 
 IDLE, PUBLISHING, REVERTING = "idle", "publishing", "reverting"
 
@@ -136,6 +138,7 @@ class Coordinator:
     def _begin(self) -> list[Instruction]:
         batch = self._next_batch()
         before = dict(self.planner.parked())
+        self.planner.session = session_of(self.epoch + 1)
         stages = self._strategy(self.planner, batch)
         # What has happened to the topology is in the control log, also if no row changes by it.
         todo = [stage for stage in stages if not stage.empty] or (stages[-1:] if batch.changes else [])
@@ -235,12 +238,14 @@ class Coordinator:
 
     def _revert(self, reason: str) -> list[Instruction]:
         assert self._running is not None
-        published, sessions = self._published, {}
+        published, rows = self._published, self.planner.rows
         before = dict(self.planner.parked())
-        for stage in published:
-            for device in stage.delta.sessions:
-                sessions[device] = self.planner.rows.sessions[device] = self.planner.rows.sessions[device] + 1
         self.planner.abandon(0)
+        ended = {device for stage in published for device in (*stage.delta.sessions, *stage.delta.gone)}
+        sessions = {device: session_of(self.epoch + 1) for device in sorted(ended) if device in rows.devices}
+        for device in ended:
+            rows.sessions.pop(device, None)
+        rows.sessions.update(sessions)
         self.monitor.put_back(self._running.changes)
         moved = tuple(_backwards(m) for s in reversed(published) for m in s.moved if m.source is not None)
         todo = tuple(step for m in moved for step in steps(self.planner.state, m))
@@ -323,7 +328,15 @@ class Coordinator:
         return []
 
 
-_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished, PlacedByHand, StreamDeclared)
+_REQUESTS = (
+    QuerySubmitted,
+    QueryWithdrawn,
+    DeviceFeeds,
+    DevicesForgotten,
+    PlacesWished,
+    PlacedByHand,
+    StreamDeclared,
+)
 #: (phase, event) -> what to do; a pair that is not here is a bug
 _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] = {
     **{(IDLE, e): Coordinator._queue_and_begin for e in (ChangesArrived, *_REQUESTS)},

@@ -73,6 +73,13 @@ class DeviceFeeds:
 
 
 @dataclass(frozen=True)
+class DevicesForgotten:
+    """These devices have left, and every region has read all that they sent."""
+
+    devices: frozenset[DeviceId]
+
+
+@dataclass(frozen=True)
 class RegionAcked:
     """The region works under this epoch or a later one."""
 
@@ -113,6 +120,7 @@ Event = (
     | PlacedByHand
     | StreamDeclared
     | DeviceFeeds
+    | DevicesForgotten
     | RegionAcked
     | HandoverDone
     | RegionLost
@@ -120,7 +128,9 @@ Event = (
     | TimedOut
 )
 #: what waits for the next batch, beside changes of the topology
-Request = QuerySubmitted | QueryWithdrawn | DeviceFeeds | PlacesWished | PlacedByHand | StreamDeclared
+Request = (
+    QuerySubmitted | QueryWithdrawn | DeviceFeeds | DevicesForgotten | PlacesWished | PlacedByHand | StreamDeclared
+)
 
 # -- instructions
 

@@ -23,6 +23,8 @@ class Pending:
     #: names of stateful instances whose state is lost
     lost: set[InstanceId] = field(default_factory=set)
     sessions: dict[DeviceId, int] = field(default_factory=dict)
+    #: devices that left, and of which nothing is known from this stage on
+    forgotten: frozenset[DeviceId] = frozenset()
 
     def note(self, edit: PlanEdit) -> None:
         self.added += edit.added

@@ -18,6 +18,7 @@ from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import known
 from godwit.model.changes import Change
+from godwit.model.deployment import Deployment
 from godwit.model.global_plan import Cost, Edge, GlobalPlan, PlanEdit, unit_cost
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
@@ -28,6 +29,7 @@ from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
+from godwit.protocol.watermarks import session_of
 
 CLOUD = RegionId("cloud")
 
@@ -69,6 +71,10 @@ class Planner:
             self._region_sites[site.region] = self._region_sites.get(site.region, 0) + 1
         self._pending = Pending()
         self._before: Topology | None = None
+        #: devices that left, and have not been attached since
+        self._departed: dict[DeviceId, None] = {}
+        #: the number of the sessions that begin with what is planned now
+        self.session = session_of(1)
         #: streams that no stage has told the regions of yet
         self.undeclared: dict[StreamId, Stream] = {}
         for stream in (streams or {}).values():
@@ -130,6 +136,19 @@ class Planner:
             self.journal.into(self._feeding, stream, device, None)
             self.journal.put(self.rows.feeds, stream, (*self.rows.feeds.get(stream, ()), device))
 
+    def forget(self, devices: Iterable[DeviceId]) -> None:
+        """Nothing is known any more of devices that have left, unless they are back. No revert takes it back."""
+        gone = frozenset(device for device in devices if device not in self.topology.devices)
+        for device in gone:
+            self.rows.sessions.pop(device, None)
+            self.journal.drop(self.rows.stays, device)
+            self.journal.drop(self._departed, device)
+        for stream in [s for s, feeding in self._feeding.items() if not gone.isdisjoint(feeding)]:
+            for device in sorted(gone & self._feeding[stream].keys()):
+                self.journal.out_of(self._feeding, stream, device)
+            self.journal.put(self.rows.feeds, stream, tuple(d for d in self.rows.feeds[stream] if d not in gone))
+        self._pending.forgotten |= gone
+
     def covered(self, query: Query, scan: int) -> list[DeviceId]:
         """The devices in the topology whose rows a query's scan reads."""
         operator = query.shape.plan.operators[scan]
@@ -160,6 +179,11 @@ class Planner:
     def _wants(self, query: Query, scan: int, device: DeviceId) -> bool:
         names = self._subscribed(query, scan)
         return names is None or device in names
+
+    def recall(self, before: Deployment) -> None:
+        """Devices are in the sessions in which an earlier process left them."""
+        self.rows.recall(before)
+        self._departed.update(dict.fromkeys(before.stays.keys() - self.topology.devices.keys()))
 
     # -- queries
 
@@ -198,6 +222,8 @@ class Planner:
     def pin(self, placement: Mapping[InstanceId, SiteId]) -> None:
         """Somebody places instances by hand; those that are not there are placed again."""
         for name, site in placement.items():
+            if name.query not in self.rows.queries:  # it was withdrawn in the same batch
+                continue
             instance = self.plan.uses(name.query).get(name)
             for other in self.plan.names.get(instance, ()) if instance is not None else ():
                 self.journal.drop(self.ground.by_hand, other)  # who shares it moves with it; the last word counts
@@ -276,6 +302,7 @@ class Planner:
         now = self.topology.devices.get(device)
         if now is None:
             self.journal.drop(self.rows.devices, device)
+            self.journal.put(self._departed, device, None)
             for instance in self.plan.at_device(device):
                 self._pending.names.update(self.plan.names[instance])
             self._take(self.plan.remove_device(device))
@@ -288,15 +315,14 @@ class Planner:
                     self._extend(stream, device)
 
     def _session(self, device: DeviceId) -> None:
-        """A device that turns up in another region begins a new session there."""
+        """A device that turns up in another region, or comes back after it had left, begins a new session there."""
         region = self.topology.region_of(NodeId(device))
         before = self.rows.stays.get(device)
-        if region is None or region == before:
+        if region is None or (region == before and device not in self._departed):
             return
-        if before is not None:
-            self.rows.sessions[device] = self.rows.sessions.get(device, 1) + 1
-            self._pending.sessions[device] = self.rows.sessions[device]
+        self.rows.sessions[device] = self._pending.sessions[device] = self.session
         self.journal.put(self.rows.stays, device, region)
+        self.journal.drop(self._departed, device)
 
     def _homeless(self, old: Topology, site: SiteId) -> list[InstanceId]:
         """The instances that can no longer be on a site: all, if it is gone; as many as are too much for it."""

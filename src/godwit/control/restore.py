@@ -27,7 +27,7 @@ class Hints:
 
 def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
     """Take in all queries of a deployment as they were placed. The planner's topology must be the deployment's."""
-    planner.rows.recall(before)
+    planner.recall(before)
     for site, region in before.sites.items():
         if site not in planner.topology.sites:  # it left, but something without a place has its state there
             planner.rows.sites[site] = region

@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 @dataclass
 class Rows:
-    """What regions are told. `sessions` only ever grows: a number that was given to a device is never given again.
+    """What regions are told. No number of a session is given to a device twice: each epoch has a greater one.
 
     `stays` says in which region a device's session is; regions see that by `devices`.
     """
@@ -45,12 +45,10 @@ class Rows:
         )
 
     def recall(self, before: Deployment) -> None:
-        """Sessions and key routes as an earlier process left them. What has changed region since begins a new one."""
+        """Sessions and key routes as an earlier process left them."""
         self.sessions.update(before.sessions)
+        self.stays.update(before.stays)
         self.key_routes.update(before.key_routes)
-        for device, region in before.stays.items():
-            if self.stays.setdefault(device, region) != region:
-                self.sessions[device] = before.sessions.get(device, 1) + 1
 
     def deployment(self, epoch: Epoch) -> Deployment:
         return Deployment(
@@ -67,7 +65,9 @@ class Rows:
             dict(self.key_routes),
         )
 
-    def delta(self, journal: Journal, since: int, sessions: dict[DeviceId, int], cause: str) -> Delta:
+    def delta(
+        self, journal: Journal, since: int, sessions: dict[DeviceId, int], forgotten: frozenset[DeviceId], cause: str
+    ) -> Delta:
         """What was written since the mark."""
         devices = journal.changed(self.devices, since)
         return Delta(
@@ -81,6 +81,7 @@ class Rows:
             cause=cause,
             parked=_now(self.parked, journal, since),
             key_routes=_now(self.key_routes, journal, since),
+            forgotten=forgotten,
         )
 
 

@@ -105,8 +105,11 @@ def _moves_back(stages: Iterable[Stage]) -> tuple[Migration, ...]:
 
 def merged(deltas: Iterable[Delta]) -> Delta:
     """All deltas as one: where they disagree, the later counts."""
-    tables: dict[str, dict[Any, Any]] = {f.name: {} for f in fields(Delta) if f.name not in ("gone", "cause")}
+    tables: dict[str, dict[Any, Any]] = {
+        f.name: {} for f in fields(Delta) if f.name not in ("gone", "forgotten", "cause")
+    }
     gone: set[DeviceId] = set()
+    forgotten: frozenset[DeviceId] = frozenset()
     cause = ""
     for delta in deltas:
         for name, table in tables.items():
@@ -114,5 +117,6 @@ def merged(deltas: Iterable[Delta]) -> Delta:
         gone = (gone - delta.devices.keys()) | delta.gone
         for device in delta.gone:
             tables["devices"].pop(device, None)
+        forgotten |= delta.forgotten
         cause = delta.cause or cause
-    return Delta(**tables, gone=frozenset(gone), cause=cause)
+    return Delta(**tables, gone=frozenset(gone), forgotten=forgotten, cause=cause)

@@ -27,7 +27,7 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
     _drop_ghosts(planner)
     rows = planner.journal.changed(planner.rows.placement, since)
     moved = _moved(planner, pending, rows)
-    delta = _declared(planner, planner.rows.delta(planner.journal, since, pending.sessions, cause))
+    delta = _declared(planner, planner.rows.delta(planner.journal, since, pending.sessions, pending.forgotten, cause))
     all_steps = tuple(step for one in moved for step in steps(planner.state, one))
     return Stage(
         delta,

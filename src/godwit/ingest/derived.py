@@ -53,10 +53,11 @@ class Publisher:
         table = self._rows(query, record)
         clock = runner.derived_clocks()[query.id]
         source = self._gateway.source(query.target, device)
-        mark = Mark(1, max(source.clock, clock))
-        if table.num_rows == 0 and mark.clock <= source.clock:
+        session = self._deployment().sessions.get(device, 1)
+        mark = Mark(session, max(source.clock, clock))
+        if table.num_rows == 0 and mark.clock <= source.clock and session == source.session:
             return
-        source.clock, source.region = max(source.clock, mark.clock), region
+        source.clock, source.session, source.region = mark.clock, session, region
         self._gateway.log(region, query.target).append(
             table, {device: mark}, {str(device): table.num_rows}, {sender: number}
         )

@@ -42,10 +42,11 @@ class Gateway:
         #: told of every entry: whoever reads the region's logs may want to look
         self.appended: Callable[[RegionId, StreamId], None] = lambda region, stream: None
 
-    def declare(self, schema: Schema, regions: Iterable[RegionId]) -> None:
+    def declare(self, schema: Schema, deployment: Deployment) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
         self._schemas[schema.stream.id] = schema
-        self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id)
+        regions = set(deployment.sites.values()) | set(deployment.stays.values())
+        self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id, deployment.knows)
 
     def schema(self, stream: StreamId) -> Schema:
         if stream not in self._schemas:
@@ -164,8 +165,11 @@ class Gateway:
                 if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
                     continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
                 source = state.devices.setdefault(device, SourceState(session=session, region=region))
-                if source.region is not None and session > source.session:
-                    over.setdefault((source.region, stream), {})[device] = replace(source.mark, over=True)
+                if source.left is not None:
+                    source.begin(session, region)
+                elif source.region is not None and session > source.session:
+                    end = replace(source.mark, over=True, following=session)
+                    over.setdefault((source.region, stream), {})[device] = end
                     source.turn %= 2
                     if source.turn:  # it is closed, also where it is now
                         began.setdefault((region, stream), {})[device] = replace(source.mark, session=session)
@@ -174,32 +178,54 @@ class Gateway:
             # One entry for all that leave: each would wake the region up.
             self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
+    def leave(self, device: DeviceId, deployment: Deployment) -> None:
+        """The device is gone: its session is over, and none follows. `deployment`: one that knows where it was."""
+        for stream, source in self._of(device, deployment):
+            if source.left is None and source.region is not None:
+                self._say(stream, replace(source.mark, over=True), source.region, device)
+                source.left = self.log(source.region, stream).log.last
+
+    def left_at(self, device: DeviceId) -> dict[tuple[RegionId, StreamId], int]:
+        """For a device that has left: the entries that say so; who has read them has read all that it sent."""
+        found = {}
+        for stream, state in self._streams.items():
+            source = state.devices.get(device)
+            if source is not None and source.left is not None and source.region is not None:
+                found[source.region, stream] = source.left
+        return found
+
+    def forget(self, devices: Iterable[DeviceId]) -> None:
+        """All that these devices have sent was read."""
+        for state in self._streams.values():
+            for device in devices:
+                state.forget(device)
+
     def close(self, device: DeviceId, deployment: Deployment) -> None:
         """Nothing more comes from the device, unless it begins again by sending."""
         end = self._end(deployment)
         for stream, source in self._of(device, deployment):
             if not source.mark.closed:
                 source.close(end)
-                self._say(stream, source, device)
+                self._say(stream, source.mark, source.region, device)
 
     def reset_clock(self, device: DeviceId, deployment: Deployment) -> None:
         """What the device sends from now on counts again, though its clock was ahead: it was wrong."""
         for stream, source in self._of(device, deployment):
             source.begin_again()
-            self._say(stream, source, device)
+            self._say(stream, source.mark, source.region, device)
 
     def repeat_ends(self, streams: Iterable[StreamId], deployment: Deployment) -> None:
-        """A query that begins now reads logs from now on: publish to it, too, which devices will send nothing more.
-
-        Devices that are gone need not be named: no query that begins now counts on them.
-        """
-        for stream in set(streams):
+        """A query that begins now reads logs from now on: publish to it, too, which devices will send nothing more."""
+        for stream in set(streams) & self._streams.keys():
             ends: dict[RegionId, dict[DeviceId, Mark]] = {}
             for device, source in self._streams[stream].devices.items():
-                if source.mark.closed and source.region is not None and device in deployment.devices:
-                    ends.setdefault(source.region, {})[device] = source.mark
+                if (source.mark.closed or source.left is not None) and source.region is not None:
+                    end = replace(source.mark, over=source.left is not None)
+                    ends.setdefault(source.region, {})[device] = end
             for region, marks in ends.items():
-                self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
+                entry = self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
+                for device in [device for device, end in marks.items() if end.left]:
+                    self._streams[stream].devices[device].left = entry
 
     def _of(self, device: DeviceId, deployment: Deployment) -> Iterator[tuple[StreamId, SourceState]]:
         """The streams that a device feeds, and what is known of it there."""
@@ -209,15 +235,17 @@ class Gateway:
                 source.region = source.region or deployment.stays.get(device)
                 yield stream, source
 
-    def _say(self, stream: StreamId, source: SourceState, device: DeviceId) -> None:
-        if source.region is not None:  # (one that was never attached holds nobody back)
-            self.log(source.region, stream).append(_nothing(self.schema(stream)), {device: source.mark}, {}, {})
+    def _say(self, stream: StreamId, mark: Mark, region: RegionId | None, device: DeviceId) -> None:
+        if region is not None:  # (one that was never attached holds nobody back)
+            self.log(region, stream).append(_nothing(self.schema(stream)), {device: mark}, {}, {})
 
     def _end(self, deployment: Deployment) -> int:
         """A time behind every window that rows so far can be in: once all sources are closed, all of them close."""
-        sources = [source for state in self._streams.values() for source in state.devices.values()]
+        states = self._streams.values()
+        newest = [state.newest for state in states]
+        newest += [source.newest for state in states for source in state.devices.values()]
         disorder = max((schema.stream.disorder_us for schema in self._schemas.values()), default=0)
-        return max((s.newest for s in sources), default=NEVER) + disorder + span(deployment.queries.values()) + 1
+        return max(newest, default=NEVER) + disorder + span(deployment.queries.values()) + 1
 
     def _by_region(
         self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None

@@ -7,6 +7,7 @@ A reader's safe position is the one in its last commit record: a restart begins 
     messages         go when the region they are for has committed to have read them
     data files       of those commits go one pass later, except for state that is still live and what messages name
     source entries   go when every shape that reads them has committed past them and they are old enough
+    devices          that left are forgotten when every shape has committed past the last that they sent
     epochs           go when every region has committed past them; a whole copy takes their place
     kept results     go by age and number, as `Retention` says
 
@@ -20,13 +21,13 @@ which is what the oracle needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from godwit.delivery import archive as kept
 from godwit.delivery.delivery import positions
-from godwit.ids import RegionId, StreamId
+from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.source_state import fold_marks
 from godwit.model.plan import Shape
 from godwit.protocol.inputs import peer_log
@@ -38,6 +39,8 @@ from godwit.storage.state_memory import remembered, since_snapshot
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
+#: device -> source log -> the entry that says that it has left
+Departed = Mapping[DeviceId, Mapping[tuple[RegionId, StreamId], int]]
 
 #: commit records that stay in any case: latencies are measured over them
 RECENT = 64
@@ -73,32 +76,51 @@ class Swept:
     files: int = 0
     #: whose results lie in other files now, or are gone
     folded: set[Key] = field(default_factory=set)
+    #: devices that left, and have been read to the end
+    devices: set[DeviceId] = field(default_factory=set)
 
 
 class Housekeeper:
     """Passes over a fleet's folder. One a fleet, and one pass at a time."""
 
-    def __init__(self, store: Store, retention: Retention, now: Callable[[], float] = time.time) -> None:
-        self._store, self.retention, self._now = store, retention, now
+    def __init__(
+        self,
+        store: Store,
+        retention: Retention,
+        now: Callable[[], float] = time.time,
+        known: Callable[[DeviceId], bool] = lambda device: True,
+    ) -> None:
+        """`known`: whether a device is there, or has left and its rows may be unread."""
+        self._store, self.retention, self._now, self._known = store, retention, now, known
         #: data folders below these numbers had no readers left at the last pass
         self._free: dict[Key, int] = {}
         self._done_at = 0
         self._queries: AbstractSet[str] = frozenset()
+        self._departed: Departed = {}
 
     def behind(self, commits: int) -> float:
         """How much happened since the last pass began (`commits`: the sum over all runners); from 1 on one is due."""
         return (commits - self._done_at) / self.retention.every
 
-    def bits(self, shapes: Iterable[Shape], queries: AbstractSet[str], commits: int, swept: Swept) -> Iterator[None]:
+    def bits(
+        self,
+        shapes: Iterable[Shape],
+        queries: AbstractSet[str],
+        commits: int,
+        swept: Swept,
+        departed: Departed | None = None,
+    ) -> Iterator[None]:
         """One pass, of some milliseconds a bit, into `swept`.
 
-        `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's.
+        `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's. `departed`:
+        devices that have left, with the entries that end what they sent.
         """
-        self._done_at, self._queries = commits, queries
+        self._done_at, self._queries, self._departed = commits, queries, departed or {}
         running = {shape.key: shape for shape in shapes}
         newest = {key: self._newest(key) for key in names.shapes(self._store.disk) if key[1] in running}
         live = self._live(newest)
         sources = self._sources()
+        self._devices(running, newest, swept)
         yield
         for key in newest:
             yield from self._commits(key, newest, swept)
@@ -200,6 +222,23 @@ class Housekeeper:
         found = names.sources(self._store.disk)
         return [(region, stream, self._store.log(names.source_log(region, stream))) for region, stream in found]
 
+    def _devices(self, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept) -> None:
+        for device, ends in self._departed.items():
+            read = (n <= min(self._read_to(*log, running, newest), default=n) for log, n in ends.items())
+            if all(read):
+                swept.devices.add(device)
+
+    def _read_to(
+        self, region: RegionId, stream: StreamId, running: dict[str, Shape], newest: dict[Key, Record | None]
+    ) -> list[int]:
+        """How far each reader of a source log has come for good."""
+        return [
+            _position(record, f"source:{index}:{stream}")
+            for (r, key), record in newest.items()
+            for index, scan in running[key].plan.scans
+            if r == region and scan.stream == stream
+        ]
+
     def _source(
         self,
         region: RegionId,
@@ -210,18 +249,13 @@ class Housekeeper:
         swept: Swept,
     ) -> None:
         last = log.last  # as it was when the pass began
-        read_to = [
-            _position(record, f"source:{index}:{stream}")
-            for (r, key), record in newest.items()
-            for index, scan in running[key].plan.scans
-            if r == region and scan.stream == stream
-        ]
+        read_to = self._read_to(region, stream, running, newest)
         below = log.first
         for number, record in log.after(log.first - 1):
             if number > min(read_to, default=last) or record["entered"] > self._now() - self.retention.source_seconds:
                 break
             below = number + 1
-        fold_marks(self._store, log, below)
+        fold_marks(self._store, log, below, self._known)
         gone = log.truncate(below)
         swept.entries += len(gone)
         swept.files += self._delete(r["segment"] for r in gone if r["segment"] is not None)

@@ -33,7 +33,7 @@ class Supervisor:
 
     def __init__(self, fleet: FleetCore, retention: Retention, looks: Mapping[str, Callable[[], None]]) -> None:
         self._fleet = fleet
-        self.housekeeper = Housekeeper(fleet.store, retention)
+        self.housekeeper = Housekeeper(fleet.store, retention, known=lambda device: fleet.deployment.knows(device))
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         self._copies = Duty("copies of the control log", lambda: fleet.keep_copies())
         self._housekeeping = Duty("housekeeping", self._keep_house, self._break_off)
@@ -104,11 +104,13 @@ class Supervisor:
         running = {r.shape.key: r.shape for r in list(pool.runners.values())} | self._fleet.deployment.shapes()
         delivering = {query for query, _ in self.deliveries}
         known = {*self._fleet.deployment.queries, *delivering}
-        for _ in self.housekeeper.bits(running.values(), known, pool.committed(), swept):
+        departed = self._fleet.departed()
+        for _ in self.housekeeper.bits(running.values(), known, pool.committed(), swept, departed):
             pool.forget_results(swept.folded)
             swept.folded.clear()
             yield
         pool.forget_results(swept.folded)
+        self._fleet.forget_devices(swept.devices)
 
     def must_be_whole(self, query_id: QueryId) -> None:
         """Raise if rows or results of the query are gone, so that nothing can be said of the whole."""

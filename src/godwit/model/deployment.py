@@ -32,22 +32,24 @@ class Delta:
     devices: Mapping[DeviceId, SiteId | None] = field(default_factory=dict)
     #: site -> region; sites that left map to None
     sites: Mapping[SiteId, RegionId | None] = field(default_factory=dict)
-    #: how often a device has changed its region: the number of its current session
+    #: the number of a device's current session: it begins one wherever it turns up (`protocol.watermarks.session_of`)
     sessions: Mapping[DeviceId, int] = field(default_factory=dict)
     #: declared streams, derived ones among them
     streams: Mapping[StreamId, Stream] = field(default_factory=dict)
     #: stream -> the devices that feed it
     feeds: Mapping[StreamId, tuple[DeviceId, ...]] = field(default_factory=dict)
-    #: devices that are gone for good
+    #: devices that have left; what they have sent may still be unread
     gone: frozenset[DeviceId] = frozenset()
     cause: str = ""
     #: queries that have no place now, with the reason: their rows wait, their state stays where it is; None: resumed
     parked: Mapping[QueryId, str | None] = field(default_factory=dict)
     #: (query, operator) -> how its keys are divided; None: not any more
     key_routes: Mapping[tuple[QueryId, int], RouteTable | None] = field(default_factory=dict)
+    #: devices that have left, and all that they sent has been read: nothing is known of them any more
+    forgotten: frozenset[DeviceId] = frozenset()
 
     def inverse(self, before: Deployment) -> Delta:
-        """The delta that takes `before.apply(self)` back to `before`; sessions and streams only ever grow."""
+        """The delta that takes `before.apply(self)` back to `before`; sessions and streams are never taken back."""
         devices = {*self.devices, *self.gone}
         return Delta(
             {q: before.queries.get(q) for q in self.queries},
@@ -92,11 +94,11 @@ class Deployment:
             _merged(self.placement, delta.placement),
             _written(self.devices, delta.devices, delta.gone),
             sites,
-            _written(self.sessions, delta.sessions),
+            _written(self.sessions, delta.sessions, delta.forgotten),
             _written(self.streams, delta.streams),
             _written(self.feeds, delta.feeds),
             _merged(self.parked, delta.parked),
-            _written(self.stays, arrived),
+            _written(self.stays, arrived, delta.forgotten),
             _merged(self.key_routes, delta.key_routes),
         )
 
@@ -176,6 +178,10 @@ class Deployment:
         """
         return tuple(device for device in self.devices_of(query, scan) if device in self.stays)
 
+    def knows(self, device: DeviceId) -> bool:
+        """Whether a device is there, or has left and its last rows may still be unread."""
+        return device in self.devices or device in self.stays
+
     def same_sources(self, other: Deployment) -> bool:
         """Whether the same devices feed the same streams and count."""
         return self.feeds == other.feeds and self.stays.keys() == other.stays.keys()
@@ -214,7 +220,7 @@ def between(old: Deployment, new: Deployment, cause: str = "") -> Delta | None:
         key_routes=_changed(old.key_routes, new.key_routes),
     )
     empty = not any((delta.queries, delta.placement, delta.devices, delta.sites, delta.sessions, delta.streams))
-    return None if empty and not (delta.feeds or delta.gone or delta.parked or delta.key_routes) else delta
+    return None if empty and not any((delta.feeds, delta.gone, delta.parked, delta.key_routes)) else delta
 
 
 def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:

@@ -25,7 +25,7 @@ from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Heard, Inputs
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, released, releasing
-from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
+from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, split_source
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class RegionKernel:
         self._announced: dict[tuple[int, str, int], Mark] = {}
         self._announce_all = True
         self._ended: dict[QueryId, Mapping[str, int]] = {}
+        #: whether the shape runs in this region, as far as it has heard
+        self._joined = bool(memory.starts)
         self._arrange(None)
 
     # --- taking in
@@ -194,14 +196,21 @@ class RegionKernel:
                 ended.append((query, after.epoch))
                 self._forget(query)
             self._begin_queries(before, after)
-            if not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape):
+            joins = not self._joined and self._joins(after)
+            self._joined = self._joined or joins
+            changed = not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape)
+            if self._joined and (joins or changed):
                 # Of this epoch, not of the newest: a device that has moved since sent rows under its older session.
-                self._expect(Progress(self.shape, after))
+                self._expect(Progress(self.shape, after), after)
                 self._announce_all = True
             self.deployment = after
         if changes:
             self._arrange(first)
         return ended, lost
+
+    def _joins(self, after: Deployment) -> bool:
+        """Whether the shape runs here from this epoch on: what earlier ones expected, others have waited for."""
+        return bool(_ids(after, self.shape)) and self.region in after.regions_of(self.shape)
 
     def _begin_queries(self, before: Deployment, after: Deployment) -> None:
         here = _ids(after, self.shape)
@@ -209,6 +218,9 @@ class RegionKernel:
             # (for a shared part's readers, too: what they are to see of it begins here)
             if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
                 self.start_positions[query.id] = self._start(after)
+                if _ids(before, self.shape) and not after.receivers(query) <= before.regions_of(self.shape):
+                    # It begins in a region that cannot know yet what others have not read of their sources.
+                    self.moves.resumed[query.id] = after.epoch
             if query.id in before.parked and query.id not in after.parked:
                 self.moves.resumed[query.id] = after.epoch
         for gone in [q for q in self.start_positions if q not in after.queries]:
@@ -233,18 +245,22 @@ class RegionKernel:
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
         divided = before is not None and before.key_routes != now.key_routes
         if devices or divided or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
-            self.progress = Progress(self.shape, now)
-            self._expect(self.progress)
             scans = [key for key in self.book.known if isinstance(self.shape.plan.operators[key[0]], Scan)]
             self._departing = {key for key in scans if not self._is_known(key[1])}
+            self.progress = Progress(self.shape, now, self._departing)
+            if self._joined:
+                self._expect(self.progress, now)
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         #: whether an operator that waits for watermarks lives here
         self._keeps_clocks = any(self.region in now.owners(q, i) for q in self.queries.values() for i in stateful)
         self._running_in = now.regions_of(self.shape)
 
-    def _expect(self, progress: Progress) -> None:
+    def _expect(self, progress: Progress, deployment: Deployment) -> None:
         for scan, source, session in progress.expected():
             self.book.expect(scan, source, session)
+            if deployment.stays[DeviceId(split_source(source)[1])] == self.region:
+                # Others must wait for what it sends here from now on, read or not.
+                self.own_marks.setdefault((scan, source, session), Mark(session, NEVER))
 
     # --- marks and markers
 
@@ -268,7 +284,7 @@ class RegionKernel:
         return (operator, source) in self.book.known or self._is_known(source)
 
     def _is_known(self, source: str) -> bool:
-        return DeviceId(split_source(source)[1]) in self.deployment.devices
+        return self.deployment.knows(DeviceId(split_source(source)[1]))
 
     def release(self, operator: int, markers: Mapping[int, Epoch]) -> tuple[dict[QueryId, int], dict[QueryId, int]]:
         """(how far a stateful operator had released each query's watermark, how far it does now)."""
@@ -358,16 +374,21 @@ class RegionKernel:
                     yield (operator, released(query, self.region, owners), 1), Mark(1, clock)
 
     def _forget_published(self) -> None:
-        """Sessions that are over, now that others know; and what was closed, if the device is gone."""
+        """Sessions that are over, now that others know.
+
+        A region that joins expects the sessions of the epoch it joins with: their ends are kept until a later epoch.
+        """
         for key, mark in list(self.own_marks.items()):
-            if mark.over or (mark.closed and not self._is_known(key[1])):
+            device = DeviceId(split_source(key[1])[1])
+            now = self.deployment.sessions.get(device, 1) if self.deployment.knows(device) else FOREVER
+            if mark.over and now > key[2]:
                 del self.own_marks[key]
 
     def _forget_departed(self) -> None:
         """Devices that are gone, once all that they sent was heard."""
         for operator, source in list(self._departing):
             mark = self.book.mark(operator, source)
-            if mark is None or mark.closed:
+            if mark is None or mark.left:
                 self.book.forget(source, operator)
                 self._departing.discard((operator, source))
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from godwit.ids import DeviceId, Epoch, QueryId, RegionId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.handover import Migration, MigrationLedger
-from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id, split_source
+from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 
 #: operator -> query -> how far the operator has released the query's watermark
 Released = dict[int, dict[QueryId, int]]
@@ -40,8 +40,9 @@ def releasing(source: str) -> tuple[QueryId, ...]:
 class Progress:
     """Which marks make up the clock of each query at each operator, under one deployment."""
 
-    def __init__(self, shape: Shape, deployment: Deployment) -> None:
-        self._plan, self._deployment = shape.plan, deployment
+    def __init__(self, shape: Shape, deployment: Deployment, departing: Collection[Heard] = ()) -> None:
+        """`departing`: sources that the deployment knows nothing of any more, and whose end was not heard of here."""
+        self._plan, self._deployment, self._departing = shape.plan, deployment, frozenset(departing)
         self._queries = {query.id: query for query in deployment.of_shape(shape.key)}
         self._cache: dict[tuple[QueryId, int], tuple[Heard, ...]] = {}
 
@@ -52,9 +53,9 @@ class Progress:
         for query in self._queries:
             made_of = self.heard(query, operator)
             if made_of not in known:
-                counting = [one for one in made_of if self._counts(book, *one)]
+                counting = [one for one in made_of if one not in self._departing or book.mark(*one) is not None]
                 # Of a query whose first source is still to come, nothing can be said: its rows may be of any time.
-                known[made_of] = _clock(book, counting) if made_of else NEVER
+                known[made_of] = _clock(book, counting) if counting else NEVER
             found[query] = known[made_of]
         return found
 
@@ -66,19 +67,12 @@ class Progress:
         return self._cache[key]
 
     def expected(self) -> Iterator[tuple[int, str, int]]:
-        """(scan, source, session) of every source that a query here counts on; devices that are gone are none."""
+        """(scan, source, session) of every source that a query here counts on: also of a device that has left, as long
+        as somebody may not have read all that it sent."""
         for query in self._queries.values():
             for index, scan in self._plan.scans:
                 for device in self._deployment.sources_of(query, index):
-                    if device not in self._deployment.devices:
-                        continue
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
-
-    def _counts(self, book: WatermarkTracker, place: int, source: str) -> bool:
-        """A device that is gone counts as long as its last session is not known to be over; then it is forgotten."""
-        if not isinstance(self._plan.operators[place], Scan) or book.mark(place, source) is not None:
-            return True
-        return DeviceId(split_source(source)[1]) in self._deployment.devices
 
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
         for child in self._plan.operators[operator].inputs:
@@ -89,6 +83,7 @@ class Progress:
             elif isinstance(node, Scan):
                 devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
+                yield from (one for one in self._departing if one[0] == child)
             else:
                 yield from self._walk(query, child)
 

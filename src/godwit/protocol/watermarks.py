@@ -6,6 +6,9 @@ last row has been read. So the clock of a source is that of its oldest session t
 old one is still on its way, the new one does not count, however far it has come. A device that is away simply says
 nothing, and its clock stands still: its buffered rows are never late by another's progress.
 
+The number of a session comes from the epoch that began it (`session_of`), so that nothing of a device that has left
+must be remembered to number its next one. The end of a session names the one that follows it.
+
 What is heard is kept for each operator at which rows arrive, because one region may be ahead of another on the same
 source: `hear(operator, source, mark)`.
 """
@@ -13,13 +16,23 @@ source: `hear(operator, source, mark)`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 #: of a query without sources
 FOREVER = 2**62
 #: before anything was heard
 NEVER = -(2**62)
+
+
+def session_of(epoch: int) -> int:
+    """The number of the sessions that an epoch begins; 1: of devices that were there before the first."""
+    return epoch + 1
+
+
+def epoch_of(session: int) -> int:
+    """The epoch that began a session."""
+    return session - 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,13 @@ class Mark:
     idle: bool = False
     #: how often the source was closed or begun again in this session, odd while it is closed: a later turn prevails
     turn: int = 0
+    #: of a session that is over: the one after it; 0: the device has left
+    following: int = 0
+
+    @property
+    def left(self) -> bool:
+        """The device has left, and all that it sent is known."""
+        return self.over and not self.following
 
     @property
     def closed(self) -> bool:
@@ -41,17 +61,18 @@ class Mark:
         return self.turn % 2 == 1
 
     def to_json(self) -> list[Any]:
-        return [self.session, self.clock, int(self.over), int(self.idle), self.turn]
+        return [self.session, self.clock, int(self.over), int(self.idle), self.turn, self.following]
 
     @staticmethod
     def from_json(record: list[Any]) -> Mark:
-        return Mark(record[0], record[1], bool(record[2]), bool(record[3]), record[4])
+        return Mark(record[0], record[1], bool(record[2]), bool(record[3]), *record[4:])
 
     def joined(self, later: Mark) -> Mark:
         """Both said of the same session, in whatever order they came by."""
         mine, other = (self.turn, self.clock, self.over), (later.turn, later.clock, later.over)
         ahead = self if mine > other else later
-        return Mark(self.session, ahead.clock, self.over or later.over, ahead.idle, ahead.turn)
+        over, following = self.over or later.over, max(self.following, later.following)
+        return Mark(self.session, ahead.clock, over, ahead.idle, ahead.turn, following)
 
 
 #: (operator, source) -> marks of the sessions that are not over, and of later ones; oldest first
@@ -71,15 +92,21 @@ class WatermarkTracker:
         return self._marks
 
     def expect(self, operator: int, source: str, session: int) -> None:
-        """From now on the source counts, beginning with this session. What is known already stays."""
-        self._marks.setdefault((operator, source), (Mark(session, NEVER),))
+        """From now on the source counts, from this session on. Earlier ones that are known count before it."""
+        known = self._marks.get((operator, source), ())
+        if not known or session > known[-1].session:
+            self.hear(operator, source, Mark(session, NEVER))
 
     def hear(self, operator: int, source: str, mark: Mark) -> None:
-        """Take in what arrived; marks may repeat and, for different sessions, come in any order."""
+        """Take in what arrived; marks may repeat and, for different sessions, come in any order.
+
+        A session before the first one known here is news if it is not over: this region has begun to listen while some
+        of that session's rows were still unread.
+        """
         key = (operator, source)
         marks = self._marks.get(key, (mark,))
-        if mark.session < marks[0].session:
-            return  # of a session that is long over
+        if mark.session < marks[0].session and mark.over:
+            return
         sessions = {known.session: known for known in marks}
         known = sessions.get(mark.session)
         sessions[mark.session] = mark if known is None else known.joined(mark)
@@ -94,7 +121,8 @@ class WatermarkTracker:
         if marks is None:
             return True
         known = next((one for one in marks if one.session == mark.session), None)
-        return mark.session >= marks[0].session and (known is None or known.joined(mark) != known)
+        earlier = mark.session < marks[0].session
+        return not (earlier and mark.over) and (known is None or known.joined(mark) != known)
 
     def forget(self, source: str, operator: int | None = None) -> None:
         """The source is nobody's any more: at one operator, or at all."""
@@ -109,14 +137,16 @@ class WatermarkTracker:
     def clock(self, operator: int, sources: Iterable[str]) -> int:
         """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves.
 
-        Closed ones do not count either; once all are, it is as far as the one that was closed last says.
+        Closed ones do not count either; once all are, it is as far as the one that was closed last says. Devices that
+        have left say nothing at all: another may come, with rows of any time.
         """
         least, least_of_all = FOREVER, FOREVER
         awake, counted, ended = False, False, FOREVER
         for source in sources:
             mark = self.mark(operator, source)
-            if mark is not None and mark.closed:
-                ended = mark.clock if ended >= FOREVER else max(ended, mark.clock)
+            if mark is not None and (mark.closed or mark.left):
+                end = mark.clock if mark.closed else NEVER
+                ended = end if ended >= FOREVER else max(ended, end)
                 continue
             counted = True
             clock = NEVER if mark is None else mark.clock
@@ -130,13 +160,18 @@ class WatermarkTracker:
 
     @staticmethod
     def _step_over_ended(sessions: dict[int, Mark]) -> None:
-        """Go on to the session after one that is over, heard of or not; a clock never goes back on the way."""
+        """Go on to the session after one that is over, heard of or not; a clock never goes back on the way.
+
+        After the last one of a device that has left comes whichever is known of next, and that begins anew.
+        """
         while (ended := sessions[min(sessions)]).over:
+            following = ended.following or min((n for n in sessions if n > ended.session), default=0)
+            if not following:
+                return
             del sessions[ended.session]
-            following = ended.session + 1
             heir = sessions.get(following, Mark(following, NEVER))
-            clock = heir.clock if ended.closed else max(heir.clock, ended.clock)
-            sessions[following] = Mark(following, clock, heir.over, heir.idle, heir.turn)
+            anew = ended.closed or ended.left
+            sessions[following] = replace(heir, clock=heir.clock if anew else max(heir.clock, ended.clock))
 
 
 def source_id(stream: str, device: str) -> str:

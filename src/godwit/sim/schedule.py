@@ -42,6 +42,35 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """A device is removed; what it sent may still be unread."""
+
+    device: str
+
+
+@dataclass(frozen=True)
+class Enter:
+    """A device comes, or comes back, and feeds its streams."""
+
+    device: str
+    site: str | None
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Whoever has left, and has been read to the end everywhere, is forgotten."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """Somebody puts an operator of a query on a site."""
+
+    query: str
+    operator: int
+    site: str
+
+
+@dataclass(frozen=True)
 class Lose:
     site: str
     failed: bool
@@ -122,6 +151,10 @@ class WithdrawQuery:
 Action = (
     Send
     | Move
+    | Leave
+    | Enter
+    | Forget
+    | Put
     | Lose
     | Return
     | Cut

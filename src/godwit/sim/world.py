@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
+    DeviceFeeds,
+    DevicesForgotten,
     Event,
     HandoverDone,
     Instruction,
+    PlacedByHand,
     Publish,
     RegionAcked,
     RegionBack,
@@ -22,17 +25,28 @@ from godwit.control.events import (
 from godwit.errors import DeploymentError, TopologyError
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import HandOver
-from godwit.model.changes import CapacityChanged, Change, DeviceMoved, LinkAdded, LinkRemoved, SiteAdded, SiteFailed
+from godwit.model.changes import (
+    CapacityChanged,
+    Change,
+    DeviceAdded,
+    DeviceMoved,
+    DeviceRemoved,
+    LinkAdded,
+    LinkRemoved,
+    SiteAdded,
+    SiteFailed,
+)
 from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query
+from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import FEEDS, KINDS, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import DEVICES, FEEDS, KINDS, PARENT, REGIONS, STREAMS, link, site, topology
 
 
 @dataclass
@@ -40,6 +54,8 @@ class Source:
     clock: int = NEVER
     session: int = 1
     region: RegionId | None = None
+    #: the entry that says that the device has left
+    left: int = 0
 
 
 @dataclass
@@ -99,6 +115,17 @@ class World:
                 self.now += seconds
             case act.Timeout():
                 self._handle(TimedOut(self.plane.epoch))
+            case act.Enter(device, _):
+                for change in self._changes(action):
+                    self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
+                fed = tuple(stream for stream, devices in FEEDS.items() if device in devices)
+                self._ask(lambda: self.plane.handle(DeviceFeeds(DeviceId(device), fed)))
+            case act.Forget():
+                self._forget()
+            case act.Put(name, operator, to):
+                placed = PlacedByHand({instance_id(QueryId(name), operator): SiteId(to)}, "by hand")
+                if name in self.deployment.queries:
+                    self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
                 query = KINDS[kind](name, over)
                 self.queries[query.id] = query
@@ -116,6 +143,10 @@ class World:
         match action:
             case act.Move(device, to):
                 return [DeviceMoved(DeviceId(device), None if to is None else SiteId(to))]
+            case act.Leave(device):
+                return [DeviceRemoved(DeviceId(device))]
+            case act.Enter(device, to):
+                return [DeviceAdded(Device(DeviceId(device), None if to is None else SiteId(to)))]
             case act.Lose(name, failed):
                 return [SiteFailed(SiteId(name)) if failed else Removed(SiteId(name))]
             case act.Return(name) if name not in ground.sites:
@@ -159,6 +190,11 @@ class World:
                     self.runners[region, shape.key] = SimRunner(self, region, shape)
         for device in self.deployment.devices:
             self._follow(device)
+        for device in one.delta.gone:
+            self._end(device)
+        for query in one.delta.queries.values():
+            for stream in {scan.stream for _, scan in query.shape.plan.scans} if query is not None else ():
+                self._repeat_ends(stream)
         for region in self.plane.planner.regions:
             if not any(r == region for r, _ in self.runners):
                 self.inbox.append(RegionAcked(region, self.deployment.epoch))
@@ -178,19 +214,65 @@ class World:
         for stream, devices in FEEDS.items():
             if device not in devices or region is None:
                 continue
+            if device not in self.deployment.feeds[stream]:
+                continue
             source = self._sources.setdefault((stream, device), Source(session=session, region=region))
-            if source.region is not None and session > source.session:
-                over = Mark(source.session, source.clock, over=True)
+            if source.region is not None and session > source.session and not source.left:
+                over = Mark(source.session, source.clock, over=True, following=session)
                 self.source_log(source.region, stream).append(LogEntry([], {device: over}))
-            source.session, source.region = session, region
+            source.session, source.region, source.left = session, region, 0
             self._send(stream, device, self._waiting.pop((stream, device), []))
+
+    def _end(self, device: DeviceId) -> None:
+        """The device has left: its session is over, and none follows."""
+        for stream in FEEDS:
+            self._waiting.pop((stream, device), None)
+            source = self._sources.get((stream, device))
+            if source is not None and source.region is not None and not source.left:
+                source.clock = NEVER
+                self._say_left(stream, device, source)
+
+    def _say_left(self, stream: StreamId, device: DeviceId, source: Source) -> None:
+        assert source.region is not None
+        log = self.source_log(source.region, stream)
+        log.append(LogEntry([], {device: Mark(source.session, source.clock, over=True)}))
+        source.left = len(log)
+
+    def _repeat_ends(self, stream: StreamId) -> None:
+        for (name, device), source in self._sources.items():
+            if name == stream and source.left:
+                self._say_left(stream, device, source)
+
+    def _forget(self) -> None:
+        """As housekeeping does: everybody who reads its log has committed past the end of a device."""
+        gone = self.deployment.stays.keys() - self.deployment.devices.keys()
+        done = frozenset(device for device in gone if all(map(self._is_read, self._ends_of(device))))
+        if done:
+            self._ask(lambda: self.plane.handle(DevicesForgotten(done)))
+            for key in [key for key in self._sources if key[1] in done and key[1] not in self.deployment.stays]:
+                del self._sources[key]
+
+    def _ends_of(self, device: DeviceId) -> Iterator[tuple[RegionId, StreamId, int]]:
+        for (stream, name), source in self._sources.items():
+            if name == device and source.region is not None and source.left:
+                yield source.region, stream, source.left
+
+    def _is_read(self, end: tuple[RegionId, StreamId, int]) -> bool:
+        region, stream, number = end
+        readers = [runner for (where, _), runner in self.runners.items() if where == region]
+        return all(
+            bool(runner.commits) and runner.commits[-1].positions.get(f"source:{i}:{stream}", 0) >= number
+            for runner in readers
+            for i, scan in runner.shape.plan.scans
+            if scan.stream == stream
+        )
 
     def _send(self, stream: StreamId, device: DeviceId, readings: list[act.Reading]) -> None:
         if not readings:
             return
         place = self.deployment.devices.get(device)
         region = None if place is None else self.deployment.sites.get(place)
-        if region is None:
+        if region is None or device not in self.deployment.feeds[stream]:
             self._waiting.setdefault((stream, device), []).extend(readings)
             return
         source = self._sources.setdefault((stream, device), Source())
@@ -255,13 +337,18 @@ class World:
         if mended:
             self._carry_out(self.plane.change(mended))
             self._rest()
+        for device in [device for device in DEVICES if device not in self.plane.topology.devices]:
+            self.play(act.Enter(device, "c"))
+            self._rest()
         for (stream, device), source in sorted(self._sources.items()):
             assert source.region is not None
+            if source.left:
+                continue
             end = Mark(source.session, FOREVER, turn=1)
             self.source_log(source.region, stream).append(LogEntry([], {device: end}))
         for stream, devices in FEEDS.items():
             for device in devices:
-                if (stream, device) not in self._sources:
+                if (stream, device) not in self._sources and self.deployment.devices.get(device) is not None:
                     place = self.deployment.devices[device]
                     assert place is not None
                     session = self.deployment.sessions.get(device, 1)

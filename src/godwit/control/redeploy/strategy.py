@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from godwit.control.events import (
     DeviceFeeds,
+    DevicesForgotten,
     PlacedByHand,
     PlacesWished,
     QuerySubmitted,
@@ -67,6 +68,8 @@ def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId]
             planner.remove_query(request.query)
         elif isinstance(request, DeviceFeeds):
             planner.feed(request.device, request.streams)
+        elif isinstance(request, DevicesForgotten):
+            planner.forget(request.devices)
         elif isinstance(request, PlacesWished):
             planner.wish(request.wishes)
         elif isinstance(request, PlacedByHand):
@@ -97,6 +100,8 @@ def _asked(request: Request) -> str:
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
             return f"device '{device}' feeds {', '.join(streams)}"
+        case DevicesForgotten(devices):
+            return f"{len(devices)} devices that left are forgotten"
         case PlacesWished(_, cause) | PlacedByHand(_, cause):
             return cause
         case StreamDeclared(stream):
