@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.model import plan as p
+from godwit.model.running import Over, OverCall, RunningAggregate
 
 AGGREGATES = {"count_distinct": "count(DISTINCT {x})", "percentile": "percentile({x}, {k})"}
 
@@ -48,11 +49,20 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             assert isinstance(partial, p.Partial)
             assert (partial.window, partial.aggregates) == (operator.window, operator.aggregates)
             return _aggregate(below[0], partial)
+        case RunningAggregate():
+            partial = query.shape.plan.operators[operator.inputs[0]]
+            assert isinstance(partial, p.Partial)
+            return _totals(query, below[0], partial, operator)
+        case Over():
+            assert set(operator.columns) <= set(below[0].columns)
+            return below[0].selectExpr(
+                *(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls)
+            )
         case p.Join():
             return _join(query, operator, *below)
         case p.Sink():
-            assert below[0].columns == list(operator.columns)
-            return below[0]
+            assert below[0].columns == list(operator.written)
+            return below[0].select(*operator.columns)
 
 
 def _scan(spark: SparkSession, query: p.Query, index: int, scan: p.Scan) -> DataFrame:
@@ -82,6 +92,42 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
     bounds = [F.col("__w.start").alias(p.WINDOW_START), F.col("__w.end").alias(p.WINDOW_END)]
     names = [k.name for k in partial.keys] + [c.name for c in partial.aggregates]
     return grouped.select(*[F.col(f"`{n}`") for n in names], *bounds)
+
+
+def _totals(query: p.Query, rows: DataFrame, partial: p.Partial, running: RunningAggregate) -> DataFrame:
+    """Of each key the totals since the last gap that is long enough, if the condition holds for them."""
+    session = partial.window.kind == "session"
+    cut = [F.session_window(partial.window.time, f"{partial.window.gap_us} microseconds")] if session else []
+    keys = [F.expr(k.sql).alias(k.name) for k in partial.keys]
+    newest = F.max(partial.window.time).alias("__newest")
+    totals = rows.groupBy(*keys, *cut).agg(newest, *[_call(c) for c in partial.aggregates])
+    by = ", ".join(f"`{key}`" for key in running.keys) or "1"
+    last = totals.withColumn("__place", F.expr(f"row_number() OVER (PARTITION BY {by} ORDER BY __newest DESC)"))
+    last = last.where("__place = 1 AND __newest IS NOT NULL")
+    if running.having:
+        last = _with_parameters(query, last, running.having).where(running.having)
+    return last.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
+
+
+def _over(call: OverCall, over: Over) -> str:
+    by = f"PARTITION BY {', '.join(f'`{key}`' for key in over.keys)} " if over.keys else ""
+    ties = over.ties if call.kind == "rows" else ()
+    order = f"{by}ORDER BY {', '.join(f'`{name}`' for name in (over.time, *ties))}"
+    x = "1" if call.argument is None else f"`{call.argument}`"
+    if call.function == "row_number":
+        return f"row_number() OVER ({order}) AS {call.name}"
+    if call.function == "lag":
+        return f"lag({', '.join([x, str(call.start), *call.constants])}) OVER ({order}) AS {call.name}"
+
+    def bound(distance: int | None) -> str:
+        size = f"INTERVAL {distance} MICROSECONDS" if call.kind == "range" else distance
+        return "UNBOUNDED PRECEDING" if distance is None else f"{size} PRECEDING" if distance else "CURRENT ROW"
+
+    window = f"OVER ({order} {call.kind} BETWEEN {bound(call.start)} AND {bound(call.end)})"
+    if call.function == "count_distinct":
+        return f"bigint(size(collect_set({x}) {window})) AS {call.name}"
+    constants = "".join(f", {constant}" for constant in call.constants)
+    return f"{call.function}({x}{constants}) {window} AS {call.name}"
 
 
 def _call(call: p.AggregateCall) -> Any:

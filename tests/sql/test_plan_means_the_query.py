@@ -68,6 +68,13 @@ def _rows(frame: Any) -> list[str]:
 #: one of each kind; `make test-full` runs the rest
 SOON = (
     "aggregate_filter",
+    "count_window",
+    "count_window_slide",
+    "over_range",
+    "over_rows",
+    "over_so_far",
+    "running_kept",
+    "running_total",
     "as_written",
     "decimals",
     "distinct_by_window",

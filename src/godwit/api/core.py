@@ -26,6 +26,7 @@ from godwit.control.control_plane import ControlPlane
 from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
+from godwit.engine.upserts import hidden, latest
 from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
@@ -163,13 +164,18 @@ class FleetCore(ABC):
         return self.pool.of_shape(shape)
 
     def results(self, query_id: QueryId) -> DataFrame:
-        """Every committed result of a query, running or stopped."""
+        """Every committed result of a query, running or stopped; of results that replace each other the newest."""
+        found = self.changes(query_id)
+        return latest(found, self.execution(query_id).shape.plan.sink)
+
+    def changes(self, query_id: QueryId) -> DataFrame:
+        """The results as they were committed, also those that were replaced, with the columns that say so."""
         query = self.execution(query_id)
         found = segments.frame(self.spark, self.pool.results(query.shape.key, query.id))
-        columns = list(query.shape.plan.sink.columns)
+        sink = query.shape.plan.sink
         if found is None:
-            return segments.empty(self.spark, self.analyst.output(query))
-        return found.where(F.col(QUERY) == query.id).select(*columns)
+            return segments.empty(self.spark, [*self.analyst.output(query), *hidden(sink)])
+        return found.where(F.col(QUERY) == query.id).select(*sink.written)
 
     # --- rows come in, things change
 

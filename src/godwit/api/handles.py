@@ -28,8 +28,13 @@ class QueryHandle:
         self._fleet, self._supervisor, self.id = fleet, supervisor, query
 
     def results(self) -> DataFrame:
-        """Every result so far, as a Spark DataFrame."""
+        """Every result so far, as a Spark DataFrame; of results that replace each other the newest per key."""
         return self._fleet.results(self.id)
+
+    def changes(self) -> DataFrame:
+        """The results as they came, also those that were replaced since: `__version` says which of two is newer,
+        `__deleted` that the key has no row any more. Of a query whose results are only added to: the results."""
+        return self._fleet.changes(self.id)
 
     def explain(self) -> str:
         """The plan, its parameters and shape; below it the parts that it shares with other queries."""

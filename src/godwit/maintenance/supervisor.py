@@ -46,7 +46,7 @@ class Supervisor:
     def deliver(self, query_id: QueryId, sink: ResultSink) -> Delivery:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
         query = self._fleet.execution(query_id)
-        subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.columns)
+        subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.written)
         with self._round:
             delivery = Delivery(self._fleet.store, subject, sink)
             self.deliveries[(query_id, sink.name)] = delivery

@@ -12,10 +12,12 @@ def explain(query: Query) -> str:
     sections = {
         "Query": _summary(query),
         "Plan": _tree(query, len(query.shape.plan.operators) - 1),
+        "State": _state(query),
         "Parameters": _parameters(query),
         "Shape": _shape(query),
     }
-    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in sections.items()) + "\n"
+    told = {title: list(lines) for title, lines in sections.items()}
+    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in told.items() if lines) + "\n"
 
 
 def _summary(query: Query) -> Iterator[str]:
@@ -37,6 +39,13 @@ def _tree(query: Query, index: int, first: str = "", rest: str = "") -> Iterator
     for i, below in enumerate(operator.inputs):
         last = i == len(operator.inputs) - 1
         yield from _tree(query, below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+def _state(query: Query) -> Iterator[str]:
+    """What each operator keeps, and until when; nothing of plans that keep nothing."""
+    for index, operator in enumerate(query.shape.plan.operators):
+        if operator.stateful:
+            yield f"{index} keeps {operator.keeps}"
 
 
 def _parameters(query: Query) -> Iterator[str]:

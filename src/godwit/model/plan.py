@@ -31,6 +31,9 @@ MEETING = "__meeting"
 EPOCH = "__epoch"
 #: a window's bounds in the output of Partial and Aggregate (timestamps)
 WINDOW_START, WINDOW_END = "__window_start", "__window_end"
+#: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
+#: has no row any more
+VERSION, DELETED = "__version", "__deleted"
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,6 @@ class Operator:
     #: what an instance may do before its state has arrived: run and merge it later; let the old instance go on
     #: answering; or wait for it
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
-    #: "upsert": a later row replaces an earlier one of the same key
-    output: ClassVar[Literal["append", "upsert"]] = "append"
     #: whether rows must be taken in by their time, below the watermark, not as they arrive
     needs_order: ClassVar[bool] = False
     #: when results are made: as rows arrive, or when the watermark goes on
@@ -115,9 +116,19 @@ class Operator:
         return self.stateful
 
     @property
+    def output(self) -> Literal["append", "upsert"]:
+        """ "upsert": a later row replaces an earlier one of the same key."""
+        return "append"
+
+    @property
     def state(self) -> tuple[StateSpec, ...]:
-        """One for each input, of a stateful operator."""
+        """Of a stateful operator: one for each input, then those of what else it keeps."""
         return ()
+
+    @property
+    def keeps(self) -> str:
+        """Of a stateful operator, for people: what it keeps, and until when."""
+        return ""
 
     @property
     def reach_us(self) -> int | None:
@@ -166,7 +177,7 @@ class Filter(Operator):
     selectivity: ClassVar[float] = 0.5
 
     def describe(self) -> str:
-        return f"Filter {_pretty(self.predicate)}"
+        return f"Filter {pretty(self.predicate)}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +186,7 @@ class Project(Operator):
     columns: tuple[Named, ...]
 
     def describe(self) -> str:
-        return "Project " + ", ".join(f"{_pretty(c.sql)} AS {_pretty(c.name)}" for c in self.columns)
+        return "Project " + ", ".join(f"{pretty(c.sql)} AS {pretty(c.name)}" for c in self.columns)
 
 
 @dataclass(frozen=True)
@@ -190,7 +201,7 @@ class Union(Operator):
 
 @dataclass(frozen=True)
 class Window:
-    """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set."""
+    """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is."""
 
     #: the column (a timestamp) that is cut
     time: str
@@ -202,6 +213,8 @@ class Window:
     def kind(self) -> str:
         if self.gap_us:
             return "session"
+        if not self.size_us:
+            return "unbounded"
         return "tumbling" if self.size_us == self.slide_us else "hopping"
 
 
@@ -256,8 +269,15 @@ class Aggregate(Operator):
         return None if self.window.kind == "session" else self.window.size_us + self.lag_us + 1
 
     @property
+    def keeps(self) -> str:
+        until = "the watermark passes the window's end"
+        if self.lag_us:
+            until += f" by {seconds(self.lag_us)}"
+        return f"one partial row per key and window, until {until}"
+
+    @property
     def detail(self) -> str:
-        return f" (closes {_seconds(self.lag_us)} late)" if self.lag_us else ""
+        return f" (closes {seconds(self.lag_us)} late)" if self.lag_us else ""
 
     def describe(self) -> str:
         return f"Aggregate {_aggregation(self.window, self.keys, self.aggregates)}"
@@ -295,6 +315,11 @@ class Join(Operator):
         return max(self.lasts_us) + 1
 
     @property
+    def keeps(self) -> str:
+        left, right = map(seconds, self.lasts_us)
+        return f"rows of the left until the watermark is {left} past them, rows of the right {right}"
+
+    @property
     def lasts_us(self) -> tuple[int, int]:
         """For how long after its own time a row of each side can still find a partner, as the watermark goes."""
         return self.right_lag_us + self.upper_us, self.left_lag_us - self.lower_us
@@ -303,14 +328,14 @@ class Join(Operator):
     def detail(self) -> str:
         if not (self.left_lag_us or self.right_lag_us):
             return ""
-        return f" (left lags {_seconds(self.left_lag_us)}, right {_seconds(self.right_lag_us)})"
+        return f" (left lags {seconds(self.left_lag_us)}, right {seconds(self.right_lag_us)})"
 
     def describe(self) -> str:
         on = " AND ".join(f"{left} = {right}" for left, right in self.keys) or "true"
-        limits = f"[{_seconds(self.lower_us)}, {_seconds(self.upper_us)}]"
+        limits = f"[{seconds(self.lower_us)}, {seconds(self.upper_us)}]"
         band = f"{self.right_time} - {self.left_time} in {limits}"
         rest = f" AND {self.residual}" if self.residual else ""
-        return _pretty(f"Join {on} AND {band}{rest}")
+        return pretty(f"Join {on} AND {band}{rest}")
 
 
 @dataclass(frozen=True)
@@ -322,14 +347,27 @@ class Sink(Operator):
     columns: tuple[str, ...]
     time: str | None = None
     lag_us: int = 0
+    #: the columns that are the results' key, where a later row replaces an earlier one of the same key; None: every row
+    #: is a result of its own
+    key: tuple[str, ...] | None = None
     per_device: ClassVar[bool] = False
 
     @property
     def holistic(self) -> bool:
         return True
 
+    @property
+    def output(self) -> Literal["append", "upsert"]:
+        return "append" if self.key is None else "upsert"
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The columns of its segments; those of changes say which is newer."""
+        return self.columns if self.key is None else (*self.columns, VERSION, DELETED)
+
     def describe(self) -> str:
-        return "Sink " + ", ".join(self.columns)
+        by = "" if self.key is None else f", the newest row per ({', '.join(self.key)})"
+        return "Sink " + ", ".join(self.columns) + by
 
 
 @dataclass(frozen=True)
@@ -431,18 +469,22 @@ class Query:
 
 
 def _aggregation(window: Window, keys: Any, aggregates: tuple[AggregateCall, ...]) -> str:
-    cut = f"session({_seconds(window.gap_us)})" if window.gap_us else f"{window.kind}({_seconds(window.size_us)}"
-    if not window.gap_us:
-        cut += ")" if window.kind == "tumbling" else f", every {_seconds(window.slide_us)})"
-    calls = ", ".join(f"{a.function}({_pretty(a.argument or '*')})" for a in aggregates)
-    return f"{calls} by {', '.join([_pretty(str(k)) for k in keys] + [cut])}"
+    size, slide = seconds(window.size_us), seconds(window.slide_us)
+    cuts = {
+        "session": f"session({seconds(window.gap_us)})",
+        "tumbling": f"tumbling({size})",
+        "hopping": f"hopping({size}, every {slide})",
+    }
+    calls = ", ".join(f"{a.function}({pretty(a.argument or '*')})" for a in aggregates)
+    by = [pretty(str(k)) for k in keys] + ([cuts[window.kind]] if window.kind in cuts else [])
+    return f"{calls} by {', '.join(by)}" if by else calls
 
 
-def _seconds(us: int) -> str:
+def seconds(us: int) -> str:
     return f"{us / 1e6:g} s"
 
 
-def _pretty(sql: str) -> str:
+def pretty(sql: str) -> str:
     """`a__x > __p0` as `a.x > :p0`"""
     sql = re.sub(r"\b__p(?=\d)", ":p", sql)
     sql = re.sub(r"\b__window_", "window.", sql)

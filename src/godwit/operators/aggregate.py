@@ -6,12 +6,15 @@ Tumbling and hopping windows: partials with equal bounds merge. Sessions: partia
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate
 from godwit.operators.aggregates import final_columns, merge_columns
+
+#: the number of a session among those of its key
+ISLAND = "__island"
 
 
 def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = (), only: str | None = None) -> DataFrame:
@@ -33,14 +36,20 @@ def results(merged: DataFrame, operator: Aggregate) -> DataFrame:
 def merge_sessions(partials: DataFrame, operator: Aggregate) -> DataFrame:
     """Partials whose intervals overlap or touch become one session; the schema stays."""
     by = [QUERY, *operator.keys]
+    return united(islands(partials, by), [*by, ISLAND], merge_columns(operator.aggregates)).drop(ISLAND)
+
+
+def islands(partials: DataFrame, by: list[str]) -> DataFrame:
+    """Number the sessions: partials of equal `by` whose intervals overlap or touch have the same."""
     earlier = Over.partitionBy(*by).orderBy(WINDOW_START, WINDOW_END)
     reach = F.max(WINDOW_END).over(earlier.rowsBetween(Over.unboundedPreceding, -1))
     # As Spark has it: a row exactly at a session's end still belongs to it.
     begins = F.when(reach.isNull() | (F.col(WINDOW_START) > reach), 1).otherwise(0)
-    islands = partials.withColumn("__begins", begins).withColumn("__island", F.sum("__begins").over(earlier))
-    merged = islands.groupBy(*by, "__island").agg(
-        F.min(WINDOW_START).alias(WINDOW_START),
-        F.max(WINDOW_END).alias(WINDOW_END),
-        *merge_columns(operator.aggregates),
-    )
-    return merged.drop("__island")
+    numbered = partials.withColumn("__begins", begins).withColumn(ISLAND, F.sum("__begins").over(earlier))
+    return numbered.drop("__begins")
+
+
+def united(partials: DataFrame, by: list[str], columns: list[Column]) -> DataFrame:
+    """One row for equal `by`, from the first start to the last end."""
+    bounds = (F.min(WINDOW_START).alias(WINDOW_START), F.max(WINDOW_END).alias(WINDOW_END))
+    return partials.groupBy(*by).agg(*bounds, *columns)

@@ -94,22 +94,26 @@ def partial_columns(calls: Sequence[AggregateCall]) -> list[Column]:
     ]
 
 
-def merge_columns(calls: Sequence[AggregateCall]) -> list[Column]:
-    """What merging computes over partials, under the same names."""
+def merge_columns(calls: Sequence[AggregateCall], where: str = "", prefix: str = "") -> list[Column]:
+    """What merging computes over partials (those for which `where` holds), under the same names with the prefix."""
     return [
-        F.expr(sql.format(c=f"{call.name}__{i}")).alias(f"{call.name}__{i}")
+        F.expr(sql.format(c=f"CASE WHEN {where} THEN {name} END" if where else name)).alias(f"{prefix}{name}")
         for call in calls
-        for i, sql in enumerate(steps_of(call).merge)
+        for name, sql in zip(partial_names(call), steps_of(call).merge, strict=True)
     ]
 
 
-def final_columns(calls: Sequence[AggregateCall]) -> list[Column]:
+def partial_names(call: AggregateCall) -> list[str]:
+    return [f"{call.name}__{i}" for i in range(len(steps_of(call).partial))]
+
+
+def final_columns(calls: Sequence[AggregateCall], prefix: str = "") -> list[Column]:
     """The results, from the merged partials."""
-    return [F.expr(_final(call)).alias(call.name) for call in calls]
+    return [F.expr(_final(call, prefix)).alias(f"{prefix}{call.name}") for call in calls]
 
 
-def _final(call: AggregateCall) -> str:
+def _final(call: AggregateCall, prefix: str = "") -> str:
     steps = steps_of(call)
-    names = [f"{call.name}__{i}" for i in range(len(steps.partial))]
+    names = [f"{prefix}{name}" for name in partial_names(call)]
     constant = call.constants[0] if call.constants else "0.5"
     return steps.final.format(*names, k=f"double({constant})")

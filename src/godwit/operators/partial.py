@@ -8,6 +8,8 @@ from pyspark.sql import functions as F
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Partial, Window
 from godwit.operators.aggregates import partial_columns
 
+_BOUNDS = ("__start", "__w", WINDOW_START, WINDOW_END)
+
 
 def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> DataFrame:
     """Rows in; (query, keys, window bounds, partial columns) out.
@@ -26,10 +28,15 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
             F.timestamp_micros(F.col("__start")).alias(WINDOW_START),
             F.timestamp_micros(F.col("__start") + F.lit(window.size_us)).alias(WINDOW_END),
         ]
+    elif window.kind == "unbounded":
+        first, last = F.min(window.time).alias(WINDOW_START), F.max(window.time).alias(WINDOW_END)
+        # (of no rows at all, Spark makes one if there is nothing to group by)
+        grouped = frame.groupBy(*query, *keys).agg(first, last, *columns).where(f"{WINDOW_END} IS NOT NULL")
+        bounds = [F.col(WINDOW_START), F.col(WINDOW_END)]
     else:
         grouped = frame.groupBy(*query, *keys, _window(window).alias("__w")).agg(*columns)
         bounds = [F.col("__w.start").alias(WINDOW_START), F.col("__w.end").alias(WINDOW_END)]
-    partials = [column for column in grouped.columns if column not in (QUERY, *names, "__start", "__w")]
+    partials = [column for column in grouped.columns if column not in (QUERY, *names, *_BOUNDS)]
     name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
     return grouped.select(name, *names, *bounds, *partials)
 

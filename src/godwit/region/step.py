@@ -178,7 +178,7 @@ class Step:
     def _sink(self, index: int, operator: Sink, frame: Frame | None) -> None:
         """Results leave."""
         if frame is not None:
-            wanted = [QUERY, *operator.columns]
+            wanted = [QUERY, *operator.written]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
             frame = frame if frame.columns == wanted else frame.select(*wanted)
             segment = self._batch.write_results(frame, self._batch.sized[index])

@@ -12,12 +12,14 @@ from sqlglot.errors import ParseError, TokenError
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
-from godwit.model.plan import Query, Shape, Stream
+from godwit.model.plan import DELETED, VERSION, Query, Shape, Stream
 from godwit.names import fault, reserved
+from godwit.sql.batch_form import batch_form
 from godwit.sql.dialect import parse, text, tokens
 from godwit.sql.emit import Emitter
 from godwit.sql.fault import SqlFault, located, point
 from godwit.sql.guard import guard
+from godwit.sql.keep import take_hints
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
@@ -39,6 +41,7 @@ def compile_query(
     """
     with located(sql):
         select, target = _target(_parse(sql))
+        take_hints(select)
         for tree in (target, select):
             if tree is not None:
                 guard(tree, sql)
@@ -69,10 +72,11 @@ def _query(
     sql: str, query_id: QueryId, select: exp.Query, target: exp.Table | None, result: Result, decimals: bool
 ) -> Query:
     draft = merge_projections(push_filters(result.draft))
-    draft = subscribe(prune(draft, frozenset(f.flat for f in result.fields)))
+    hidden = () if result.key is None else (VERSION, DELETED)
+    draft = subscribe(prune(draft, frozenset([*(f.flat for f in result.fields), *hidden])))
     lifter = Lifter(decimals)
     emitter = Emitter(lifter)
-    plan = emitter.sink(draft, result.fields)
+    plan = emitter.sink(draft, result.fields, result.key)
     return Query(
         id=query_id,
         sql=sql,
@@ -80,7 +84,7 @@ def _query(
         parameters=tuple(lifter.values),
         subscriptions=emitter.subscriptions,
         target=StreamId(target.name) if target else None,
-        oracle_sql=text(select),
+        oracle_sql=text(batch_form(select)),
         output=tuple(f.name for f in result.fields),
     )
 
@@ -156,6 +160,9 @@ def _check_target(target: exp.Table | None, result: Result, select: exp.Query) -
     if any(table.name.lower() == target.name.lower() for table in select.find_all(exp.Table)):
         msg = f"'{target.name}' would read what it writes"
         raise SqlFault(msg, target, "insert into another derived stream")
+    if result.key is not None:
+        msg = f"the rows of '{target.name}' would replace each other, and a stream only grows"
+        raise SqlFault(msg, target, "aggregate in a window: GROUP BY .., window(ts, '10 seconds')")
     if all(field.lag_us is None for field in result.fields):
         msg = f"the rows of '{target.name}' would have no time column"
         remedy = "select a time column as it is: the stream's own, or window.end of the aggregate"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from godwit.model.plan import Stream, Window
+from godwit.model.running import OverCall
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,33 @@ class AggregateNode:
 
 
 @dataclass(frozen=True, eq=False)
+class RunningNode:
+    """Partial and RunningAggregate in one. `having` is part of it: a key for which it no longer holds loses its row."""
+
+    input: Draft
+    window: Window
+    keys: tuple[ColumnNode, ...]
+    calls: tuple[CallNode, ...]
+    #: the call that counts the rows
+    count: str
+    having: tuple[exp.Expr, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class OverNode:
+    """Window functions over rows of these columns."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    ties: tuple[str, ...]
+    calls: tuple[OverCall, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
 class JoinNode:
     left: Draft
     right: Draft
@@ -88,7 +116,7 @@ class JoinNode:
     residual: tuple[exp.Expr, ...] = ()
 
 
-Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | JoinNode
+Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
 
 
 def flat(alias: str, column: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from godwit.model import plan
+from godwit.model import plan, running
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
 from godwit.sql.scope import ScopeField
@@ -19,11 +19,12 @@ class Emitter:
         self.operators: list[plan.Operator] = []
         self.subscriptions: dict[int, tuple[str, ...]] = {}
 
-    def sink(self, draft: d.Draft, fields: tuple[ScopeField, ...]) -> plan.Plan:
+    def sink(self, draft: d.Draft, fields: tuple[ScopeField, ...], key: tuple[str, ...] | None = None) -> plan.Plan:
+        """`key`: of results that replace each other."""
         top = self._emit(draft)
         time = next((f for f in fields if f.lag_us is not None), None)
         names = tuple(f.name for f in fields)
-        sink = plan.Sink((top,), names, time.name if time else None, time.lag_us or 0 if time else 0)
+        sink = plan.Sink((top,), names, time.name if time else None, time.lag_us or 0 if time else 0, key)
         self._add(sink)
         return plan.Plan(tuple(self.operators))
 
@@ -48,6 +49,11 @@ class Emitter:
                 return self._add(plan.Union(below))
             case d.AggregateNode():
                 return self._aggregate(node, below)
+            case d.RunningNode():
+                return self._running(node, below)
+            case d.OverNode():
+                order = (node.keys, node.time, node.ties)
+                return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us))
             case d.JoinNode():
                 return self._join(node, below)
 
@@ -55,6 +61,20 @@ class Emitter:
         return self._lifter.lifted(exp.and_(*parts)) if parts else None
 
     def _aggregate(self, node: d.AggregateNode, below: tuple[int, ...]) -> int:
+        partial, keys, calls = self._partial(node, below)
+        return self._add(plan.Aggregate((partial,), node.window, keys, calls, node.lag_us))
+
+    def _running(self, node: d.RunningNode, below: tuple[int, ...]) -> int:
+        partial, keys, calls = self._partial(node, below)
+        having = self._all(node.having)
+        return self._add(
+            running.RunningAggregate((partial,), node.window, keys, calls, node.count, having, node.lag_us)
+        )
+
+    def _partial(
+        self, node: d.AggregateNode | d.RunningNode, below: tuple[int, ...]
+    ) -> tuple[int, tuple[str, ...], tuple[plan.AggregateCall, ...]]:
+        """(the Partial below it, its keys, its calls)"""
         calls = tuple(
             plan.AggregateCall(
                 c.name, c.function, None if c.argument is None else self._lifter.lifted(c.argument), c.constants
@@ -62,8 +82,7 @@ class Emitter:
             for c in node.calls
         )
         keys = tuple(plan.Named(k.name, text(k.value)) for k in node.keys)
-        partial = self._add(plan.Partial(below, node.window, keys, calls))
-        return self._add(plan.Aggregate((partial,), node.window, tuple(k.name for k in keys), calls, node.lag_us))
+        return self._add(plan.Partial(below, node.window, keys, calls)), tuple(k.name for k in keys), calls
 
     def _join(self, node: d.JoinNode, below: tuple[int, ...]) -> int:
         return self._add(

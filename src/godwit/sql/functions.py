@@ -23,6 +23,10 @@ AGGREGATES = _words(
 
 #: cut time; only in GROUP BY, or compared with each other in a join
 WINDOWS = frozenset(("window", "session_window"))
+#: cuts rows by their number; only in GROUP BY
+COUNT_WINDOW = "count_window"
+#: only before OVER
+RANKING = frozenset(("row_number", "lag"))
 
 SCALAR = _words(
     """
@@ -56,7 +60,7 @@ SCALAR = _words(
     """
 )
 
-ALLOWED = SCALAR | AGGREGATES | WINDOWS
+ALLOWED = SCALAR | AGGREGATES | WINDOWS | {COUNT_WINDOW}
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ _GENERATOR = Refusal(
     "makes several rows of one", "explode before the rows enter the stream, or use transform, filter, aggregate"
 )
 _RANKING = Refusal("ranks rows over an unbounded order", "aggregate in a window: min, max, percentile")
+_OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
+_AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
 
@@ -103,7 +109,9 @@ _REFUSED: dict[Refusal, str] = {
         grouping grouping_id""",
     _GENERATOR: """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple
         variant_explode variant_explode_outer collations sql_keywords""",
-    _RANKING: "row_number rank dense_rank percent_rank cume_dist ntile lag lead counter_diff",
+    _RANKING: "rank dense_rank percent_rank cume_dist ntile counter_diff",
+    _OVER: "row_number lag",
+    _AHEAD: "lead",
     _SESSION_TIME: "window_time",
     _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
 }

@@ -1,4 +1,7 @@
-"""GROUP BY: the window, the keys, the aggregate calls, and what the SELECT list and HAVING mean above them."""
+"""GROUP BY: the window, the keys, the aggregate calls, and what the SELECT list and HAVING mean above them.
+
+Without a window the totals run on: for how long a key is kept, the SELECT says by a hint (`keep.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,26 @@ from sqlglot import exp
 
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
-from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, column, names
+from godwit.sql.batch_form import KeptForm
+from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, RunningNode, column, conjuncts, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
+from godwit.sql.keep import KEEP
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
 _BOUNDS = {"start": WINDOW_START, "end": WINDOW_END}
-_UNBOUNDED = "add a window to GROUP BY, e.g. GROUP BY {keys}window({time}, '10 seconds')"
+_UNBOUNDED = (
+    "add a window, e.g. GROUP BY {keys}window({time}, '10 seconds'), "
+    "or say how long a key is kept: SELECT /*+ keep('1 day') */ .. or keep('forever')"
+)
 
 
 def is_aggregated(select: exp.Select) -> bool:
     return bool(select.args.get("group") or select.args.get("having")) or any(
-        aggregates.name_of(node) for e in select.expressions for node in e.walk()
+        aggregates.name_of(node) and node.find_ancestor(exp.Window) is None
+        for e in select.expressions
+        for node in e.walk()
     )
 
 
@@ -32,18 +42,37 @@ class Grouping:
         }
         items = self._items(select)
         windows = [item for item in items if is_window(item)]
-        if len(windows) != 1:
-            raise self._no_window(select, windows)
-        self.window, self.lag_us = self._read_window(windows[0])
-        self._window_names = {windows[0].name.lower()} | {a for a, e in self._aliases.items() if is_window(e)}
-        self.keys = self._keys([item for item in items if not is_window(item)])
+        self._keep: int | None = select.meta.get(KEEP)
+        if len(windows) > 1 or (windows and self._keep is not None) or (not windows and self._keep is None):
+            raise self._wrong_windows(select, windows)
+        self.window, self.lag_us = self._read_window(windows[0]) if windows else self._totals(select)
+        self._window_names = {w.name.lower() for w in windows} | {a for a, e in self._aliases.items() if is_window(e)}
+        self._items_read = [item for item in items if not is_window(item)]
+        self.keys = self._keys(self._items_read)
         self._calls: dict[str, CallNode] = {}
+
+    @property
+    def running(self) -> bool:
+        """Whether its rows are totals that replace each other."""
+        return self._keep is not None
 
     def draft(self, source: Draft) -> AggregateNode:
         """To be called after `over` has seen every expression."""
         # an aggregation that only lists its keys still has to count something
         calls = tuple(self._calls.values()) or (CallNode("__agg0", "count", None),)
         return AggregateNode(source, self.window, self.keys, calls, self.lag_us)
+
+    def running_draft(self, source: Draft, having: exp.Expr | None) -> RunningNode:
+        """The same for totals; a row that is newer has counted more."""
+        parts = () if having is None else conjuncts(self.having(having))
+        count = self._call(exp.null(), aggregates.Reading("count", None)).name
+        return RunningNode(source, self.window, self.keys, tuple(self._calls.values()), count, parts, self.lag_us)
+
+    def batch_form(self, having: exp.Expr | None) -> KeptForm:
+        """What the oracle has to know of totals."""
+        (time,) = self._time_of_totals()
+        plain = None if having is None else having.copy().transform(self._select_alias, copy=False)
+        return KeptForm(self._keep or 0, time[0], tuple(item.copy() for item in self._items_read), plain)
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the aggregation's output: keys, window bounds and aggregate columns."""
@@ -101,6 +130,20 @@ class Grouping:
             msg = "a window needs a length above 0"
             raise SqlFault(msg, call, "write e.g. window(ts, '10 seconds')")
         return _cut(call, known.flat, sizes), known.lag_us
+
+    def _totals(self, select: exp.Select) -> tuple[Window, int]:
+        """Totals are cut by nothing, or where a key had no rows for too long."""
+        found = self._time_of_totals()
+        if not found:
+            msg = "the rows have no time column, so nobody can tell how far the totals have come"
+            raise SqlFault(msg, select.expressions[0], "select a time column, as it is, in the sub-query")
+        _, known = found[0]
+        return Window(known.flat, gap_us=self._keep or 0), known.lag_us or 0
+
+    def _time_of_totals(self) -> list[tuple[exp.Column, ScopeField]]:
+        """The first time column there is, as a reference and as a field."""
+        times = ((r, f) for r in self._scope.relations for f in r.fields if f.lag_us is not None)
+        return [(exp.column(f.name, table=r.alias, quoted=True), f) for r, f in times][:1]
 
     def _keys(self, items: list[exp.Expr]) -> tuple[ColumnNode, ...]:
         keys: list[ColumnNode] = []
@@ -176,7 +219,10 @@ class Grouping:
             self._calls[same_call] = CallNode(name, reading.function, argument, reading.constants)
         return column(self._calls[same_call].name)
 
-    def _no_window(self, select: exp.Select, windows: list[exp.Expr]) -> SqlFault:
+    def _wrong_windows(self, select: exp.Select, windows: list[exp.Expr]) -> SqlFault:
+        if windows and self._keep is not None:
+            msg = "keep is for totals without a window; a window's rows are kept until it closes"
+            return SqlFault(msg, windows[0], "leave out the hint or the window")
         if windows:
             msg = "a SELECT can have one window only"
             return SqlFault(msg, windows[1], "use a sub-query for each window")

@@ -21,8 +21,6 @@ _CLAUSES = {
         "DISTINCT over an endless stream keeps every row for ever",
         "GROUP BY the columns and a window, e.g. GROUP BY x, window(ts, '10 seconds')",
     ),
-    "qualify": ("QUALIFY filters window functions", "aggregate in a window and filter with HAVING"),
-    "windows": ("named windows (WINDOW ..) belong to window functions", "GROUP BY window(ts, '10 seconds') instead"),
     "laterals": ("LATERAL VIEW makes several rows of one", "explode before the rows enter the stream"),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
     "hint": ("hints are for batch plans", "remove the /*+ .. */"),
@@ -30,16 +28,12 @@ _CLAUSES = {
     "version": ("time travel is for tables", "read the stream as it is"),
     "when": ("time travel is for tables", "read the stream as it is"),
 }
-_SELECT = frozenset(("expressions", "from_", "joins", "where", "group", "having", "with_"))
+_SELECT = frozenset(("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify"))
 _TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
 _UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
 _ALLOWED: dict[type[exp.Expr], frozenset[str]] = {exp.Select: _SELECT, exp.Table: _TABLE, exp.Union: _UNION}
 
 _NODES: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.Window: (
-        "window functions (OVER) look at an endless order of rows",
-        "aggregate in a time window: GROUP BY window(ts, '10 seconds')",
-    ),
     exp.WithinGroup: ("WITHIN GROUP is not supported", "use percentile(x, 0.5) or median(x)"),
     exp.Lateral: ("LATERAL is not supported", "explode before the rows enter the stream"),
     exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
@@ -138,7 +132,7 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if name == "unix_timestamp" and not node.expressions:
         msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
         raise SqlFault(msg, node, functions.REFUSED["now"].remedy)
-    if name in functions.ALLOWED:
+    if name in functions.ALLOWED or (name in functions.RANKING and isinstance(node.parent, exp.Window)):
         return
     refusal = functions.REFUSED.get(name)
     if refusal is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from godwit.errors import UnknownNameError
 from godwit.sql.bands import SAME_WINDOW
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
@@ -22,8 +23,27 @@ def normalise(tree: exp.Query) -> exp.Query:
             exact.meta.update(call.meta)
             call.replace(exact)
     for select in tree.find_all(exp.Select):
+        _name_windows(select)
         select.set("expressions", _named(select.expressions))
     return tree
+
+
+def _name_windows(select: exp.Select) -> None:
+    """f(x) OVER w means what WINDOW w AS (..) says."""
+    known = {window.name.lower(): window for window in select.args.get("windows") or ()}
+    parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
+    for node in [window for part in parts for window in part.find_all(exp.Window)]:
+        alias = node.args.get("alias")
+        if alias is None:
+            continue
+        if alias.name.lower() not in known:
+            msg = f"there is no window '{alias.name}'"
+            raise SqlFault(msg, node, f"add WINDOW {alias.name} AS (PARTITION BY .. ORDER BY ts)", UnknownNameError)
+        for arg in ("partition_by", "order", "spec"):
+            value = known[alias.name.lower()].args.get(arg)
+            node.set(arg, [v.copy() for v in value] if isinstance(value, list) else value and value.copy())
+        node.set("alias", None)
+    select.set("windows", None)
 
 
 def is_window(node: exp.Expr | None) -> bool:

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from godwit.model.plan import WINDOW_END, WINDOW_START
+from godwit.model.plan import DELETED, VERSION, WINDOW_END, WINDOW_START
 from godwit.sql.draft import (
     AggregateNode,
     ColumnNode,
     Draft,
     FilterNode,
     JoinNode,
+    OverNode,
     ProjectNode,
+    RunningNode,
     ScanNode,
     UnionNode,
     column,
@@ -71,6 +73,11 @@ def outputs(draft: Draft) -> frozenset[str]:
             return outputs(draft.inputs[0])
         case AggregateNode():
             return frozenset([k.name for k in draft.keys] + [c.name for c in draft.calls] + [WINDOW_START, WINDOW_END])
+        case RunningNode():
+            made = [k.name for k in draft.keys] + [c.name for c in draft.calls]
+            return frozenset([*made, WINDOW_START, WINDOW_END, VERSION, DELETED])
+        case OverNode():
+            return frozenset([*draft.columns, *(call.name for call in draft.calls)])
         case JoinNode():
             return outputs(draft.left) | outputs(draft.right)
 
@@ -107,6 +114,15 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
             calls = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
             reads = names([*(k.value for k in draft.keys), *(c.argument for c in calls)])
             return replace(draft, input=prune(draft.input, reads | {draft.window.time}), calls=calls)
+        case RunningNode():
+            read = needed | names(draft.having) | {draft.count}
+            calls = tuple(c for c in draft.calls if c.name in read)
+            reads = names([*(k.value for k in draft.keys), *(c.argument for c in calls)])
+            return replace(draft, input=prune(draft.input, reads | {draft.window.time}), calls=calls)
+        case OverNode():
+            wanted = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
+            # Its order is made of all its columns: none may go, or rows that were told apart would not be.
+            return replace(draft, input=prune(draft.input, frozenset(draft.columns)), calls=wanted)
         case JoinNode():
             return _prune_join(draft, needed)
 

@@ -8,13 +8,28 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from godwit.ids import StreamId
-from godwit.model.plan import Stream
+from godwit.model.plan import DELETED, VERSION, Stream
 from godwit.sql import aggregates
-from godwit.sql.draft import ColumnNode, Draft, FilterNode, ProjectNode, ScanNode, UnionNode, column, conjuncts, flat
+from godwit.sql.batch_form import NOTE
+from godwit.sql.count_window import CountWindow, count_window
+from godwit.sql.draft import (
+    ColumnNode,
+    Draft,
+    FilterNode,
+    ProjectNode,
+    ScanNode,
+    UnionNode,
+    column,
+    conjuncts,
+    filtered,
+    flat,
+)
 from godwit.sql.fault import SqlFault, unknown
 from godwit.sql.grouping import Grouping, is_aggregated
 from godwit.sql.joins import combine
+from godwit.sql.keep import KEEP
 from godwit.sql.normalise import is_window
+from godwit.sql.over import Overs, refuse_windows, windows_in
 from godwit.sql.scope import NameScope, Relation, ScopeField, same
 
 #: meta key of a SELECT: the order in which to join what its FROM names (see `orders.py`)
@@ -35,6 +50,8 @@ class Result:
 
     draft: Draft
     fields: tuple[ScopeField, ...]
+    #: the columns by which its rows replace each other; None: they do not
+    key: tuple[str, ...] | None = None
 
 
 class Compiler:
@@ -54,6 +71,8 @@ class Compiler:
 
     def _union(self, node: exp.Union, known: Mapping[str, Definition], alias: str | None) -> Result:
         left, right = self.query(node.this, known, alias), self.query(node.expression, known, alias)
+        for side, made in ((node.this, left), (node.expression, right)):
+            _refuse_totals(made, side)
         if len(left.fields) != len(right.fields):
             msg = f"UNION ALL of {len(left.fields)} and {len(right.fields)} columns"
             raise SqlFault(msg, node.expression, "select the same number of columns on both sides")
@@ -70,11 +89,29 @@ class Compiler:
         scope, on = self._sources(node, known)
         where = node.args.get("where")
         parts = tuple(scope.resolve(p) for p in (*on, *conjuncts(where.this if where else None)))
+        refuse_windows(
+            [*parts, *filter(None, map(node.args.get, ("group", "having")))], "WHERE, ON, GROUP BY or HAVING"
+        )
         for part in parts:
             _refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
         draft, scope = combine(scope, parts, node.meta.get(ORDER, ()))
+        counted = count_window(node, scope)
+        if counted is not None:
+            return self._over(node, counted.select, draft, scope, alias, counted)
+        overs = [w for part in (*node.expressions, node.args.get("qualify")) if part for w in windows_in(part)]
         if is_aggregated(node):
+            if overs:
+                msg = "window functions (OVER) do not go with aggregates without OVER in one SELECT"
+                raise SqlFault(msg, overs[0], "aggregate in a sub-query, and select from it")
             return self._aggregated(node, draft, scope, alias)
+        if KEEP in node.meta:
+            msg = "keep is for totals: aggregates with GROUP BY, without a window"
+            raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
+        if overs:
+            return self._over(node, node, draft, scope, alias)
+        if node.args.get("qualify"):
+            msg = "QUALIFY filters by window functions, and there is none"
+            raise SqlFault(msg, node.args["qualify"].this, "use WHERE")
         columns, fields = [], []
         for name, value in self._select_list(node, scope):
             resolved = scope.resolve(value)
@@ -84,6 +121,36 @@ class Compiler:
             fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
         _refuse_twins(node, fields)
         return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
+
+    def _over(
+        self,
+        origin: exp.Select,
+        node: exp.Select,
+        draft: Draft,
+        scope: NameScope,
+        alias: str | None,
+        counted: CountWindow | None = None,
+    ) -> Result:
+        """A SELECT with window functions; `counted`: that stand for a count window of `origin`."""
+        overs = Overs(scope, distinct=counted is not None)
+        items = self._select_list(node, scope)
+        values = [overs.over(value) for _, value in items]
+        qualify = node.args.get("qualify")
+        condition = overs.over(_without_aliases(qualify.this, items, scope)) if qualify else None
+        for value in (*values, *filter(None, [condition])):
+            _refuse_aggregates(
+                value, "an aggregate beside window functions needs OVER, too", "aggregate in a sub-query"
+            )
+        columns, fields = [], []
+        for (name, _), value in zip(items, values, strict=True):
+            source = scope.field(value.name) if isinstance(value, exp.Column) else None
+            columns.append(ColumnNode(_flat(alias, name), value))
+            fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
+        _refuse_twins(node, fields)
+        over = overs.draft(draft)
+        form = overs.batch_form()
+        origin.meta[NOTE] = form if counted is None else counted.batch_form(form.ties)
+        return Result(ProjectNode(filtered(over, conjuncts(condition)), tuple(columns)), tuple(fields))
 
     def _aggregated(self, node: exp.Select, draft: Draft, scope: NameScope, alias: str | None) -> Result:
         grouping = Grouping(node, scope)
@@ -97,10 +164,29 @@ class Compiler:
             columns.append(ColumnNode(_flat(alias, name), value))
             fields.append(grouping.field(name, _flat(alias, name), value))
         having = node.args.get("having")
-        kept = conjuncts(grouping.having(having.this)) if having else ()
         _refuse_twins(node, fields)
+        if grouping.running:
+            return self._totals(node, grouping, draft, columns, fields)
+        kept = conjuncts(grouping.having(having.this)) if having else ()
         aggregate: Draft = grouping.draft(draft)
         return Result(ProjectNode(FilterNode(aggregate, kept) if kept else aggregate, tuple(columns)), tuple(fields))
+
+    @staticmethod
+    def _totals(
+        node: exp.Select, grouping: Grouping, draft: Draft, columns: list[ColumnNode], fields: list[ScopeField]
+    ) -> Result:
+        """Rows that replace each other carry their key, and which of two is newer."""
+        having = node.args["having"].this if node.args.get("having") else None
+        selected = {c.bare: field.name for c, field in zip(columns, fields, strict=True)}
+        missing = next((key for key in grouping.keys if key.name not in selected), None)
+        if missing is not None:
+            msg = "a key is not selected, so nobody could tell whose row a new one replaces"
+            raise SqlFault(msg, missing.value, "add all of GROUP BY to the SELECT list")
+        running = grouping.running_draft(draft, having)
+        node.meta[NOTE] = grouping.batch_form(having)
+        hidden = [ColumnNode(name, column(name)) for name in (VERSION, DELETED)]
+        key = tuple(selected[k.name] for k in grouping.keys)
+        return Result(ProjectNode(running, (*columns, *hidden)), tuple(fields), key)
 
     @staticmethod
     def _select_list(node: exp.Select, scope: NameScope) -> list[tuple[str, exp.Expr]]:
@@ -155,6 +241,7 @@ class Compiler:
 
     def _nested(self, name: str, query: exp.Expr, known: Mapping[str, Definition], origin: exp.Expr) -> Relation:
         result = self.query(query, known, self._take(name))
+        _refuse_totals(result, origin)
         return Relation(name, result.draft, result.fields, origin)
 
     def _scan(self, source: exp.Table) -> Relation:
@@ -206,6 +293,26 @@ def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
     bad = next((n for n in node.walk() if aggregates.name_of(n) or is_window(n)), None)
     if bad is not None:
         raise SqlFault(problem, bad, remedy)
+
+
+def _without_aliases(condition: exp.Expr, items: list[tuple[str, exp.Expr]], scope: NameScope) -> exp.Expr:
+    """QUALIFY may use the SELECT list's aliases."""
+    known = {name.lower(): value for name, value in items}
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or len(node.parts) > 1 or scope.find(node) is not None:
+            return node
+        value = known.get(node.name.lower())
+        return node if value is None else exp.paren(value.copy(), copy=False)
+
+    return condition.copy().transform(swap, copy=False)
+
+
+def _refuse_totals(result: Result, origin: exp.Expr) -> None:
+    """Above totals everything would have to be taken back whenever one is replaced."""
+    if result.key is not None:
+        msg = "totals without a window replace each other, so nothing can be computed of them"
+        raise SqlFault(msg, origin, "make them the whole query, or aggregate in a window")
 
 
 def _refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:

@@ -1,0 +1,116 @@
+"""Window functions: rows wait until the watermark has passed them, and are answered then, in one order.
+
+Two things are kept. Rows that wait (side 0) come and go with the watermark. Of the rows that were answered (side 1)
+those stay that later ones look back at: the last n of a key, those within a range of time, and with a key's last row
+what functions over all its rows so far had come to. Both are only appended to; compaction leaves out the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.engine import lazy_frame as drafts
+from godwit.engine import segments
+from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.model.plan import GENERATION, QUERY
+from godwit.model.running import Over
+from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
+from godwit.operators.lookup import of_keys
+from godwit.operators.over_sql import NEW, answers, carried_names, last_rows
+from godwit.protocol.watermarks import FOREVER, NEVER
+from godwit.region.state import State, union
+from godwit.storage.log import Segment
+from godwit.storage.overlays import by_query, revised
+
+WAITING, KEPT = 0, 1
+
+
+@implements(Over)
+class OverRows(StatefulOperator):
+    """Answers each row when no row before it can come any more."""
+
+    def __init__(self, node: Over) -> None:
+        self.node = node
+        self._columns = [f"`{name}`" for name in (QUERY, *node.columns, GENERATION)]
+        self._kept_columns = [f"`{name}`" for name in (QUERY, *node.columns, *carried_names(node), GENERATION)]
+
+    def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
+        since = {q: clock for q, clock in self._bounds(context.released()).items() if clock > NEVER}
+        rows = None if inputs[0] is None else inputs[0].selectExpr(*self._columns)
+        context.state(WAITING).live += context.admit(WAITING, rows, since)
+        for arrived in context.arrivals():
+            for side, part in arrived.parts.items():
+                context.state(side).live += part
+        context.hand_over()
+        before, now = context.advance()
+        closed, closing = self._bounds(before), self._bounds(now)
+        moving = {query: bound for query, bound in closing.items() if bound > closed[query]}
+        due = self._due(context, closed, closing, moving) if moving else None
+        made = None if due is None else self._answered(context, due)
+        self._tidy(context, closing)
+        return made
+
+    def _bounds(self, watermarks: Watermarks) -> Watermarks:
+        """Rows before these are complete: one at the watermark itself may still come."""
+        return {q: c if abs(c) >= FOREVER else c - self.node.lag_us for q, c in watermarks.items()}
+
+    def _due(
+        self, context: OperatorContext, closed: Watermarks, closing: Watermarks, moving: Watermarks
+    ) -> Frame | None:
+        """Rows that the watermark has passed now. Few are picked here: the bounds would make a new plan every time."""
+        chosen = State(context.state(WAITING).between(min(closed[q] for q in moving), max(moving.values()) - 1))
+        time = self.node.time
+
+        def pick(table: pa.Table, segment: Segment) -> pa.Table:
+            table = revised(table, segment)
+            at = segments.micros(table[time])
+            after = pc.greater_equal(at, pc.fill_null(by_query(table, closed), FOREVER))
+            return table.filter(pc.and_(after, pc.less(at, pc.fill_null(by_query(table, closing), NEVER))))
+
+        if not chosen.live:
+            return None
+        if (few := chosen.handed(context.spark, pick)) is not None:
+            return few if few.rows else None
+        frame = chosen.read(context.spark)
+        assert frame is not None
+        frame = context.tables.per_query(frame, closed, "__closed", otherwise=FOREVER)
+        frame = context.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
+        at = f"unix_micros(`{time}`)"
+        return frame.where(f"{at} >= __closed AND {at} < __closing").drop("__closed", "__closing")
+
+    def _answered(self, context: OperatorContext, due: Frame) -> Frame:
+        """The answers of these rows, and what stays of them for later ones."""
+        node, kept = self.node, context.state(KEPT)
+        few = isinstance(due, LazyFrame) and kept.rows <= segments.HANDED_ROWS
+        context.makes_few(few)
+        old = of_keys(context, kept, due, node.keys)
+        seen = None if old is None else old.selectExpr("*", f"false AS {NEW}")
+        rows = union([due.selectExpr("*", f"true AS {NEW}"), seen])
+        assert rows is not None
+        rows = context.tables.of_queries(rows.coalesce(1) if few else rows)
+        found = drafts.then(("over", node), lambda frame: answers(frame, node), rows)
+        if few:  # once, for both that read it
+            schema = segments.struct(segments.schema_of(found))
+            found = LazyFrame.of(context.spark, found.toArrow().combine_chunks(), schema)
+        # Within a range of time all stay: segments go when their last row is out of it.
+        staying = found if node.range_us else drafts.then(("staying", node), lambda f: last_rows(f, node, None), found)
+        if node.range_us or node.rows_kept:
+            kept.append(context.write(staying.selectExpr(*self._kept_columns), "kept", KEPT, few))
+        return found.selectExpr(QUERY, *(f"`{name}`" for name in (*node.columns, *(c.name for c in node.calls))))
+
+    def _tidy(self, context: OperatorContext, closing: Watermarks) -> None:
+        node, answered = self.node, context.dead_before(closing)
+        context.tidy(WAITING, answered - 1)
+        if not node.rows_kept:
+            context.tidy(KEPT, answered - node.range_us - 1)
+            return
+        # (Rounded, so that not every compaction makes a new plan.)
+        since = (answered - node.range_us) // node.range_us * node.range_us if node.range_us else None
+
+        def looked_at(frame: Frame) -> Frame:
+            return drafts.then(("looked at", node, since), lambda rows: last_rows(rows, node, since), frame)
+
+        context.tidy(KEPT, NEVER, looked_at)

@@ -1,0 +1,154 @@
+"""The query as Spark can run it over tables: what the oracle computes. Only what is not Spark's own is rewritten.
+
+- `keep('1 day')` becomes: group by sessions with that gap, and of each key take the newest.
+- Window functions that count rows get an order in which no two different rows are equal.
+- `count_window(ts, n, slide)` becomes: number the rows of each key, and group by the windows that a number belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp, parse_one
+
+from godwit.sql.dialect import PlainSpark
+
+#: meta key of a SELECT: what compiling has learned of it that its batch form needs
+NOTE = "godwit_batch_form"
+_RANK, _HOLDS = "__rank", "__holds"
+_NUMBER, _WINDOW = "__number", "__count_window"
+
+
+@dataclass(frozen=True, eq=False)
+class KeptForm:
+    """A SELECT with totals per key; its parts as the user wrote them, aliases and positions replaced."""
+
+    #: how long a key without rows is kept (microseconds); 0: for ever
+    length_us: int
+    time: exp.Expr
+    keys: tuple[exp.Expr, ...]
+    having: exp.Expr | None
+
+    def rewritten(self, select: exp.Select) -> exp.Select:
+        return self._newest(select) if self.length_us else self._forever(select)
+
+    def _forever(self, select: exp.Select) -> exp.Select:
+        """Spark has a row for no rows at all; a total begins with its first row."""
+        if not self.keys:
+            some = exp.GT(this=exp.Count(this=exp.Star(), big_int=True), expression=exp.Literal.number(0))
+            select.set("having", exp.Having(this=some if self.having is None else exp.and_(some, self.having)))
+        return select
+
+    def _newest(self, select: exp.Select) -> exp.Select:
+        gap = exp.Literal.string(f"{self.length_us} microseconds")
+        session = exp.Anonymous(this="session_window", expressions=[self.time.copy(), gap])
+        last = exp.Anonymous(this="max", expressions=[self.time.copy()])
+        rank = exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=[key.copy() for key in self.keys],
+            order=exp.Order(expressions=[exp.Ordered(this=last, desc=True, nulls_first=False)]),
+            over="OVER",
+        )
+        names = [item.alias_or_name for item in select.expressions]
+        holds = exp.true() if self.having is None else self.having.copy()
+        select.set("having", None)
+        select.set("group", exp.Group(expressions=[*(key.copy() for key in self.keys), session]))
+        select.set("expressions", [*select.expressions, exp.alias_(rank, _RANK), exp.alias_(holds, _HOLDS)])
+        return _chosen(
+            names,
+            select,
+            exp.and_(exp.EQ(this=exp.column(_RANK), expression=exp.Literal.number(1)), exp.column(_HOLDS)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OverForm:
+    """A SELECT with window functions, and the columns that order rows of one time."""
+
+    ties: tuple[exp.Expr, ...]
+
+    def rewritten(self, select: exp.Select) -> exp.Select:
+        for window in list(select.find_all(exp.Window)):
+            spec = window.args.get("spec")
+            ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in ("row_number", "lag")
+            if ranking or (spec is not None and spec.args.get("kind") == "ROWS"):
+                window.args["order"].set("expressions", [*window.args["order"].expressions, *_ordered(self.ties)])
+        return select
+
+
+@dataclass(frozen=True, eq=False)
+class CountForm:
+    """A SELECT with GROUP BY keys, count_window(time, size, slide) over one relation."""
+
+    size: int
+    slide: int
+    time: exp.Expr
+    keys: tuple[exp.Expr, ...]
+    ties: tuple[exp.Expr, ...]
+
+    def rewritten(self, select: exp.Select) -> exp.Select:
+        self._bounds(select)
+        number = exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=[key.copy() for key in self.keys],
+            order=exp.Order(expressions=_ordered((self.time, *self.ties))),
+            over="OVER",
+        )
+        numbered = exp.Select(expressions=[exp.Star(), exp.alias_(number, _NUMBER)])
+        source = select.args["from_"].this
+        name = exp.TableAlias(this=exp.to_identifier(source.alias_or_name or "subquery", quoted=True))
+        for clause in ("from_", "where"):
+            numbered.set(clause, select.args.get(clause))
+            select.set(clause, None)
+        # Window j (from 0 on) has the rows j * slide + 1 .. j * slide + size.
+        first = f"greatest(0, ceil(({_NUMBER} - {self.size}) / {self.slide}))"
+        windows = parse_one(f"explode(sequence({first}, ({_NUMBER} - 1) DIV {self.slide}))", dialect=PlainSpark)
+        cut = exp.Select(expressions=[exp.Star(), exp.alias_(windows, _WINDOW)])
+        cut.set("from_", exp.From(this=exp.Subquery(this=numbered, alias=name.copy())))
+        select.set("from_", exp.From(this=exp.Subquery(this=cut, alias=name)))
+        select.set("group", exp.Group(expressions=[*(key.copy() for key in self.keys), exp.column(_WINDOW)]))
+        count = exp.Count(this=exp.Star(), big_int=True)
+        full: exp.Expr = exp.EQ(this=count, expression=exp.Literal.number(self.size))
+        having = select.args.get("having")
+        select.set("having", exp.Having(this=full if having is None else exp.and_(full, having.this)))
+        return select
+
+    def _bounds(self, select: exp.Select) -> None:
+        """count_window.start and .end are the times of its first and its last row."""
+        functions = {"start": "min", "end": "max"}
+        for node in list(select.find_all(exp.Column)):
+            if node.table.lower() == "count_window" and node.name.lower() in functions:
+                called = exp.Anonymous(this=functions[node.name.lower()], expressions=[self.time.copy()])
+                named = node.parent is select
+                node.replace(exp.alias_(called, node.name) if named else called)
+
+
+def _ordered(columns: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+    return [exp.Ordered(this=column.copy(), nulls_first=True) for column in columns]
+
+
+def batch_form(tree: exp.Query) -> exp.Query:
+    """A copy for Spark; `tree` has been compiled."""
+    tree = tree.copy()
+    for select in list(tree.find_all(exp.Select)):
+        note = select.meta.get(NOTE)
+        if note is not None:
+            plain = exp.Select(**{arg: value for arg, value in select.copy().args.items() if value})
+            made = note.rewritten(plain)
+            for arg in list(select.args):
+                select.set(arg, None)
+            for arg, value in made.args.items():
+                select.set(arg, value)
+    return tree
+
+
+def _chosen(names: list[str], select: exp.Select, condition: exp.Expr) -> exp.Select:
+    """These columns of the rows of a sub-query for which a condition holds. A WITH stays outside."""
+    with_ = select.args.get("with_")
+    select.set("with_", None)
+    outer = exp.Select(expressions=[exp.column(name, quoted=True) for name in names])
+    outer.set("with_", with_)
+    inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier("__inner")))
+    outer.set("from_", exp.From(this=inner))
+    outer.set("where", exp.Where(this=condition))
+    return outer

@@ -1,0 +1,46 @@
+"""How long a key's total is kept, in the one place where Spark's SQL has room for it: a hint.
+
+    SELECT /*+ keep('1 day') */ train, count(*) AS n FROM passengers GROUP BY train
+
+A key without rows for that long (event time) is forgotten; its next row begins anew. 'forever' keeps every key. Spark
+passes over hints that it does not know, so the text stays a query of Spark's.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from godwit.errors import SqlError
+from godwit.sql.duration import microseconds
+from godwit.sql.fault import SqlFault
+
+#: meta key of a SELECT: how long it keeps (microseconds); 0: for ever
+KEEP = "godwit_keep"
+_REMEDY = "write /*+ keep('1 day') */ or /*+ keep('forever') */ right after SELECT"
+
+
+def take_hints(tree: exp.Expr) -> None:
+    """Every `keep` hint becomes a note at its SELECT; other hints stay, and are refused."""
+    for select in tree.find_all(exp.Select):
+        hint = select.args.get("hint")
+        # (sqlglot reads a hint that is not Spark's as text)
+        written = " ".join(h if isinstance(h, str) else h.sql("spark") for h in hint.expressions) if hint else ""
+        if hint is not None and re.match(r"\s*keep\b", written, re.IGNORECASE):
+            select.meta[KEEP] = _length(written, hint)
+            select.set("hint", None)
+
+
+def _length(written: str, hint: exp.Expr) -> int:
+    given = re.fullmatch(r"\s*keep\s*\(\s*'([^']*)'\s*\)\s*", written, re.IGNORECASE)
+    if given is None:
+        msg = "keep takes one length of time"
+        raise SqlFault(msg, hint, _REMEDY, SqlError)
+    if given[1].strip().lower() in ("forever", "for ever"):
+        return 0
+    length = microseconds(given[1], hint)
+    if length <= 0:
+        msg = "a key must be kept for longer than nothing"
+        raise SqlFault(msg, hint, _REMEDY, SqlError)
+    return length

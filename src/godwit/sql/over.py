@@ -1,0 +1,224 @@
+"""Window functions, f(x) OVER (PARTITION BY k ORDER BY ts ..): read, and put into the plan.
+
+Rows are answered in one total order: by time, then (where rows are counted) by the device and by every column that the
+SELECT reads. Rows that are equal in all of these are alike, so the answer is one, in the plan and in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from godwit.model.running import OverCall
+from godwit.sql import aggregates
+from godwit.sql.batch_form import OverForm
+from godwit.sql.draft import ColumnNode, Draft, OverNode, ProjectNode, ScanNode, column, names
+from godwit.sql.duration import interval
+from godwit.sql.fault import SqlFault
+from godwit.sql.functions import RANKING
+from godwit.sql.scope import NameScope, ScopeField
+
+#: aggregates over all rows of a key so far: the next answer can be made of the last one
+_CARRIED = frozenset(("count", "sum", "min", "max", "avg"))
+_FRAME = "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or RANGE BETWEEN INTERVAL 10 SECONDS PRECEDING AND CURRENT ROW"
+_MADE = "__over"
+
+
+def windows_in(node: exp.Expr) -> list[exp.Window]:
+    return list(node.find_all(exp.Window))
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    kind: str
+    start: int | None
+    end: int
+
+
+class Overs:
+    """The window functions of one SELECT. `over` takes its expressions; then `draft` is what computes them."""
+
+    def __init__(self, scope: NameScope, distinct: bool = False) -> None:
+        self._scope = scope
+        #: whether count(DISTINCT ..) is allowed, which Spark's own OVER does not know
+        self._distinct = distinct
+        self._calls: dict[str, OverCall] = {}
+        self._below: dict[str, exp.Expr] = {}
+        self._order: tuple[tuple[exp.Expr, ...], ScopeField] | None = None
+
+    def over(self, expression: exp.Expr) -> exp.Expr:
+        """The expression in terms of the operator's output."""
+
+        def made(node: exp.Expr) -> exp.Expr:
+            return column(self._call(node)) if isinstance(node, exp.Window) else node
+
+        replaced = expression.copy().transform(made, copy=False)
+        resolved = self._scope.resolve(replaced, lambda c: c if c.name.startswith(_MADE) else None)
+        for name in names([resolved]):
+            if not name.startswith(_MADE):
+                self._below[name] = column(name)
+        return resolved
+
+    def draft(self, source: Draft) -> OverNode:
+        """To be called after `over` has seen every expression."""
+        assert self._order is not None
+        partition, time = self._order
+        self._below.setdefault(time.flat, column(time.flat))
+        keys = tuple(dict.fromkeys(self._input(key, "__part") for key in partition))
+        ties = [tie for tie, _ in self._ties()]
+        for name in ties:
+            self._below.setdefault(name, column(name))
+        below = ProjectNode(source, tuple(ColumnNode(name, value) for name, value in self._below.items()))
+        calls = tuple(self._calls.values())
+        return OverNode(below, tuple(self._below), keys, time.flat, tuple(ties), calls, time.lag_us or 0)
+
+    def batch_form(self) -> OverForm:
+        return OverForm(tuple(reference for _, reference in self._ties()))
+
+    def _ties(self) -> list[tuple[str, exp.Column]]:
+        """What orders rows of one time, as flat name and as a reference in the query: the device, then every column
+        that is read. Where no rows are counted, nothing need be."""
+        if self._order is None or not any(call.kind == "rows" for call in self._calls.values()):
+            return []
+        partition, time = self._order
+        read = names([*self._below.values(), *partition])
+        fields = [(r, f) for r in self._scope.relations for f in r.fields]
+        devices = {str(r.draft.stream.device).lower() for r in self._scope.relations if isinstance(r.draft, ScanNode)}
+        first = [(r, f) for r, f in fields if f.name.lower() in devices and isinstance(r.draft, ScanNode)]
+        rest = sorted(((r, f) for r, f in fields if f.flat in read), key=lambda one: one[1].flat)
+        found = {f.flat: exp.column(f.name, table=r.alias, quoted=True) for r, f in (*first, *rest)}
+        return [(name, reference) for name, reference in found.items() if name != time.flat]
+
+    def _call(self, node: exp.Window) -> str:
+        if any(window is not node for window in windows_in(node)):
+            msg = "a window function within a window function"
+            raise SqlFault(msg, node, "compute the inner one in a sub-query")
+        self._take_order(node)
+        function = node.this
+        call = self._ranking(node) if _name(function) in RANKING else self._aggregate(node, function)
+        same = f"{call}"
+        if same not in self._calls:
+            self._calls[same] = OverCall(
+                f"{_MADE}{len(self._calls)}",
+                call.function,
+                call.argument,
+                call.kind,
+                call.start,
+                call.end,
+                call.constants,
+            )
+        return self._calls[same].name
+
+    def _take_order(self, node: exp.Window) -> None:
+        """All window functions of a SELECT look at rows in one order, by one key."""
+        partition = tuple(self._scope.resolve(key) for key in node.args.get("partition_by") or ())
+        order = node.args.get("order")
+        terms = order.expressions if order else []
+        first = self._scope.resolve(terms[0].this) if len(terms) == 1 else None
+        known = self._scope.field(first.name) if isinstance(first, exp.Column) else None
+        if known is None or known.lag_us is None or terms[0].args.get("desc"):
+            times = [f"{r.alias}.{f.name}" for r in self._scope.relations for f in r.fields if f.lag_us is not None]
+            msg = "window functions follow time: ORDER BY one time column, ascending"
+            raise SqlFault(
+                msg, terms[0] if terms else node, f"write OVER (.. ORDER BY {times[0] if times else 'ts'} ..)"
+            )
+        if self._order is not None and (partition, known) != self._order:
+            msg = "the window functions of a SELECT have different PARTITION BY or ORDER BY"
+            raise SqlFault(msg, node, "use one of them in a sub-query")
+        self._order = partition, known
+
+    def _ranking(self, node: exp.Window) -> OverCall:
+        name, given = _name(node.this), node.this.expressions
+        if node.args.get("spec"):
+            msg = f"{name}() has no frame"
+            raise SqlFault(msg, node, "leave ROWS or RANGE out")
+        if name == "row_number":
+            return OverCall("", name, None, "rows", None)
+        offset = int(given[1].name) if len(given) > 1 and given[1].name.isdigit() else 1 if len(given) == 1 else 0
+        if not 1 <= len(given) <= 3 or offset < 1 or (len(given) == 3 and not _is_constant(given[2])):
+            msg = "lag takes a column, how many rows before it is (1 or more) and perhaps a constant for none"
+            raise SqlFault(msg, node, "write lag(x), lag(x, 2) or lag(x, 2, 0)")
+        constants = (given[2].sql("spark"),) if len(given) == 3 else ()
+        return OverCall("", name, self._argument(given[0]), "rows", offset, offset, constants)
+
+    def _aggregate(self, node: exp.Window, function: exp.Expr) -> OverCall:
+        reading = aggregates.read(function)
+        if reading is None:
+            name = _name(function) or function.sql("spark")
+            msg = f"{name} is no window function here"
+            raise SqlFault(msg, node, "use an aggregate such as sum or avg, row_number() or lag(x)")
+        if reading.function == "count_distinct" and not self._distinct:
+            msg = "count(DISTINCT ..) cannot stand before OVER"
+            raise SqlFault(msg, node, "count rows, or GROUP BY a window or count_window(ts, n)")
+        frame = self._frame(node)
+        if frame.start is None and (reading.function not in _CARRIED or frame.end):
+            msg = f"{reading.function} over all rows so far would keep every row for ever"
+            raise SqlFault(msg, node, f"give it a frame: {_FRAME}")
+        argument = None if reading.argument is None else self._argument(reading.argument)
+        kind = "rows" if frame.kind == "rows" else "range"
+        return OverCall("", reading.function, argument, kind, frame.start, frame.end, reading.constants)  # type: ignore[arg-type]
+
+    def _argument(self, argument: exp.Expr) -> str:
+        return self._input(self._scope.resolve(argument), "__arg")
+
+    def _input(self, value: exp.Expr, prefix: str) -> str:
+        """The column below the operator that holds a value."""
+        for name, known in self._below.items():
+            if known == value:
+                return name
+        if isinstance(value, exp.Column):
+            self._below[value.name] = value
+            return value.name
+        name = f"{prefix}{sum(n.startswith(prefix) for n in self._below)}"
+        self._below[name] = value
+        return name
+
+    def _frame(self, node: exp.Window) -> _Frame:
+        spec = node.args.get("spec")
+        if spec is None:
+            return _Frame("range", None, 0)  # as Spark has it: all rows up to and with those of the same time
+        kind = str(spec.args.get("kind") or "").upper()
+        sides = [str(spec.args.get(f"{which}_side") or "").upper() for which in ("start", "end")]
+        bounds = [spec.args.get(which) for which in ("start", "end")]
+        if kind not in ("ROWS", "RANGE") or "FOLLOWING" in sides or spec.args.get("exclude"):
+            msg = "a frame looks back: at rows that have not come yet it cannot look"
+            raise SqlFault(msg, node, f"write {_FRAME}")
+        first, last = (_distance(bound, kind, node) for bound in bounds)
+        if last is None or (first is not None and first < last):
+            msg = "the frame ends before it begins"
+            raise SqlFault(msg, node, f"write {_FRAME}")
+        return _Frame(kind.lower(), first, last)
+
+
+def _distance(bound: exp.Expr | str | None, kind: str, node: exp.Window) -> int | None:
+    """How far before the current row a bound lies; None: where the rows begin."""
+    if bound is None or str(bound).upper() == "CURRENT ROW":
+        return 0
+    if str(bound).upper() == "UNBOUNDED":
+        return None
+    if isinstance(bound, exp.Expr):
+        if kind == "ROWS" and isinstance(bound, exp.Literal) and bound.is_int:
+            return int(bound.name)
+        length = interval(bound) if kind == "RANGE" else None
+        if length is not None and length >= 0:
+            return length
+    msg = "ROWS counts rows, RANGE over time takes an interval"
+    raise SqlFault(msg, node, f"write {_FRAME}")
+
+
+def _name(function: exp.Expr) -> str:
+    return function.name.lower() if isinstance(function, exp.Anonymous) else ""
+
+
+def _is_constant(value: exp.Expr) -> bool:
+    return value.find(exp.Column) is None
+
+
+def refuse_windows(parts: Iterable[exp.Expr], where: str) -> None:
+    for part in parts:
+        bad = next(iter(windows_in(part)), None)
+        if bad is not None:
+            msg = f"a window function (OVER) cannot stand in {where}"
+            raise SqlFault(msg, bad, "select it in a sub-query and filter its result, or use QUALIFY")
