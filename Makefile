@@ -13,7 +13,7 @@ setup: .venv/.ready  ## make the virtual environment, install the packages and f
 	@touch $@
 
 demo: setup  ## trains on a ring, a dozen queries, three regions; ends with the oracle's verdict
-	@$(PY) -m godwit demo
+	@$(PY) -m godwit demo --plots demo
 
 test: setup  ## everything CI runs: unit, property and Spark tests
 	$(PY) -m pytest -m "not full"

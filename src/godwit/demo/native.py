@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pandas as pd
 from pyspark.sql import SparkSession
 
 from godwit.api.oracle import compare
-from godwit.baselines.native_restart import NativeRestart, NativeStream
-from godwit.demo.meter import quantiles
-from godwit.demo.ours import LOOK_EVERY
-from godwit.demo.outcome import DemoOutcome, Now, Show
+from godwit.baselines.native_restart import NativeQuery, NativeRestart, NativeStream
+from godwit.demo.answers import Answers
+from godwit.demo.due import Handed, Noting
+from godwit.demo.ours import LOOK_EVERY, PlayedTrace
+from godwit.demo.outcome import DemoOutcome, Now, Show, added_now
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.errors import DeploymentError
@@ -53,20 +52,40 @@ def play(
         assert started.running is not None
         started.running.processAllAvailable()
     say("go")
-    driver, start = _drive(native, stage, seed, show, initial)
-    handled = native.handled
+    played, read = _drive(native, stage, queries, seed, show, initial)
     say("reading what is left, asking the oracle")
     caught_up = native.end(timeout=CATCH_UP_S)
     if not caught_up:
         say(f"native-restart has not read everything within {CATCH_UP_S:g} s; it is judged by what it has")
-    found = _outcome(native, driver, start + stage.calm_s, handled, queries)
+    read.look(native.queries)
+    found = _outcome(native, played, queries)
     return found if caught_up else replace(found, note=f"{found.note}, not caught up")
 
 
+@dataclass
+class BatchReader:
+    """Takes from each query the batches that it has answered since the last look."""
+
+    answers: Answers
+    queries: list[Asked]
+    taken: dict[str, set[int]] = field(default_factory=dict)
+
+    def look(self, running: list[NativeQuery]) -> None:
+        for native, asked in zip(running, self.queries, strict=True):
+            done = self.taken.setdefault(native.name, set())
+            for number, (wall, rows) in list(native.batches.items()):
+                if number not in done:
+                    done.add(number)
+                    self.answers.take(asked, rows.to_dict("records"), wall)  # type: ignore[arg-type]
+
+
 def _drive(
-    native: NativeRestart, stage: DemoStage, seed: int, show: Show, initial: dict[str, str]
-) -> tuple[Driver, float]:
+    native: NativeRestart, stage: DemoStage, queries: list[Asked], seed: int, show: Show, initial: dict[str, str]
+) -> tuple[PlayedTrace, BatchReader]:
     start, looked = time.time(), [0.0]
+    handed = Handed()
+    read = BatchReader(Answers(handed, start), queries)
+    target = Noting(native, handed, time.time, initial)
 
     def watch(driver: Driver) -> None:
         if native.failure is not None:
@@ -74,41 +93,19 @@ def _drive(
             raise DeploymentError(msg) from native.failure
         if time.monotonic() - looked[0] >= LOOK_EVERY:
             looked[0] = time.monotonic()
-            show(_now(native, driver, start + stage.calm_s))
+            read.look(native.queries)
+            show(_now(native, driver, read.answers, start + stage.calm_s))
 
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
     driver = Driver(
-        stage.trace, [feed], native, start_ms=int(start * 1000), gap_ms=GAP_MS, watch=watch, attached=initial
+        stage.trace, [feed], target, start_ms=int(start * 1000), gap_ms=GAP_MS, watch=watch, attached=dict(initial)
     )
     driver.play()
-    return driver, start
+    handovers = tuple(target.handovers)
+    return PlayedTrace(driver, read.answers, start, start + stage.calm_s, handovers, native.handled), read
 
 
-def _latencies(native: NativeRestart, since_ms: int) -> dict[str, list[tuple[float, float]]]:
-    """query -> (wall seconds of emission, latency in ms) of every result of a later time than the warm-up's"""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for query in native.queries:
-        for wall, rows in list(query.batches.values()):
-            if len(rows):
-                at = pd.to_datetime(rows["at"]).astype("int64") / _per_ms(rows["at"])
-                found[query.name] += [(wall, wall * 1000 - float(x)) for x in at if since_ms <= x <= wall * 1000]
-    return found
-
-
-def _per_ms(column: pd.Series[pd.Timestamp]) -> float:
-    return {"ns": 1e6, "us": 1e3, "ms": 1.0}[pd.to_datetime(column).dt.unit]
-
-
-def _pair(values: list[float]) -> tuple[float | None, float | None]:
-    low, high = quantiles(values, 0.5, 0.95)
-    return low, high
-
-
-def _outcome(
-    native: NativeRestart, driver: Driver, calm_until: float, handled: int, queries: list[Asked]
-) -> DemoOutcome:
-    latencies = _latencies(native, driver.start_ms)
-    every = [pair for found in latencies.values() for pair in found]
+def _outcome(native: NativeRestart, played: PlayedTrace, queries: list[Asked]) -> DemoOutcome:
     verdicts = []
     for query, asked in zip(native.queries, queries, strict=True):
         want = native.oracle(asked.sql)
@@ -116,22 +113,22 @@ def _outcome(
         verdicts.append(compare(QueryId(query.name), want, want.iloc[:0] if have is None else have))
     return DemoOutcome(
         name=NAME,
-        rows=driver.rows,
+        rows=played.driver.rows,
         results=sum(v.got for v in verdicts),
-        calm=_pair([ms for wall, ms in every if wall < calm_until]),
-        moving=_pair([ms for wall, ms in every if wall >= calm_until]),
-        handovers=driver.handovers,
-        handled=handled,
+        answers=tuple(played.answers.given),
+        started=played.started,
+        calm_until=played.calm_until,
+        handovers=played.handovers,
+        handled=played.handled,
         verdicts=tuple(verdicts),
-        latency={name: _pair([ms for _, ms in found]) for name, found in latencies.items()},
         restarts=native.restarts,
         note=f"{sum(len(q.batches) for q in native.queries):,} micro-batches",
     )
 
 
-def _now(native: NativeRestart, driver: Driver, calm_until: float) -> Now:
-    every = [pair for found in _latencies(native, driver.start_ms).values() for pair in found]
-    recent = sorted(every)[-100:]
+def _now(native: NativeRestart, driver: Driver, answers: Answers, calm_until: float) -> Now:
+    given = sorted(answers.given, key=lambda answer: answer.emitted)
+    added, calm = added_now(given, calm_until)
     return Now(
         name=NAME,
         seconds=driver.t / 1000,
@@ -139,12 +136,10 @@ def _now(native: NativeRestart, driver: Driver, calm_until: float) -> Now:
         attached=dict(driver.attached),
         last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
         rows=driver.rows,
-        results=len(every),
+        results=len(given),
         buffered=driver.buffered,
         handovers=driver.handovers,
         handled=native.handled,
-        latency=quantiles([ms for _, ms in recent], 0.5)[0],
-        calm=quantiles([ms for wall, ms in every if wall < calm_until], 0.5)[0],
-        state_bytes=0,
-        batches=sum(len(query.batches) for query in native.queries),
+        added=added,
+        calm=calm,
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
-from godwit.api.oracle import Verdict
-from godwit.demo.meter import LatencyMeter, quantiles
-from godwit.demo.outcome import DemoOutcome, Now, Show
+from godwit.delivery.sinks.callback import CallbackSink
+from godwit.demo.answers import Answers
+from godwit.demo.due import Handed, Noting
+from godwit.demo.moves import StateMove, state_moves
+from godwit.demo.outcome import DemoOutcome, Now, Show, added_now
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.maintenance.housekeeping import Retention
@@ -64,23 +67,26 @@ def warm_up(fleet: Fleet, stage: DemoStage) -> int:
     return int(rows.num_rows)
 
 
-def play(fleet: Fleet, stage: DemoStage, seed: int, show: Show) -> tuple[Driver, LatencyMeter, int]:
-    """The trace, in real time; with how many hand-overs were in force when it was over."""
+def play(fleet: Fleet, stage: DemoStage, queries: list[Asked], seed: int, show: Show) -> PlayedTrace:
+    """The trace, in real time. Results reach us as they reach any user: through a callback of each query."""
     start = time.time()
-    meter = LatencyMeter(fleet.pool, start, start + stage.calm_s)
-    feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
-    looked, target = [0.0], Counted(fleet)
+    handed = Handed()
+    answers = Answers(handed, start)
+    for query in queries:
+        fleet.query(query.name).write_to(_listener(answers, query))
+    counted = Counted(fleet)
+    target = Noting(counted, handed, time.time, stage.trace.initial())
+    looked = [0.0]
 
     def watch(driver: Driver) -> None:
         if time.monotonic() - looked[0] >= LOOK_EVERY:
             looked[0] = time.monotonic()
             fleet.check()
-            meter.look()
-            show(_now(driver, meter, target.handled))
+            show(_now(driver, answers, counted.handled, start + stage.calm_s, _moves(fleet, stage, start)))
 
     driver = Driver(
         stage.trace,
-        [feed],
+        [Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)],
         target,
         start_ms=int(start * 1000),
         gap_ms=GAP_MS,
@@ -88,41 +94,55 @@ def play(fleet: Fleet, stage: DemoStage, seed: int, show: Show) -> tuple[Driver,
         attached=dict(stage.trace.initial()),
     )
     driver.play()
-    return driver, meter, target.handled
+    return PlayedTrace(driver, answers, start, start + stage.calm_s, tuple(target.handovers), counted.handled)
 
 
-def finish(fleet: Fleet, driver: Driver, meter: LatencyMeter, handled: int, queries: list[Asked]) -> DemoOutcome:
+@dataclass(frozen=True)
+class PlayedTrace:
+    """A trace that was played, and what came of it so far."""
+
+    driver: Driver
+    answers: Answers
+    started: float
+    calm_until: float
+    handovers: tuple[float, ...]
+    #: of those, in force when the trace was over
+    handled: int
+
+
+def finish(fleet: Fleet, stage: DemoStage, played: PlayedTrace, queries: list[Asked]) -> DemoOutcome:
     """Close every window, stop, and ask the oracle."""
     fleet.close_sources()
     fleet.process_available()
-    meter.look()
     fleet.stop()
-    verdicts = tuple(_verdict(fleet, query.name) for query in queries)
+    verdicts = tuple(fleet.query(query.name).verdict() for query in queries)
+    batches = sum(runner.batches for runner in fleet.status().runners)
     return DemoOutcome(
         name=NAME,
-        rows=driver.rows,
+        rows=played.driver.rows,
         results=sum(v.got for v in verdicts),
-        calm=_pair(meter.calm),
-        moving=_pair(meter.moving),
-        handovers=driver.handovers,
-        handled=handled,
+        answers=tuple(played.answers.given),
+        started=played.started,
+        calm_until=played.calm_until,
+        handovers=played.handovers,
+        handled=played.handled,
         verdicts=verdicts,
-        latency={query.name: _pair(meter.latency[query.name]) for query in queries},
-        state_bytes=meter.state_bytes,
-        note=f"{meter.batches:,} micro-batches",
+        moves=tuple(_moves(fleet, stage, played.started)),
+        note=f"{batches:,} micro-batches",
     )
 
 
-def _verdict(fleet: Fleet, name: str) -> Verdict:
-    return fleet.query(name).verdict()
+def _listener(answers: Answers, query: Asked) -> CallbackSink:
+    return CallbackSink(lambda rows: answers.take(query, rows, time.time()), name="demo")
 
 
-def _pair(values: list[float]) -> tuple[float | None, float | None]:
-    low, high = quantiles(values, 0.5, 0.95)
-    return low, high
+def _moves(fleet: Fleet, stage: DemoStage, since: float) -> list[StateMove]:
+    return state_moves(fleet.history.read(), stage.topology, since)
 
 
-def _now(driver: Driver, meter: LatencyMeter, handled: int) -> Now:
+def _now(driver: Driver, answers: Answers, handled: int, calm_until: float, moves: list[StateMove]) -> Now:
+    given = list(answers.given)
+    added, calm = added_now(given, calm_until)
     return Now(
         name=NAME,
         seconds=driver.t / 1000,
@@ -130,12 +150,12 @@ def _now(driver: Driver, meter: LatencyMeter, handled: int) -> Now:
         attached=dict(driver.attached),
         last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
         rows=driver.rows,
-        results=meter.results,
+        results=len(given),
         buffered=driver.buffered,
         handovers=driver.handovers,
         handled=handled,
-        latency=quantiles(list(meter.recent), 0.5)[0],
-        calm=quantiles(meter.calm, 0.5)[0],
-        state_bytes=meter.state_bytes,
-        batches=meter.batches,
+        added=added,
+        calm=calm,
+        moves=len(moves),
+        state_bytes=sum(move.bytes for move in moves),
     )

@@ -1,30 +1,33 @@
-"""What one contender did in the demo's time: the figures that the last table shows."""
+"""What one contender did in the demo's time: the figures that the last table and the plots show."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from godwit.api.oracle import Verdict
+from godwit.demo.answers import Pair, TimedAnswer, pair
+from godwit.demo.moves import StateMove
 
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """Latencies are in milliseconds, emission minus the result's event time."""
+    """Wall seconds where it says when, milliseconds where it says how long."""
 
     name: str
     rows: int
     results: int
-    #: emitted before hand-overs began, and after
-    calm: tuple[float | None, float | None]
-    moving: tuple[float | None, float | None]
-    handovers: int
+    answers: tuple[TimedAnswer, ...]
+    #: when the trace began, and when hand-overs did
+    started: float
+    calm_until: float
+    #: when a device that had been elsewhere arrived at a site
+    handovers: tuple[float, ...]
     #: of those, how many were in force when the time was over
     handled: int
     verdicts: tuple[Verdict, ...]
-    #: query -> p50, p95 over the whole time
-    latency: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    state_bytes: int = 0
+    #: reconfigurations that took instances to another region; a contender without regions has none
+    moves: tuple[StateMove, ...] = ()
     #: starts of Spark streaming queries after the first of each
     restarts: int = 0
     note: str = ""
@@ -32,6 +35,16 @@ class DemoOutcome:
     @property
     def equal(self) -> int:
         return sum(v.equal for v in self.verdicts)
+
+    def quantiles(self, what: str, *, calm: bool | None = None, query: str | None = None) -> Pair:
+        """p50 and p95 of `latency`, `waits` or `added`: emitted while it was calm, under hand-overs, or both."""
+        return pair(
+            [
+                getattr(answer, what)
+                for answer in self.answers
+                if calm in (None, answer.emitted < self.calm_until) and query in (None, answer.query)
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,22 @@ class Now:
     buffered: int
     handovers: int
     handled: int
-    latency: float | None
+    #: beyond what the queries must wait for (ms): of the last results, and while it was calm
+    added: float | None
     calm: float | None
-    state_bytes: int
-    batches: int
+    #: reconfigurations that moved instances to another region, and their state
+    moves: int = 0
+    state_bytes: int = 0
+
+
+#: so many results make "now"
+RECENT = 100
+
+
+def added_now(answers: list[TimedAnswer], calm_until: float) -> tuple[float | None, float | None]:
+    """Median of what was added to the last results, and to those emitted while it was calm."""
+    calm = [answer.added for answer in answers if answer.emitted < calm_until]
+    return pair([answer.added for answer in answers[-RECENT:]])[0], pair(calm)[0]
 
 
 Show = Callable[[Now], None]

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from godwit.api.oracle import Verdict
+from godwit.demo.answers import Pair, pair
+from godwit.demo.moves import StateMove
 from godwit.demo.outcome import DemoOutcome
 from godwit.demo.queries import Asked
 from godwit.demo.view import ms, size
@@ -24,7 +26,10 @@ def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[DemoOu
 
 
 def _queries(queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> Table:
-    table = Table(title="latency p50 / p95 and the oracle's verdict, by query", title_justify="left")
+    table = Table(
+        title="added latency p50 / p95 (beyond what the query must wait for) and the oracle's verdict, by query",
+        title_justify="left",
+    )
     table.add_column("query", no_wrap=True)
     table.add_column("shape", no_wrap=True)
     for outcome in outcomes:
@@ -35,8 +40,8 @@ def _queries(queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> Table
         cells = []
         for outcome in outcomes:
             verdict = next(v for v in outcome.verdicts if v.query == query.name)
-            p50, p95 = outcome.latency.get(query.name, (None, None))
-            cells += [f"{ms(p50)} / {ms(p95)}", f"{verdict.got:,}", _word(verdict)]
+            added = outcome.quantiles("added", query=query.name)
+            cells += [_both(added), f"{verdict.got:,}", _word(verdict)]
         table.add_row(query.name, query.shape, *cells)
     return table
 
@@ -50,16 +55,35 @@ def _sums(outcomes: Sequence[DemoOutcome]) -> Table:
     for name, values in (
         ("rows in", [f"{o.rows:,}" for o in outcomes]),
         ("results", [f"{o.results:,}" for o in outcomes]),
-        ("hand-overs handled in time", [f"{o.handled} of {o.handovers}" for o in outcomes]),
-        ("latency calm p50 / p95", [f"{ms(o.calm[0])} / {ms(o.calm[1])}" for o in outcomes]),
-        ("latency under hand-overs", [f"{ms(o.moving[0])} / {ms(o.moving[1])}" for o in outcomes]),
-        ("state moved", [size(o.state_bytes) if o.state_bytes else "-" for o in outcomes]),
+        ("latency p50 / p95, calm", [_both(o.quantiles("latency", calm=True)) for o in outcomes]),
+        ("  the query must wait for", [_both(o.quantiles("waits", calm=True)) for o in outcomes]),
+        ("  added", [_both(o.quantiles("added", calm=True)) for o in outcomes]),
+        ("latency p50 / p95, under hand-overs", [_both(o.quantiles("latency", calm=False)) for o in outcomes]),
+        ("  the query must wait for", [_both(o.quantiles("waits", calm=False)) for o in outcomes]),
+        ("  added", [_both(o.quantiles("added", calm=False)) for o in outcomes]),
+        ("hand-overs handled in time", [f"{o.handled} of {len(o.handovers)}" for o in outcomes]),
+        ("moves to another region, with state", [_moves(o.moves) for o in outcomes]),
+        ("  state moved", [size(sum(m.bytes for m in o.moves)) if o.moves else "-" for o in outcomes]),
+        ("  in force after p50 / p95", [_both(pair([m.in_force_ms for m in o.moves])) for o in outcomes]),
+        ("  state there after p50 / p95", [_both(pair(_arrived(o.moves))) for o in outcomes]),
         ("query restarts", [f"{o.restarts:,}" for o in outcomes]),
         ("oracle", [f"{o.equal} of {len(o.verdicts)} queries equal" for o in outcomes]),
         ("", [o.note for o in outcomes]),
     ):
         table.add_row(name, *values)
     return table
+
+
+def _both(values: Pair) -> str:
+    return f"{ms(values[0])} / {ms(values[1])}" if values[0] is not None else "-"
+
+
+def _moves(moves: Sequence[StateMove]) -> str:
+    return f"{len(moves)}, {sum(m.bytes > 0 for m in moves)}" if moves else "-"
+
+
+def _arrived(moves: Sequence[StateMove]) -> list[float]:
+    return [move.state_ms for move in moves if move.state_ms is not None]
 
 
 def _short(verdict: Verdict) -> str:

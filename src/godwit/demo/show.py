@@ -26,6 +26,8 @@ class DemoOptions:
     native: bool = True
     folder: Path | None = None
     real_data: Path | None = None
+    #: where the pictures go; None: the demo's own folder
+    plots: Path | None = None
 
 
 def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
@@ -52,12 +54,13 @@ def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
     ours.warm_up(fleet, stage)
     say(f"go: {stage.calm_s} s of calm, then hand-overs")
     with View(console, stage.topology) as view:
-        driver, meter, handled = ours.play(fleet, stage, options.setting.seed, view)
+        played = ours.play(fleet, stage, queries, options.setting.seed, view)
     say("closing the last windows, asking the oracle")
-    outcomes = [ours.finish(fleet, driver, meter, handled, queries)]
+    outcomes = [ours.finish(fleet, stage, played, queries)]
     if options.native:
         outcomes.append(_native(spark, folder, stage, queries, options, console, say))
     report(console, queries, outcomes)
+    _draw(console, outcomes, options.plots or folder)
     console.print(f"the fleet's folder is {folder / 'fleet'}: try `godwit history {folder / 'fleet'}`", soft_wrap=True)
     say("done")
     return outcomes
@@ -77,6 +80,16 @@ def _native(
     say("the same with plain Spark streaming queries, restarted at hand-overs (native-restart)")
     with View(console, stage.topology) as view:
         return native.play(spark, folder / "native", stage, queries, options.setting.seed, view, say)  # type: ignore[arg-type]
+
+
+def _draw(console: Console, outcomes: list[DemoOutcome], folder: Path) -> None:
+    try:
+        from godwit.demo.plots import draw
+    except ImportError:
+        console.print("no pictures: matplotlib is not installed; `make setup` or `pip install matplotlib` does it")
+        return
+    for picture in draw(outcomes, folder):
+        console.print(f"picture: {picture}", highlight=False, soft_wrap=True)
 
 
 def _introduce(console: Console, stage: DemoStage) -> None:

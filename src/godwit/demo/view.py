@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from godwit.demo.outcome import Now
-from godwit.demo.world import TRANSFER
+from godwit.demo.world import NETWORKS, TRANSFER
 from godwit.ids import SiteId
 from godwit.mobility.ring import STATIONS
 from godwit.model.topology import Topology
@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 74, 25
 FIGURES = 44
 #: seconds between two plain lines
 PLAIN_EVERY = 5.0
-_COLOURS = {"edge-west": "cyan", "edge-east": "magenta", "cloud": "yellow"}
+_COLOURS = {NETWORKS[0]: "cyan", NETWORKS[1]: "magenta", "cloud": "yellow"}
 
 
 class View:
@@ -55,8 +55,8 @@ def line(now: Now) -> str:
     """One look as one line."""
     return (
         f"{now.name:<14} {now.seconds:5.1f}/{now.of_seconds:.0f} s  {now.rows:,} rows in  {now.results:,} results  "
-        f"{now.handled}/{now.handovers} hand-overs  latency now {ms(now.latency)} calm {ms(now.calm)}  "
-        f"state moved {size(now.state_bytes)}"
+        f"{now.handled}/{now.handovers} hand-overs  added latency now {ms(now.added)} calm {ms(now.calm)}  "
+        f"{now.moves} moves with {size(now.state_bytes)} of state"
     )
 
 
@@ -115,10 +115,11 @@ def _figures(now: Now, topology: Topology) -> Panel:
         ("rows in", f"{now.rows:,}"),
         ("waiting on trains", f"{now.buffered:,}"),
         ("results", f"{now.results:,}"),
-        ("latency now / calm", f"{ms(now.latency)} / {ms(now.calm)}"),
+        ("added latency now", ms(now.added)),
+        ("  while calm", ms(now.calm)),
         ("hand-overs handled", f"{now.handled} of {now.handovers}"),
+        ("to another region", f"{now.moves:,}"),
         ("state moved", size(now.state_bytes)),
-        ("micro-batches", f"{now.batches:,}"),
     ):
         figures.add_row(Text(name, style="dim"), value)
     regions: dict[str, int] = defaultdict(int)

@@ -4,43 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import atan2, cos, radians
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from godwit.ids import DeviceId
-from godwit.mobility.hierarchy import Hierarchy
+from godwit.ids import DeviceId, RegionId, SiteId
+from godwit.mobility.hierarchy import Hierarchy, build_topology
 from godwit.mobility.payloads import PASSENGERS, Passengers
 from godwit.mobility.ring import Ring, make_ring
 from godwit.mobility.trace import Trace, TraceEvent, check, ordered, read_trace
 from godwit.mobility.twin import MovingWorld, StationStop, play, read_calls
-from godwit.model.topology import Topology
+from godwit.model.topology import Link, Site, Topology
 from godwit.model.topology_file import load_topology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: room at every tower for a few trains' share of all queries
-GROUND = Hierarchy(regions=2, edge_cpu=400.0, fog_cpu=2_000.0, cloud_cpu=20_000.0)
+#: the base stations belong to two operators, each with a network (a region) of its own
+NETWORKS = ("net-a", "net-b")
+#: of one network: room at every tower for a few trains' share of all queries
+GROUND = Hierarchy(regions=1, edge_cpu=400.0, fog_cpu=2_000.0, cloud_cpu=20_000.0)
 #: where two lines meet, and more
 TRANSFER = ("Ostkreuz", "Südkreuz", "Gesundbrunnen", "Westkreuz")
 #: passenger counts arrive at most so long after they were made
 DISORDER_MS = 500
 #: a hand-over takes so long; the train buffers meanwhile
 GAP_MS = 300
+SPEEDUP = 30.0
 
 
 @dataclass(frozen=True)
 class Setting:
     """What to play."""
 
-    trains: int = 24
+    trains: int = 8
     seconds: int = 40
     #: so long at the beginning nobody hops: what latency is without changes
     calm_s: int = 10
-    #: the ring's hour in six minutes: a hand-over takes place several times per second
-    speedup: float = 10.0
+    #: the ring's hour in two minutes: hand-overs take place several times per second
+    speedup: float = SPEEDUP
     seed: int = 7
 
 
@@ -78,7 +83,7 @@ def ring_stage(setting: Setting) -> DemoStage:
     world = make_ring(Ring(setting.trains, duration_s=int(setting.seconds * setting.speedup), seed=setting.seed))
     played = play(world, speedup=setting.speedup, shape=GROUND)
     trace = calm_start(played.trace, setting.calm_s * 1000)
-    return DemoStage(trace, _at_start(played.topology, trace), played.calls, setting.calm_s, world)
+    return DemoStage(trace, _at_start(two_networks(played.topology), trace), played.calls, setting.calm_s, world)
 
 
 def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> DemoStage:
@@ -101,8 +106,35 @@ def real_stage(spark: SparkSession, data: Path, setting: Setting, out: Path) -> 
     )
     build(spark, request)
     trace = calm_start(read_trace(out / "trace.jsonl"), setting.calm_s * 1000)
-    topology = _at_start(load_topology(out / "topology.yaml"), trace)
+    topology = _at_start(two_networks(load_topology(out / "topology.yaml")), trace)
     return DemoStage(trace, topology, read_calls(out / "calls.jsonl"), setting.calm_s)
+
+
+def two_networks(topology: Topology) -> Topology:
+    """The same towers as two operators', taking turns around the ring: the next tower is mostly in another region.
+
+    Each network has fog sites of its own; the cloud is common.
+    """
+    towers = [site for site in topology.sites.values() if site.kind == "edge"]
+    at = np.array([(site.lat, site.lon) for site in towers], dtype=np.float64)
+    middle = at.mean(axis=0)
+    east = cos(radians(middle[0]))
+    turn = [atan2(lat - middle[0], (lon - middle[1]) * east) for lat, lon in at]
+    order = np.argsort(turn, kind="stable")
+    cloud = next(site for site in topology.sites.values() if site.kind == "cloud")
+    sites, links = [cloud], []
+    for number, network in enumerate(NETWORKS):
+        mine = order[number :: len(NETWORKS)]
+        part = build_topology([towers[i].id for i in mine], at[mine, 0], at[mine, 1], {}, GROUND)
+        name = {site.id: _name_in(network, site) for site in part.sites.values()}
+        own = [site for site in part.sites.values() if site.kind != "cloud"]
+        sites += [replace(site, id=name[site.id], region=RegionId(network)) for site in own]
+        links += [Link(name[link.a], name[link.b], link.mbps, link.ms) for link in part.links.values()]
+    return Topology.of(sites, links, list(topology.devices.values()))
+
+
+def _name_in(network: str, site: Site) -> SiteId:
+    return SiteId(f"{site.id}-{network[-1]}") if site.kind == "fog" else site.id
 
 
 def calm_start(trace: Trace, calm_ms: int) -> Trace:
