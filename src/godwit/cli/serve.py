@@ -46,7 +46,7 @@ def serve(
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", **files))  # type: ignore[arg-type]
     fleet.start()
     scheme = "https" if certificate else "http"
-    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{port} (API: /v1/docs)", err=True)
+    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{port} (API: /v1/openapi.json)", err=True)
     try:
         server.run()
     finally:

@@ -25,7 +25,8 @@ PAGE = Path(__file__).parent / "page"
 
 def create_app(fleet: Fleet, access: Access | None = None, limits: ServerLimits | None = None) -> FastAPI:
     """The server's application over a fleet; whoever makes it starts and stops the fleet."""
-    app = FastAPI(title="godwit", version="1", docs_url="/v1/docs", redoc_url=None, openapi_url="/v1/openapi.json")
+    # No documentation page: FastAPI's loads its scripts from elsewhere, and this must work offline.
+    app = FastAPI(title="godwit", version="1", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
     service = Service(fleet, access or Access(), limits or ServerLimits())
     app.state.service = service
     for part in (topology, streams, queries, results, operations):
@@ -48,6 +49,7 @@ async def _guarded(request: Request, handle: Callable[[Request], Awaitable[Respo
     response = await handle(request)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Content-Security-Policy"] = "default-src 'self'; style-src 'self' 'unsafe-inline'"
     return response
 
 
