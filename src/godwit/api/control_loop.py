@@ -97,6 +97,22 @@ class ControlLoop:
         if waiter.error is not None:
             raise waiter.error
 
+    def post(self, command: Command) -> int:
+        """Write a command down and return its number at once; its answer is found by `answer_of`."""
+        with self._news:
+            number = self._commands.append(command)
+            self._asked = True
+            self._news.notify_all()
+        return number
+
+    def answer_of(self, number: int) -> Answer | None:
+        """What has become of a command; None: it is not carried out yet, or was long ago."""
+        return self._commands.answer_of(number)
+
+    def known(self, number: int) -> bool:
+        """Whether there is, or was, a command of that number."""
+        return 0 < number <= self._commands.last
+
     @contextmanager
     def driving(self) -> Iterator[None]:
         """Decide something here: nobody else does meanwhile. Runners and sources never wait for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from godwit.control.reconfigurations import Story
@@ -23,10 +23,18 @@ class History:
         #: the newest one of this process
         self.last: Story | None = None
         self._lines = len(store.read_lines(HISTORY))
+        self._told: list[Callable[[dict[str, Any]], None]] = []
+
+    def follow(self, told: Callable[[dict[str, Any]], None]) -> None:
+        """Be told of every record from now on."""
+        self._told.append(told)
 
     def add(self, story: Story) -> None:
         self.last = story
-        self._store.append_lines(HISTORY, [json.dumps({"at": time.time(), **story.to_json()})])
+        record = {"at": time.time(), **story.to_json()}
+        self._store.append_lines(HISTORY, [json.dumps(record)])
+        for tell in self._told:
+            tell(record)
         self._lines += 1
         if self._lines > 3 * KEEP:
             self._forget()

@@ -44,7 +44,7 @@ class RunnerPool:
         transfer: StateTransfer | None = None,
         acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
     ) -> None:
-        self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, told
+        self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, list(told)
         self._transfer, self._acknowledge = transfer, acknowledge
         self._needs, self._epochs = Needs(), EpochReader(store)
         self.runners: dict[Key, Runner] = {}
@@ -58,6 +58,10 @@ class RunnerPool:
         self._acked: dict[RegionId, Epoch] = {}
         #: guards the tables above; never held while a runner is built, stepped or waited for
         self._changing = threading.Lock()
+
+    def follow(self, told: Callable[[Runner, int, Record], None]) -> None:
+        """Be told of every commit from now on, by the region's thread: `told` must not wait for anything."""
+        self._told.append(told)
 
     # --- which runners there are
 
@@ -242,13 +246,18 @@ class RunnerPool:
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]
 
+    def results_by_region(self, shape: str) -> dict[RegionId, list[Segment]]:
+        """Segments with results of a shape's queries, in the order in which each region has committed them."""
+        found = {region: self._archived(region, shape) for region in sorted(self.regions_of(shape))}
+        return {region: [s for entry in known for s in entry.results] for region, known in found.items()}
+
     def _catch_up(self, shape: str) -> list[ArchiveEntry]:
-        whole: list[ArchiveEntry] = []
-        for region in sorted(self.regions_of(shape)):
-            known = self._entries.setdefault((region, shape), [])
-            known.extend(entries(self.store, region, shape, known[-1].number if known else 0))
-            whole += known
-        return whole
+        return [entry for region in sorted(self.regions_of(shape)) for entry in self._archived(region, shape)]
+
+    def _archived(self, region: RegionId, shape: str) -> list[ArchiveEntry]:
+        known = self._entries.setdefault((region, shape), [])
+        known.extend(entries(self.store, region, shape, known[-1].number if known else 0))
+        return known
 
     def forget_results(self, keys: set[Key]) -> None:
         """Files have been merged or removed: look again."""

@@ -1,0 +1,80 @@
+"""`godwit serve` and `godwit token`: a fleet as a service, and who may use it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from godwit.errors import ConfigError
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="The fleet's folder; made if it is not there.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8321,
+    tokens: Annotated[Path | None, typer.Option(help="File of tokens (`godwit token` prints its lines).")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    topology: Annotated[Path | None, typer.Option(help="Topology file to add to what is there.")] = None,
+) -> None:
+    """Run a fleet with a REST API, live results and metrics, until interrupted."""
+    from godwit.server.access import load_tokens
+
+    access = load_tokens(tokens, os.environ)
+    if access.open:
+        if not _is_loopback(host):
+            msg = f"{host} is reachable from outside: give --tokens FILE (or GODWIT_TOKENS), or listen on 127.0.0.1"
+            raise ConfigError(msg)
+        typer.secho("no tokens: everybody on this machine may do everything", fg="red", err=True)
+    if (certificate is None) != (key is None):
+        msg = "TLS needs both --certificate and --key"
+        raise ConfigError(msg)
+    import uvicorn
+
+    from godwit.api.fleet import Fleet
+    from godwit.server.app import create_app
+
+    fleet = Fleet.embedded(folder)
+    if topology is not None:
+        fleet.topology.load(topology)
+    app = create_app(fleet, access)
+    files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", **files))  # type: ignore[arg-type]
+    fleet.start()
+    scheme = "https" if certificate else "http"
+    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{port} (API: /v1/openapi.json)", err=True)
+    try:
+        server.run()
+    finally:
+        fleet.stop()
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="Whose token it is.")],
+    role: Annotated[str, typer.Option(help="read, feed, operate or admin.")] = "read",
+    device: Annotated[str | None, typer.Option(help="Of a feeder: the one device it is.")] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option(help="Of a feeder: a stream it may feed; may be repeated.")
+    ] = None,
+) -> None:
+    """Make a token: the token itself is printed once, and the line for the tokens file holds only its digest."""
+    from godwit.server.access import Role, digest_of, new_token
+
+    if role not in list(Role):
+        msg = f"role '{role}' is unknown; use {', '.join(Role)}"
+        raise ConfigError(msg)
+    made = new_token()
+    more = (f", device: {device}" if device else "") + (f", streams: [{', '.join(stream)}]" if stream else "")
+    typer.echo(f"token (keep it secret): {made}", err=True)
+    typer.echo(f"  - {{name: {name}, role: {role}, sha256: '{digest_of(made)}'{more}}}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,32 @@
+"""Commands from requests: written to the command log, then awaited or followed by their number."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from pydantic import BaseModel
+
+from godwit.control.commands import Command
+from godwit.server.service import service_of
+
+#: whether the response waits until the command is carried out; otherwise its number is returned at once
+Wait = Annotated[bool, Query(description="Wait until it is carried out; otherwise follow /v1/commands/{number}.")]
+
+
+class CommandSent(BaseModel):
+    """What has become of a command."""
+
+    command: int
+    #: "done" or "waiting"
+    state: str
+    epoch: int | None = None
+
+
+def send(request: Request, command: Command, wait: bool) -> CommandSent:
+    """Raises what is wrong with the command, if the response waits for it."""
+    control = service_of(request).fleet.control
+    if not wait:
+        return CommandSent(command=control.post(command), state="waiting")
+    control.execute(command)
+    return CommandSent(command=control.command, state="done", epoch=int(service_of(request).fleet.deployment.epoch))

@@ -1,0 +1,55 @@
+"""Errors as responses: 4xx with what is wrong, where and what helps; never a stack trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import HTTPException
+
+from godwit.errors import (
+    AdmissionError,
+    ConfigError,
+    DeploymentError,
+    GodwitError,
+    NotAttachedError,
+    PlacementError,
+    SourceError,
+    SqlError,
+    StateError,
+    TopologyError,
+)
+
+#: the first class that fits decides
+STATUS: tuple[tuple[type[GodwitError], int], ...] = (
+    (SqlError, 422),
+    (NotAttachedError, 409),
+    (SourceError, 422),
+    (TopologyError, 422),
+    (AdmissionError, 409),
+    (PlacementError, 409),
+    (DeploymentError, 409),
+    (ConfigError, 422),
+    (StateError, 503),
+)
+
+
+def status_of(error: GodwitError) -> int:
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
+
+
+def problem(error: GodwitError) -> dict[str, Any]:
+    """The body of a refusal."""
+    body = {"error": type(error).__name__, "message": str(error)}
+    if isinstance(error, SqlError):
+        body |= {"message": error.problem, "place": error.place, "remedy": error.remedy}
+    return body
+
+
+def refused(status: int, message: str, **headers: str) -> HTTPException:
+    return HTTPException(status, {"error": "Refused", "message": message}, headers=headers or None)
+
+
+def not_found(name: str, kind: str, known: Sequence[str]) -> HTTPException:
+    there = ", ".join(known[:20]) or "none"
+    return HTTPException(404, {"error": "NotFound", "message": f"there is no {kind} '{name}'; known: {there}"})
