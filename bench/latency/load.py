@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import datetime as dt
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,8 +27,9 @@ from godwit.control.events import DeviceFeeds, QuerySubmitted
 from godwit.delivery.sinks import CallbackSink
 from godwit.ids import DeviceId, QueryId, StreamId
 from godwit.maintenance.housekeeping import Retention
+from godwit.model.topology import Topology
 from godwit.sql import compile_query
-from godwit.testing.topologies import line
+from godwit.testing.topologies import build
 
 STREAM, SCHEMA = "readings", "device string, value int, ts timestamp"
 DISORDER_S = 0.1
@@ -156,11 +158,10 @@ def fleet_of(spark: SparkSession, folder: Path, load: Load) -> Iterator[Fleet]:
     """Sites in a row, a region each; devices spread over them; the queries submitted."""
     # The oracle needs everything that was sent.
     with Fleet(folder, spark, retention=Retention(keep=True)) as fleet:
-        fleet.topology.add(line(load.regions))
-        fleet.stream(STREAM, SCHEMA, device="device", disorder=f"{DISORDER_S * 1000:g} milliseconds")
         names = [f"d{k}" for k in range(load.devices)]
+        fleet.topology.add(_ground(load.regions, names if load.at_once else []))
+        fleet.stream(STREAM, SCHEMA, device="device", disorder=f"{DISORDER_S * 1000:g} milliseconds")
         if load.at_once:
-            fleet.topology.add(_with_devices(load.regions, names))
             fleet.control.ask(*(DeviceFeeds(DeviceId(name), (StreamId(STREAM),)) for name in names))
             compiled = (compile_query(sql, fleet.deployment.streams, QueryId(q)) for q, sql in load.queries.items())
             fleet.control.ask(*map(QuerySubmitted, compiled))
@@ -290,9 +291,7 @@ def _oracle(fleet: Fleet, load: Load, heard: Mapping[str, list[tuple[float, list
     return "equal"
 
 
-def _with_devices(regions: int, names: list[str]) -> Any:
-    from godwit.model.topology import Device, Topology  # noqa: PLC0415
-
-    ground = line(regions)
-    devices = [Device(DeviceId(name), sorted(ground.sites)[k % regions]) for k, name in enumerate(names)]
-    return Topology.of(list(ground.sites.values()), list(ground.links), devices)
+def _ground(regions: int, names: list[str]) -> Topology:
+    sites = [f"s{k}" for k in range(regions)]
+    at = {name: sites[k % regions] for k, name in enumerate(names)}
+    return build(sites, itertools.pairwise(sites), cpu=1e9, devices=at)  # nobody is parked for want of room

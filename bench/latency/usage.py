@@ -61,9 +61,7 @@ class FilesCreated:
                 self._count += 1
                 self._seen.add(path)
         elif event in ("os.rename", "os.link") and isinstance(arguments[1], str):
-            if event == "os.link" and arguments[1].startswith(self._folder):
-                self._count += 1
-            self._seen.add(arguments[1])  # a draft that gets its name is no second file
+            self._seen.add(arguments[1])  # a draft that gets its name, or a file a second one, is no new file
 
 
 def _tell(event: str, arguments: tuple[Any, ...]) -> None:
