@@ -36,6 +36,9 @@ bench-quick: setup  ## the headline figures, one JSON object per line; AREA=core
 bench: setup  ## every experiment in full; refreshes docs/results
 	$(PY) -m bench.full
 
+bench-latency: setup  ## how long few rows take: a user's program, many shapes and queries, an idle fleet
+	$(PY) -m bench.latency
+
 bench-placement: setup  ## the placement search experiments
 	$(PY) -m bench.placement
 
@@ -51,4 +54,4 @@ lock: setup  ## write requirements.lock again from pyproject.toml
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
 
-.PHONY: help setup demo test test-full check format bench-quick bench bench-placement bench-sqpr bench-isqd lock clean
+.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd lock clean

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-AREAS = ("core", "engine", "isqd", "mobility", "placement", "sqpr")
+AREAS = ("core", "latency", "engine", "isqd", "mobility", "placement", "sqpr")
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ from godwit.api.query_aliases import QueryAliases
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
+from godwit.delivery.dispatcher import Dispatcher
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.upserts import hidden, latest
@@ -48,6 +49,7 @@ from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.lock import FolderLock
+from godwit.storage.log import Record
 from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links
 
@@ -90,7 +92,9 @@ class FleetCore(ABC):
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
-        told = [Publisher(self.gateway, self.lock, lambda: self.deployment).publish, tracker.committed]
+        self.dispatcher = Dispatcher(store)
+        publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
+        told = [self._deliver, publisher.publish, tracker.committed]
         parts = (options.limits, options.at, told, self.transfer, self._acknowledged)
         self.pool = RunnerPool(spark, store, *parts)
         self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
@@ -245,6 +249,9 @@ class FleetCore(ABC):
     def keep_copies(self) -> None:
         """Copy deployment and topology beside the control log, now and then."""
         self.executor.log.copy_if_due(int(self.plane.coordinator.stable))
+
+    def _deliver(self, runner: Runner, number: int, record: Record) -> None:
+        self.dispatcher.committed(runner.region, runner.shape.key, number, record)
 
     def _acknowledged(self, region: RegionId, epoch: Epoch) -> None:
         self._post(RegionAcked(region, epoch))

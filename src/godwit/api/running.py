@@ -49,6 +49,7 @@ class RunningFleet(FleetCore):
         """Let all regions run until `stop`."""
         self.folder_lock.take()
         self.metrics.listen()
+        self.dispatcher.start()
         self.pool.start()
         self.supervisor.start()
         self.control.start()
@@ -59,6 +60,7 @@ class RunningFleet(FleetCore):
         for source in self._opened:
             source.stop()
         self.pool.stop()
+        self.dispatcher.stop()
         self.supervisor.stop()
         self.folder_lock.release()
 

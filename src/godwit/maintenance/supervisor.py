@@ -1,7 +1,7 @@
-"""The supervisor: beside the runners, it delivers results to sinks, keeps house, re-optimises and re-admits.
+"""The supervisor: beside the runners, it keeps house, re-optimises and re-admits.
 
-One thread while the fleet runs. Each duty, and each sink, fails alone: the others go on, `fleet.status()` says which
-one failed and why, and it is tried again after a pause (`duties.py`).
+One thread while the fleet runs. Each duty fails alone: the others go on, `fleet.status()` says which one failed and
+why, and it is tried again after a pause (`duties.py`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ OVER = object()
 
 
 class Supervisor:
-    """Holds the deliveries of all queries and the housekeeper."""
+    """Holds the housekeeper."""
 
     def __init__(self, fleet: FleetCore, retention: Retention, looks: Mapping[str, Callable[[], None]]) -> None:
         self._fleet = fleet
         self.housekeeper = Housekeeper(fleet.store, retention, known=lambda device: fleet.deployment.knows(device))
-        self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         self._copies = Duty("copies of the control log", lambda: fleet.keep_copies())
         self._housekeeping = Duty("housekeeping", self._keep_house, self._break_off)
         self._looks = tuple(Duty(name, look) for name, look in looks.items())
@@ -47,10 +46,7 @@ class Supervisor:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
         query = self._fleet.execution(query_id)
         subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.written)
-        with self._round:
-            delivery = Delivery(self._fleet.store, subject, sink)
-            self.deliveries[(query_id, sink.name)] = delivery
-        return delivery
+        return self._fleet.dispatcher.add(subject, sink)
 
     def start(self) -> None:
         self._stopping.clear()
@@ -65,9 +61,11 @@ class Supervisor:
 
     def flush(self) -> None:
         """Deliver everything that is committed, and keep house if it is time."""
+        self._fleet.dispatcher.flush()
+        self._look()
+
+    def _look(self) -> None:
         with self._round:
-            for delivery in list(self.deliveries.values()):
-                delivery.pump()
             self._copies.run()
             self._housekeeping.run()
 
@@ -98,11 +96,11 @@ class Supervisor:
         self._pass = None
 
     def _sweep(self, swept: Swept) -> Iterator[None]:
-        pool = self._fleet.pool
+        pool, deliveries = self._fleet.pool, self._fleet.dispatcher.deliveries
         if not self.housekeeper.retention.keep:
-            pool.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in self.deliveries.values()})
+            pool.dismiss(lambda: self._fleet.deployment, {d.subject.shape for d in deliveries.values()})
         running = {r.shape.key: r.shape for r in list(pool.runners.values())} | self._fleet.deployment.shapes()
-        delivering = {query for query, _ in self.deliveries}
+        delivering = {query for query, _ in deliveries}
         known = {*self._fleet.deployment.queries, *delivering}
         departed = self._fleet.departed()
         for _ in self.housekeeper.bits(running.values(), known, pool.committed(), swept, departed):
@@ -132,11 +130,7 @@ class Supervisor:
                 raise StateError(msg)
 
     def failures(self) -> dict[str, BaseException]:
-        found: dict[str, BaseException] = {
-            f"sink {name} of query {query}": delivery.failure
-            for (query, name), delivery in self.deliveries.items()
-            if delivery.failure is not None
-        }
+        found: dict[str, BaseException] = {**self._fleet.dispatcher.failures()}
         duties = (self._copies, self._housekeeping, *self._looks)
         for duty in duties:
             if duty.attempts.failure is not None:
@@ -145,6 +139,6 @@ class Supervisor:
 
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
-            self.flush()
+            self._look()
             for duty in self._looks:
                 duty.run()

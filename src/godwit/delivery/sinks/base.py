@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,11 @@ import pyarrow.dataset as ds
 
 from godwit.ids import QueryId, RegionId
 from godwit.model.plan import QUERY
+from godwit.storage.by_query import rows_by_query
 from godwit.storage.log import Segment
+
+#: a segment of more rows is not read as a whole
+FEW_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,18 +35,30 @@ class ResultBatch:
     def tables(self) -> Iterator[pa.Table]:
         """The rows, a bounded number at a time."""
         for segment in self.segments:
-            for table in segment.tables() if segment.inline is not None else ():
-                mine = table.filter(pc.equal(table[QUERY], self.query)).select(list(self.columns))
-                if mine.num_rows:
-                    yield mine
-        files = [file for segment in self.segments for file in segment.paths]
-        if files:
-            rows = ds.dataset(files, format="parquet").scanner(
-                columns=list(self.columns), filter=ds.field(QUERY) == self.query
-            )
-            for batch in rows.to_batches():
-                if batch.num_rows:
-                    yield pa.Table.from_batches([batch])
+            if segment.inline is not None or segment.rows <= FEW_ROWS:
+                yield from self._few(segment)
+            else:
+                yield from self._many(segment)
+
+    def _few(self, segment: Segment) -> Iterator[pa.Table]:
+        """Of a segment that was committed a moment ago, the rows are still in memory."""
+        rows = rows_by_query(segment)
+        for table in segment.tables():
+            if rows is not None and table.num_rows == segment.rows:  # query by query, so its own are in one piece
+                before = itertools.takewhile(lambda entry: entry[0] != self.query, rows.items())
+                mine = table.slice(sum(count for _, count in before), rows.get(self.query, 0))
+            else:
+                mine = table.filter(pc.equal(table.column(QUERY), self.query))
+            if mine.num_rows:
+                yield mine.select(list(self.columns))
+
+    def _many(self, segment: Segment) -> Iterator[pa.Table]:
+        rows = ds.dataset(segment.paths, format="parquet").scanner(
+            columns=list(self.columns), filter=ds.field(QUERY) == self.query
+        )
+        for batch in rows.to_batches():
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
 
 
 class ResultSink(ABC):
@@ -61,5 +78,5 @@ class ResultSink(ABC):
         """Take a commit's results. The position is kept only after this returns."""
 
     def state(self) -> dict[str, Any]:
-        """What `open` must know again; kept with the position, in one atomic step."""
+        """What `open` must know again; kept with the position, in one atomic step. What it says must be durable."""
         return {}

@@ -18,7 +18,7 @@ class JsonLinesSink(ResultSink):
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._length = 0
+        self._length, self._synced = 0, True
         self.name = f"json:{self._path}"
 
     def open(self, state: dict[str, Any]) -> None:
@@ -35,11 +35,14 @@ class JsonLinesSink(ResultSink):
             for table in batch.tables():
                 for row in table.to_pylist():
                     file.write(json.dumps(row, default=_plain).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
             self._length = file.tell()
+        self._synced = False
 
     def state(self) -> dict[str, Any]:
+        if not self._synced:  # once for all that was written since the last position
+            with self._path.open("rb") as file:
+                os.fsync(file.fileno())
+            self._synced = True
         return {"bytes": self._length}
 
 
