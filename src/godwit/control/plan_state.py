@@ -171,6 +171,8 @@ class Planner:
         if query.id in self.rows.queries:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
+        if not self.rows.queries.keys() >= set(query.taps.values()):
+            query = replace(query, taps={})  # whom it was to tap has left since
         self.ground.hope(wishes, ways)
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)

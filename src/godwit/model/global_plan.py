@@ -1,7 +1,7 @@
 """The global plan: the operators of all admitted queries as one DAG of instances.
 
-What a query taps of another (`model/taps.py`) is executed once: the two have one set of instances for it, which is placed
-and moves as one. Operators that run once for each device have one instance a device. Sinks are never shared.
+What a query taps of another (`model/taps.py`) is executed once: the two have one set of instances for it, which is
+placed and moves as one. Operators that run once for each device have one instance a device. Sinks are never shared.
 
 Each query keeps its own names (`query/operator@device`); `uses` says which instance stands behind each.
 Adding or removing a query or a device touches only its own part of the tables.
@@ -113,7 +113,8 @@ class GlobalPlan:
 
     def readers_of(self, query: QueryId) -> set[QueryId]:
         """Those who tap a query."""
-        return {user for instance in self._uses[query].values() for user in self.users(instance)} - {query}
+        own = (instance for instance in self._uses[query].values() if instance.query == query)
+        return {user for instance in own for user in self.users(instance)} - {query}
 
     def at_device(self, device: DeviceId) -> Iterable[InstanceId]:
         return self._at_device.get(device, {}).keys()

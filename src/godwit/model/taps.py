@@ -6,9 +6,10 @@ rows of the reader. Nothing changes for a query that nobody taps.
 
 A reader must not see rows from before it. So while a query is tapped, its rows carry a *class*: the newest beginning
 among all who read it when the row is taken in. A reader's are the rows whose class is not older than its beginning.
-Pairs of a join have the older class of the two rows. Partial aggregates of a window are kept by class, and merged for
-each reader when the window closes; an aggregate over what a window has put out cannot be told apart like that, so the
-tap is at the lowest window. Once all rows are of the newest class, there is one of everything again.
+Pairs of a join have the older class of the two rows, what a shared part has made that of its oldest row. Partial
+aggregates of a window are kept by class, and merged for each reader when the window closes; an aggregate over what a
+window has put out cannot be told apart like that, so the tap is at the lowest window. Once all rows are of the newest
+class, there is one of everything again.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _below(plan: Plan, index: int) -> Iterator[int]:
 
 def _signatures(query: Query) -> tuple[str, ...]:
     """For each operator: equal to another's exactly when the two do the same to the same rows."""
+    # The last literal of a part's reader is its beginning: what it reads is told apart by class.
+    literals = (*query.parameters[:-1], "") if query.parts else query.parameters
     return signature.of_values(
-        query.shape.plan.operators, query.parameters, lambda index: sorted(query.subscriptions.get(index, ()))
+        query.shape.plan.operators, literals, lambda index: sorted(query.subscriptions.get(index, ()))
     )

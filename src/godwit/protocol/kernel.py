@@ -139,7 +139,8 @@ class RegionKernel:
         """Queries that other regions had to stop, unless they have begun again since."""
         found = {}
         for query, (epoch, reason) in inputs.failed.items():
-            if query in self.queries.keys() - self.failed.keys() and self.start_positions.get(query, {}).get(CONTROL, 0) < epoch:
+            known = query in self.queries and query not in self.failed
+            if known and self.start_positions.get(query, {}).get(CONTROL, 0) < epoch:
                 found[query] = Failure(epoch, reason)
         return found
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from godwit.engine.lazy_frame import Frame, together
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import CLASS, DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.plan import CLASS, DEVICE, EPOCH, PARAMETER, QUERY, Query, Scan, Shape
 from godwit.model.taps import ends, executor
 
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
@@ -201,9 +201,16 @@ class Tables:
 
     # --- taps
 
-    def with_class(self, frame: Frame) -> Frame:
-        """Rows that are taken in, with their class; where nobody taps anything, they need none."""
-        return self.per_query(frame, self.classes, CLASS, otherwise=0) if self.classes else frame
+    def with_class(self, frame: Frame, scan: Scan) -> Frame:
+        """Rows that are taken in, with their class; where nobody taps anything, they need none.
+
+        Of a part's rows the class is the newest beginning that is not after the epoch of the oldest of them.
+        """
+        if not self.classes or EPOCH not in scan.columns:
+            return self.per_query(frame, self.classes, CLASS, otherwise=0) if self.classes else frame
+        begun = ", ".join(f"{begins}L" for begins in sorted({q.begins for q in self.queries.values() if q.taps}))
+        passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
+        return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
 
     def for_readers(self, frame: Frame, index: int) -> Frame:
         """An operator's rows, once for everybody who reads them and had begun when they were taken in."""

@@ -122,7 +122,7 @@ class Step:
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
-        return self._tables.with_class(self._tables.with_queries(frame, columns, index, scan))
+        return self._tables.with_class(self._tables.with_queries(frame, columns, index, scan), scan)
 
     def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
