@@ -6,11 +6,12 @@ and shrinks to something readable.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import Event, Instruction, Publish, Revert
-from godwit.ids import DeviceId, RegionId, SiteId, StreamId
+from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import (
     CapacityChanged,
     Change,
@@ -24,6 +25,7 @@ from godwit.model.changes import (
     SiteRemoved,
 )
 from godwit.model.plan import Query
+from godwit.model.taps import find
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.protocol.handover import moves_between
 from godwit.testing import queries
@@ -115,7 +117,10 @@ def change_of(topology: Topology, kind: int, a: int, b: int) -> Change | None:
 
 
 class Recorded(ControlPlane):
-    """Keeps what its instructions publish, as an executor does, and checks what they say about moves."""
+    """Keeps what its instructions publish, as an executor does, and checks what they say about moves.
+
+    Its queries tap what they have in common with those that run.
+    """
 
     def __init__(self, topology: Topology, **options: Any) -> None:
         super().__init__(topology, **options)
@@ -123,6 +128,14 @@ class Recorded(ControlPlane):
 
     def handle(self, event: Event) -> list[Instruction]:
         return self.carry_out(super().handle(event))
+
+    def submit(self, query: Query, *more: Any) -> list[Instruction]:
+        taps = find(query, self.planner.rows.queries.values())
+        return super().submit(replace(query, taps=taps, begins=int(self.published.epoch) + 1), *more)
+
+    def running(self) -> list[QueryId]:
+        """Those that have not been withdrawn."""
+        return sorted(q.id for q in self.planner.rows.queries.values() if not q.internal)
 
     def carry_out(self, told: list[Instruction]) -> list[Instruction]:
         for one in told:

@@ -118,20 +118,24 @@ def test_sub_plans_are_what_decompose_says() -> None:
     assert kept == decompose(planner.plan, planner.ground.placement)
 
 
-def test_equal_beginnings_are_one_set_of_instances() -> None:
+def test_what_is_tapped_is_one_set_of_instances() -> None:
     plane = control(automatic=True)
+    plan = plane.planner.plan
     plane.submit(aggregate("one", ["d1", "d2"]))
-    size = len(plane.planner.plan.instances)
+    size = len(plan.instances)
     plane.submit(aggregate("two", ["d1", "d2"]))
-    assert len(plane.planner.plan.instances) == size + 1  # its own sink
-    plane.submit(aggregate("three", ["d1", "d2"], over="7"))
-    uses = plane.planner.plan.uses("three")  # type: ignore[arg-type]
-    assert uses[named("three/0@d1")] == named("one/0@d1")
-    assert uses[named("three/1@d1")] == named("three/1@d1")
+    own = [instance for instance in plan.instances if instance.query == "two"]
+    assert plan.uses("two")[named("two/0@d1")] == named("one/0@d1")  # type: ignore[arg-type]
+    assert len(plan.instances) == size + len(own)
+    assert not any(plan.instances[i].stateful or i.operator == 0 for i in own)
+    plane.submit(aggregate("three", ["d1", "d2"], over="7"))  # (what it executes is its own)
+    assert set(plan.uses("three").values()) == set(plan.uses("three"))  # type: ignore[arg-type]
     plane.withdraw("one")  # type: ignore[arg-type]
-    assert named("one/0@d1") in plane.planner.plan.instances  # two and three still use it
-    plane.submit(select("one", ["d3"]))
+    assert named("one/0@d1") in plan.instances  # two still taps it
+    assert plane.published.queries["one"].internal  # type: ignore[index]
     assert plane.planner.violations() == []
+    plane.withdraw("two")  # type: ignore[arg-type]
+    assert set(plan.queries) == set(plane.published.queries) == {"three"}
 
 
 def valid() -> Any:

@@ -22,6 +22,7 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import unit_cost
 from godwit.model.plan import Operator, Query, Scan
+from godwit.model.taps import executor
 from godwit.model.topology import Topology
 
 #: an operator of a query, as `placement.rules` calls it: with the site that its devices are attached to
@@ -121,8 +122,9 @@ class Specs:
         self, topology: Topology, deployment: Deployment, queries: Iterable[Query], measured: Measured
     ) -> None:
         self._topology, self._deployment, self._measured = topology, deployment, measured
+        self._queries = {q.id: q for q in queries}
         #: derived stream -> the shared part that makes it
-        self._parts = {q.target: q for q in queries if q.internal and q.target}
+        self._parts = {q.target: q for q in self._queries.values() if q.internal and q.target}
 
     def of(self, query: Query) -> RateQuery:
         return RateQuery(query.id, self._root(query))
@@ -159,7 +161,7 @@ class Specs:
         for site in sorted({site for nodes in below for site in nodes}):
             inputs = [nodes[site] for nodes in below if site in nodes]
             devices = self._devices(query, index).get(SiteId(site), 1)
-            made[site] = _operator(operator, inputs, _name(query, index, site), devices)
+            made[site] = _operator(operator, inputs, self._name(query, index, site), devices)
         return made
 
     def _scan(self, query: Query, index: int, scan: Scan) -> dict[str, Node]:
@@ -174,7 +176,7 @@ class Specs:
         for site, mbps in mine.items():
             share = mbps / every[site] if every[site] else 1.0
             base = Base(f"{scan.stream}@{site}")
-            nodes[site] = Unary(base, _name(query, index, site), share, 0.0, "scan", cpu=0.0)
+            nodes[site] = Unary(base, self._name(query, index, site), share, 0.0, "scan", cpu=0.0)
         return nodes
 
     def _sent(self, stream: StreamId, devices: Iterable[DeviceId]) -> dict[SiteId, float]:
@@ -188,11 +190,12 @@ class Specs:
     def _holistic(self, query: Query, index: int) -> Node:
         operator = query.shape.plan.operators[index]
         inputs = [self._all(query, i) for i in operator.inputs]
-        return _operator(operator, inputs, _name(query, index), 1)
+        return _operator(operator, inputs, self._name(query, index), 1)
 
-
-def _name(query: Query, index: int, site: str = "") -> str:
-    return f"{query.id}/{index}~{query.shape.key}" + (f"@{site}" if site else "")
+    def _name(self, query: Query, index: int, site: str = "") -> str:
+        """What is tapped has the name of who executes it: to admission it is the same operator, and made once."""
+        own = executor(query, index, self._queries).id
+        return f"{own}/{index}~{query.shape.key}" + (f"@{site}" if site else "")
 
 
 def _operator(operator: Operator, inputs: list[Node], name: str, instances: int) -> Node:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from godwit.admission.admission import Admission, weights_named
 from godwit.admission.answers import Admitted, AdmittedPlan, Replanned
@@ -35,6 +35,7 @@ from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query, Stream
+from godwit.model.taps import find
 from godwit.placement.rules.base import Ways, Wish
 from godwit.protocol.watermarks import NEVER
 from godwit.sql import orders
@@ -96,7 +97,7 @@ class AdmissionController:
     def admit(self, candidates: Sequence[Query]) -> Let:
         """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""
         if not self.on:
-            return Let(candidates[0])
+            return Let(self._tapping(candidates[0]))
         refused = None
         for made in self._cheapest(candidates):
             parts = [part for part, _ in made.parts]
@@ -200,6 +201,7 @@ class AdmissionController:
         running = {q.identity: q for q in deployment.queries.values() if q.internal}
         since = int(deployment.epoch) + 1
         made = [split(one, deployment.streams, running, since) for one in candidates]
+        made = [replace(one, reader=self._tapping(one.reader)) for one in made]
         admission = self._current()
 
         def weight(one: Split) -> tuple[float, ...]:
@@ -207,6 +209,14 @@ class AdmissionController:
             return tuple(round(x, 6) for x in admission.weigh(root))
 
         return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
+
+    def _tapping(self, query: Query) -> Query:
+        """The query as one that taps what it has in common with those that run.
+
+        State that is made again from the rows of the sources would have no classes: then nothing is tapped.
+        """
+        running = () if self._fleet.transfer.replays else self._fleet.deployment.queries.values()
+        return replace(query, taps=find(query, running))
 
     def _let(self, made: Split, plan: AdmittedPlan) -> Let:
         queries = self._fleet.deployment.queries

@@ -161,7 +161,7 @@ class FleetCore(ABC):
         return self.gateway.schema(stream)
 
     def execution(self, query: QueryId) -> Query:
-        """The query whose execution answers this one: itself, or its identical twin."""
+        """What runs under a query's name: itself, or its newest version."""
         return self.aliases.runs(query, self.deployment)
 
     def runners_of(self, shape: str) -> list[Runner]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -17,8 +18,9 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
-from godwit.model.plan import EPOCH, QUERY, Query
-from godwit.sql.sharing import begun, own_names
+from godwit.model.plan import CLASS, EPOCH, QUERY, Query
+from godwit.model.taps import together
+from godwit.sql.sharing import own_names
 
 
 class QueryHandle:
@@ -37,11 +39,17 @@ class QueryHandle:
         return self._fleet.changes(self.id)
 
     def explain(self) -> str:
-        """The plan, its parameters and shape; below it the parts that it shares with other queries."""
+        """The plan, its parameters and shape; below it what it shares with other queries."""
         query = self._fleet.execution(self.id)
         parts = [self._fleet.execution(part) for part in query.parts]
         told = [explain(query), *(f"-- shared: {self._shared(part)}\n\n{explain(part)}" for part in parts)]
-        return "\n".join(told)
+        return "\n".join([*told, *self._tapped(query)])
+
+    def _tapped(self, query: Query) -> Iterator[str]:
+        """Which operators are executed once for several queries, and for whom."""
+        for operators, users in together(query, self._fleet.deployment.queries):
+            run = f"operators {', '.join(map(str, operators))}" if len(operators) > 1 else f"operator {operators[0]}"
+            yield f"-- shared: {run} run once for {', '.join(users)}\n"
 
     def _shared(self, part: Query) -> str:
         queries = self._fleet.deployment.queries.values()
@@ -56,19 +64,23 @@ class QueryHandle:
     def late(self) -> DataFrame:
         """Rows that came after their window had closed, or too late to find a partner: in no result, but not lost.
 
-        Of a query that shares a join, also what was too late there, from the query's beginning on.
+        Of a query that shares an execution, also what was too late there, from the query's beginning on.
         """
         fleet = self._fleet
         query = fleet.execution(self.id)
         found = [self._late(query), *(self._late_in(query, fleet.execution(part)) for part in query.parts)]
+        found += [self._late(fleet.execution(leader), query.begins) for leader in sorted(set(query.taps.values()))]
         frames = [frame for frame in found if frame is not None]
         if not frames:
             return fleet.spark.range(0).select()
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
 
-    def _late(self, query: Query) -> DataFrame | None:
+    def _late(self, query: Query, since: int = 0) -> DataFrame | None:
         found = segments.frame(self._fleet.spark, self._fleet.pool.late(query.shape.key))
-        return None if found is None else found.where(F.col(QUERY) == query.id).drop(QUERY)
+        if found is None:
+            return None
+        old = F.coalesce(F.col(CLASS), F.lit(0)) if CLASS in found.columns else F.lit(0)
+        return found.where((F.col(QUERY) == query.id) & (old >= since)).drop(QUERY, CLASS)
 
     def _late_in(self, query: Query, part: Query) -> DataFrame | None:
         """What was too late in a part, under the names that the query has for its columns."""
@@ -76,7 +88,7 @@ class QueryHandle:
         if found is None:
             return None
         epochs = [name for name in found.columns if name.endswith(f"__{EPOCH}")]
-        since = F.lit(int(begun(query)))
+        since = F.lit(query.begins)
         found = found.where(reduce(lambda a, b: a & b, [F.coalesce(F.col(e), since) >= since for e in epochs]))
         names = own_names(query, part)
         kept = [F.col(f"`{name}`").alias(names.get(name, name)) for name in found.columns if name not in epochs]

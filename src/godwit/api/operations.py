@@ -71,7 +71,12 @@ class Operations:
 
     def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
         query = compile_query(sql, self._fleet.deployment.streams, name)
-        if name in self._fleet.deployment.queries or name in self._fleet.queries:
+        known = self._fleet.deployment.queries.get(name)
+        if known is not None and known.internal and name not in self._fleet.queries:
+            # Withdrawn, but others tap it: it keeps its name among the executions.
+            self._submit_version(name, sql, sink, again)
+            return
+        if known is not None or name in self._fleet.queries:
             if again and self._fleet.execution(name).sql == query.sql:
                 if query.target is not None:
                     self._derive(query, self._fleet.analyst.output(query))
@@ -80,10 +85,6 @@ class Operations:
             raise DeploymentError(msg)
         candidates = self._admission.orders(query)
         columns = self._fleet.analyst.output(query)
-        twin = self._fleet.aliases.find(query, self._fleet.deployment)
-        if twin is not None:
-            self._fleet.aliases.join(name, twin)
-            return
         admitted = self._admission.admit(candidates)
         for part, stream in admitted.starting:
             self._deploy(part, stream.columns, admitted.sinks[part.id], admitted)
@@ -101,9 +102,8 @@ class Operations:
     def _withdraw(self, query: QueryId) -> None:
         self._fleet.known(query)
         ended = self._fleet.aliases.leave(query, self._fleet.deployment)
-        if ended is not None:
-            self._fleet.undeploy(ended.id)
-            self._admission.leave(ended)
+        self._fleet.undeploy(ended.id)
+        self._admission.leave(ended)
 
     def _alter(self, name: QueryId, sql: str, again: bool) -> None:
         """The query ends, and a new version of it begins, with the new parameters, under the same name."""
@@ -119,6 +119,11 @@ class Operations:
             self._fleet.analyst.output(new)
             sink = self._fleet.plane.planner.sink_of(old.id)
             self._withdraw(name)
+        self._submit_version(name, sql, sink, again)
+
+    def _submit_version(self, name: QueryId, sql: str, sink: str | None, again: bool) -> None:
+        """Run a query under a name of its own, which users know by the other."""
+        version = QueryId(f"{name}~{self._fleet.control.command}")
         self._submit(version, sql, sink, again)
         self._fleet.aliases.succeed(name, version)
 

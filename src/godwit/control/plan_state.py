@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 from godwit.control.impact import Touched, touched
@@ -169,8 +170,8 @@ class Planner:
         return {DeviceId(literal.strip("'").replace("''", "'")) for literal in literals}
 
     def _extend(self, stream: StreamId, device: DeviceId) -> None:
-        for query_id in list(self.plan.readers(stream)):
-            query = self.plan.query(query_id)
+        for query in sorted(map(self.plan.query, self.plan.readers(stream)), key=lambda query: query.begins):
+            query_id = query.id
             scans = [i for i, s in query.shape.plan.scans if s.stream == stream and self._wants(query, i, device)]
             if scans:
                 self._take(self.plan.add_device(query_id, scans, device))
@@ -194,6 +195,8 @@ class Planner:
         if query.id in self.rows.queries:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
+        if not self.rows.queries.keys() >= set(query.taps.values()):
+            query = replace(query, taps={})  # whom it was to tap has left since
         self.ground.hope(wishes, ways)
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
@@ -232,6 +235,11 @@ class Planner:
                 self._pending.asked.append(instance)
 
     def remove_query(self, query: QueryId) -> None:
+        """A query that others tap goes on for them, unseen, and leaves with the last of them."""
+        if self.plan.readers_of(query):
+            self.journal.put(self.rows.queries, query, replace(self.rows.queries[query], internal=True))
+            return
+        tapped = set(self.rows.queries[query].taps.values())
         self.ground.forget(query)
         self._pending.names.update(self.plan.uses(query))
         self._take(self.plan.remove_query(query))
@@ -242,6 +250,10 @@ class Planner:
         for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
             self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
+        for leader in sorted(tapped):
+            left = self.rows.queries.get(leader)
+            if left is not None and left.internal and not self.plan.readers_of(leader):
+                self.remove_query(leader)
 
     def default_root(self) -> NodeId:
         """The site with the most capacity in the cloud, or of all where there is no cloud."""

@@ -33,7 +33,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
             planner.rows.sites[site] = region
             planner.ghosts[site] = None
     planner.ground.hope(hints.wishes, hints.ways)
-    for query in before.queries.values():
+    for query in sorted(before.queries.values(), key=lambda query: query.begins):  # who is tapped before who taps
         planner.take_in(query, hints.sinks.get(query.id), _root(planner, before, query, hints))
         _put(planner, before, query.id)
     planner.pin(hints.by_hand)

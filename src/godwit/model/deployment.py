@@ -17,6 +17,7 @@ from godwit.model.instances import InstanceId, instance_id
 from godwit.model.layered import TableBuilder
 from godwit.model.plan import Query, Scan, Shape, Stream
 from godwit.model.routing import RouteTable
+from godwit.model.taps import executor, readers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,10 +104,26 @@ class Deployment:
         )
 
     def without(self, queries: Collection[QueryId]) -> Deployment:
-        """The same, but for some queries that are not run."""
+        """The same, but for some queries that are not run; what others tap goes on for them, unseen."""
         if not queries:
             return self
-        return replace(self, queries={name: query for name, query in self.queries.items() if name not in queries})
+        needed, todo = set[QueryId](), [query for name, query in self.queries.items() if name not in queries]
+        while todo:
+            tapped = {name for name in todo.pop().taps.values() if name in queries} - needed
+            needed |= tapped
+            todo += [self.queries[name] for name in tapped]
+        kept = {
+            name: replace(query, internal=True) if name in needed else query
+            for name, query in self.queries.items()
+            if name not in queries or name in needed
+        }
+        return replace(self, queries=kept)
+
+    def suspended(self, query: QueryId) -> bool:
+        """Whether rows of a query wait: it has no place, and neither has anybody who taps it."""
+        if query not in self.parked:
+            return False
+        return all(reader in self.parked for reader in readers(query, self.queries.values()))
 
     def region_of(self, node: NodeId) -> RegionId | None:
         """The region that runs what is placed on a node; a device's is that of its site."""
@@ -120,6 +137,7 @@ class Deployment:
         operator that is placed in neither of the two regions runs in the latter. So progress is always told at first
         hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
         """
+        query = executor(query, operator, self.queries)
         divided = self.key_routes.get((query.id, operator))
         if divided is not None:
             return divided

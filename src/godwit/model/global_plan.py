@@ -1,9 +1,7 @@
-"""The global plan: the operators of all admitted queries as one DAG of instances, equal sub-plans merged.
+"""The global plan: the operators of all admitted queries as one DAG of instances.
 
-Two operators are equal when they do the same to equal inputs: the same operator with the same literals over the same
-rows. Their *signature* says so (a hash of the operator with its parameters filled in, and of its inputs' signatures),
-and queries whose plans begin alike use one set of instances for that beginning. Operators that run once for each device
-have one instance a device. Sinks are never shared.
+What a query taps of another (`model/taps.py`) is executed once: the two have one set of instances for it, which is
+placed and moves as one. Operators that run once for each device have one instance a device. Sinks are never shared.
 
 Each query keeps its own names (`query/operator@device`); `uses` says which instance stands behind each.
 Adding or removing a query or a device touches only its own part of the tables.
@@ -15,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from godwit.ids import DeviceId, NodeId, QueryId, SiteId, StreamId
-from godwit.model import signature
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.journal import Journal
 from godwit.model.plan import Operator, Plan, Query, Scan, Sink
@@ -35,7 +32,6 @@ class Instance:
 
     id: InstanceId
     operator: Operator
-    signature: str
     #: the device it runs for; None: it runs once for all
     device: DeviceId | None
     #: longest chain of operators below it; producers always lie deeper than their consumers
@@ -76,7 +72,6 @@ class _Own:
     """What the plan remembers about a query."""
 
     query: Query
-    signatures: tuple[str, ...]
     depths: tuple[int, ...]
     sink: SiteId | None
     #: operator -> the devices it has an instance for; absent: it runs once for all
@@ -97,7 +92,6 @@ class GlobalPlan:
         #: query -> its own name of an instance -> the instance
         self._uses: dict[QueryId, dict[InstanceId, InstanceId]] = {}
         self._queries: dict[QueryId, _Own] = {}
-        self._by_signature: dict[tuple[str, DeviceId | None], InstanceId] = {}
         self._at_device: dict[DeviceId, dict[InstanceId, None]] = {}
         self._readers: dict[StreamId, dict[QueryId, None]] = {}
 
@@ -111,11 +105,16 @@ class GlobalPlan:
         return self._queries[query].query
 
     def uses(self, query: QueryId) -> Mapping[InstanceId, InstanceId]:
-        """The query's own name of each of its instances -> the instance (another query's, where they share)."""
+        """The query's own name of each of its instances -> the instance (another query's, where it taps that)."""
         return self._uses[query]
 
     def users(self, instance: InstanceId) -> set[QueryId]:
         return set(self.names[instance].values())
+
+    def readers_of(self, query: QueryId) -> set[QueryId]:
+        """Those who tap a query."""
+        own = (instance for instance in self._uses[query].values() if instance.query == query)
+        return {user for instance in own for user in self.users(instance)} - {query}
 
     def at_device(self, device: DeviceId) -> Iterable[InstanceId]:
         return self._at_device.get(device, {}).keys()
@@ -136,10 +135,9 @@ class GlobalPlan:
     # -- changing
 
     def add_query(self, query: Query, covered: Mapping[int, Iterable[DeviceId]], sink: SiteId | None) -> PlanEdit:
-        """Add a query; `covered` names for each of its scans the devices whose rows it reads."""
+        """Add a query after those it taps; `covered` names for each of its scans the devices whose rows it reads."""
         assert query.id not in self._queries, f"query '{query.id}' is in the plan already"
-        signatures, depths = _signatures(query), _depths(query.shape.plan)
-        own = _Own(query, signatures, depths, sink, _local_devices(query.shape.plan, covered))
+        own = _Own(query, _depths(query.shape.plan), sink, _local_devices(query.shape.plan, covered))
         self._journal.put(self._queries, query.id, own)
         self._journal.put(self._uses, query.id, {})
         for _, scan in query.shape.plan.scans:
@@ -200,13 +198,11 @@ class GlobalPlan:
     # -- the inside
 
     def _name(self, own: _Own, i: int, operator: Operator, device: DeviceId | None, edit: _Recorder) -> None:
-        """Give the query its own name for an instance; make the instance if nobody has it yet."""
-        name = instance_id(own.query.id, i, device)
-        key = (own.signatures[i], device)
-        shared = self._by_signature.get(key)
-        if shared is None:
-            shared = self._free_name(own.query.id, i, device)
-            self._journal.put(self._by_signature, key, shared)
+        """Give the query its own name for an instance; make the instance, unless that of a query it taps is used."""
+        name = shared = instance_id(own.query.id, i, device)
+        if (leader := own.query.taps.get(i)) is not None:
+            shared = self._uses[leader][instance_id(leader, i, device)]
+        else:
             self._make(shared, own, i, operator, device)
             edit.added.append(shared)
         self._journal.into(self.names, shared, name, own.query.id)
@@ -216,17 +212,10 @@ class GlobalPlan:
         pinned = NodeId(device) if device is not None and isinstance(operator, Scan) else None
         if isinstance(operator, Sink) and own.sink is not None:
             pinned = NodeId(own.sink)
-        made = Instance(name, operator, own.signatures[i], device, own.depths[i], self._cost(operator), pinned)
+        made = Instance(name, operator, device, own.depths[i], self._cost(operator), pinned)
         self._journal.put(self.instances, name, made)
         if device is not None:
             self._journal.into(self._at_device, device, name, None)
-
-    def _free_name(self, query: QueryId, i: int, device: DeviceId | None) -> InstanceId:
-        """The query's own name, unless an instance that outlived an earlier query of this id still has it."""
-        name, k = instance_id(query, i, device), 2
-        while name in self.instances:
-            name, k = instance_id(QueryId(f"{query}~{k}"), i, device), k + 1
-        return name
 
     def _wire(self, own: _Own, i: int, device: DeviceId | None, edit: _Recorder, only: DeviceId | None = None) -> None:
         """Connect an instance with its producers (all devices' branches, or only one)."""
@@ -257,7 +246,6 @@ class GlobalPlan:
             self._journal.out_of(self.producers, consumer, producer)
             edit.cut.append((producer, consumer))
         self._journal.drop(self.instances, name)
-        self._journal.drop(self._by_signature, (gone.signature, gone.device))
         if gone.device is not None:
             self._journal.out_of(self._at_device, gone.device, name)
         edit.removed.append((name, gone.cost))
@@ -287,15 +275,3 @@ def _depths(plan: Plan) -> tuple[int, ...]:
     for operator in plan.operators:
         depths.append(1 + max((depths[i] for i in operator.inputs), default=-1))
     return tuple(depths)
-
-
-def _signatures(query: Query) -> tuple[str, ...]:
-    """For each operator of the query: equal to another's exactly when the two do the same to the same rows."""
-    operators = query.shape.plan.operators
-
-    def extra(index: int) -> list[str]:
-        if isinstance(operators[index], Sink):
-            return [query.id]
-        return sorted(query.subscriptions.get(index, ()))
-
-    return signature.of_values(operators, query.parameters, extra)

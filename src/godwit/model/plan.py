@@ -29,6 +29,8 @@ MEETING = "__meeting"
 #: in a scan's columns: the epoch under which a row was taken in, so that queries which share a join can tell what came
 #: before them
 EPOCH = "__epoch"
+#: where a query is tapped: the newest beginning among those who take in the row (`model/taps.py`)
+CLASS = "__class"
 #: a window's bounds in the output of Partial and Aggregate (timestamps)
 WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 #: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
@@ -457,10 +459,14 @@ class Query:
     output: tuple[str, ...] = ()
     #: the shared parts it stands on, directly or through others: queries without a user, executed once for all readers
     parts: tuple[QueryId, ...] = ()
-    #: a shared part itself
+    #: nobody's query: a shared part, or one that was withdrawn while others tap it
     internal: bool = False
     #: of a query that was split into parts: what it was before (see `identity`)
     whole: str = ""
+    #: operator -> the running query that executes it for this one as well (`model/taps.py`)
+    taps: Mapping[int, QueryId] = field(default_factory=dict)
+    #: the epoch that brought it: rows that were taken in before are not its
+    begins: int = 0
 
     @property
     def identity(self) -> str:

@@ -11,6 +11,7 @@ from godwit.delivery import archive as kept
 from godwit.delivery.delivery import positions
 from godwit.errors import ConfigError
 from godwit.ids import QueryId, RegionId
+from godwit.model import taps
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.model.topology import Topology
@@ -241,7 +242,7 @@ class Ledger:
             sum(tail.totals.late.get(query.id, 0) for tail in mine),
             _lag(query, deployment, mine),
             deployment.parked.get(query.id),
-            tuple(sorted(q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal)),
+            _shared_by(query, deployment),
             next((why for q in (query.id, *query.parts) if (why := _failure(q, tails)) is not None), None),
         )
 
@@ -267,6 +268,14 @@ def _failure(query: QueryId, tails: dict[Key, _Tail]) -> str | None:
     """Why the regions do not run a query any more."""
     told = (tail.last["failed"].get(query) for tail in tails.values() if tail.last is not None)
     return next((str(why[1]) for why in told if why is not None), None)
+
+
+def _shared_by(query: Query, deployment: Deployment) -> tuple[str, ...]:
+    """The queries that read a shared part; those with which a query has an execution in common."""
+    readers = {q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal}
+    if query.taps or taps.readers(query.id, deployment.queries.values()):
+        readers |= {user for _, users in taps.together(query, deployment.queries) for user in users}
+    return tuple(sorted(readers - {query.id}))
 
 
 def _lag(query: Query, deployment: Deployment, tails: list[_Tail]) -> float | None:

@@ -45,6 +45,9 @@ class OperatorContext(Protocol):
     def state(self, side: int = 0) -> State:
         """What is kept of an input."""
 
+    def for_readers(self, rows: Frame) -> Frame:
+        """Rows of which results are made, once for every query that taps the operator, of its own time."""
+
     def admit(self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None) -> list[Segment]:
         """Stage an input's new rows as segments of its state; rows before `since` go to the late log."""
 

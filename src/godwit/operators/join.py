@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from godwit.engine.lazy_frame import Frame, joined
-from godwit.model.plan import DEVICE, GENERATION, MEETING, QUERY, Join
+from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join
 
 Side = Literal["left", "right"]
 #: columns that end with the join
-ENDING = (DEVICE, GENERATION, MEETING)
+ENDING = (DEVICE, GENERATION, MEETING, CLASS)
 
 
 def pairs(
@@ -32,6 +32,12 @@ def pairs(
     kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
     mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
     renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
+    if CLASS in right.columns:
+        renamed.append(f"{CLASS} AS __c")
+    classes = ["coalesce(__c, 0L)" if CLASS in right.columns else "0L"]
+    classes += [f"coalesce({CLASS}, 0L)" if CLASS in left.columns else "0L"]
+    # A pair is as old as the older of the two: who began later does not see it.
+    kept += [f"least({', '.join(classes)}) AS {CLASS}"] if classes != ["0L", "0L"] else []
     if hashed is not None:
         left, right = left.coalesce(1), right.coalesce(1)
     ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys)))

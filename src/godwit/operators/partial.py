@@ -1,11 +1,11 @@
-"""Partial: combine the rows of one micro-batch into partial aggregates a (query, key, window). Holds no state."""
+"""Partial: combine the rows of one micro-batch into partial aggregates per (query, class, key, window); no state."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Partial, Window
+from godwit.model.plan import CLASS, QUERY, WINDOW_END, WINDOW_START, Partial, Window
 from godwit.operators.aggregates import partial_columns
 
 _BOUNDS = ("__start", "__w", WINDOW_START, WINDOW_END)
@@ -16,7 +16,7 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
 
     `only`: all rows are of this query. Spark would hash its name for every row: it is left out of the grouping.
     """
-    query = [] if only is not None else [QUERY]
+    query = [name for name in (QUERY, CLASS) if name in frame.columns and (name == CLASS or only is None)]
     keys = [F.expr(key.sql).alias(key.name) for key in operator.keys]
     names = [key.name for key in operator.keys]
     columns = partial_columns(operator.aggregates)
@@ -36,9 +36,9 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
     else:
         grouped = frame.groupBy(*query, *keys, _window(window).alias("__w")).agg(*columns)
         bounds = [F.col("__w.start").alias(WINDOW_START), F.col("__w.end").alias(WINDOW_END)]
-    partials = [column for column in grouped.columns if column not in (QUERY, *names, *_BOUNDS)]
-    name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
-    return grouped.select(name, *names, *bounds, *partials)
+    partials = [column for column in grouped.columns if column not in (QUERY, CLASS, *names, *_BOUNDS)]
+    name = [] if only is None else [F.lit(only).alias(QUERY)]
+    return grouped.select(*name, *query, *names, *bounds, *partials)
 
 
 def tumbling_start(window: Window) -> Column:

@@ -14,7 +14,7 @@ from godwit.engine import lazy_frame as drafts
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
 from godwit.engine.segments import rows_of
-from godwit.model.plan import GENERATION, WINDOW_END, Aggregate
+from godwit.model.plan import CLASS, GENERATION, WINDOW_END, Aggregate
 from godwit.operators.aggregate import merge, results
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
 from godwit.protocol.watermarks import NEVER
@@ -72,7 +72,7 @@ class WindowAggregate(StatefulOperator):
             return None
         few = rows_of(chosen) <= segments.SMALL_ROWS
         context.makes_few(few)
-        due = context.tables.of_queries(due)
+        due = context.for_readers(context.tables.of_queries(due))
         node, only = self.node, context.tables.only
         return drafts.then(
             ("results", node, only),
@@ -81,10 +81,11 @@ class WindowAggregate(StatefulOperator):
         )
 
     def tidy(self, context: OperatorContext, closing: Watermarks) -> None:
-        """Partials of one generation become one."""
+        """Partials of one generation, and of one class where there are several, become one."""
 
         def merged(frame: Frame) -> Frame:
-            return drafts.then(("merge", self.node), lambda rows: merge(rows, self.node, by=(GENERATION,)), frame)
+            by = tuple(name for name in (GENERATION, CLASS) if name in frame.columns)
+            return drafts.then(("merge", self.node, by), lambda rows: merge(rows, self.node, by=by), frame)
 
         context.tidy(0, context.dead_before(closing), merged)
 

@@ -101,7 +101,7 @@ class RegionKernel:
         if elsewhere := self._failed_elsewhere(inputs):
             news, at = True, Epoch(self.whole.epoch + 1)
             self.exclude(elsewhere)
-            ended += [(query, at) for query in elsewhere]
+            ended += [(query, at) for query in elsewhere if query not in self.deployment.queries]
         self._forget_departed()
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
@@ -131,16 +131,18 @@ class RegionKernel:
         """These queries are not run any more, as if they had been withdrawn."""
         before = self.deployment
         self.failed |= failed
-        for query in failed:
-            self._forget(query)
         self.deployment = self.whole.without(self.failed)
+        for query in failed:
+            if query not in self.deployment.queries:  # else others tap it
+                self._forget(query)
         self._arrange(before)
 
     def _failed_elsewhere(self, inputs: Inputs[Any]) -> dict[QueryId, Failure]:
         """Queries that other regions had to stop, unless they have begun again since."""
         found = {}
         for query, (epoch, reason) in inputs.failed.items():
-            if query in self.queries and self.start_positions.get(query, {}).get(CONTROL, 0) < epoch:
+            known = query in self.queries and query not in self.failed
+            if known and self.start_positions.get(query, {}).get(CONTROL, 0) < epoch:
                 found[query] = Failure(epoch, reason)
         return found
 
@@ -221,7 +223,7 @@ class RegionKernel:
                 if _ids(before, self.shape) and not after.receivers(query) <= before.regions_of(self.shape):
                     # It begins in a region that cannot know yet what others have not read of their sources.
                     self.moves.resumed[query.id] = after.epoch
-            if query.id in before.parked and query.id not in after.parked:
+            if before.suspended(query.id) and not after.suspended(query.id):
                 self.moves.resumed[query.id] = after.epoch
         for gone in [q for q in self.start_positions if q not in after.queries]:
             self._ended[gone] = self.start_positions.pop(gone)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
+from godwit.model.taps import executor
 from godwit.protocol.handover import Migration, MigrationLedger
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 
@@ -112,10 +113,13 @@ class Watermarks:
         """
         clocks = self.progress.clocks(self.book, operator)
         before = {query: self.released.get(operator, {}).get(query, NEVER) for query in clocks}
-        now = {}
-        for query, clock in clocks.items():
-            held = self._held(query, operator, markers)
-            now[query] = before[query] if held else max(before[query], clock)
+        now: dict[QueryId, int] = {}
+        queries = self.deployment.queries
+        # Who taps the operator goes as far as who executes it, which may be held for longer: those come first.
+        for query in sorted(clocks, key=lambda query: operator in queries[query].taps):
+            executing = executor(queries[query], operator, queries).id
+            held = executing == query and self._held(query, operator, markers)
+            now[query] = before[query] if held else max(before[query], now.get(executing, clocks[query]))
             owners = self.deployment.owners(self.deployment.queries[query], operator)
             self.book.hear(operator, released(query, self.moves.region, owners), Mark(1, now[query]))
         self.released[operator] = now
@@ -126,7 +130,7 @@ class Watermarks:
         an older epoch routed may still come."""
         if self.moves.region not in self.deployment.owners(self.deployment.queries[query], operator):
             return True
-        return query in self.deployment.parked or self.moves.held(query, operator, markers)
+        return self.deployment.suspended(query) or self.moves.held(query, operator, markers)
 
     def receive(self, move: Migration, clock: int) -> None:
         """State has arrived: its query's watermark goes at least as far as the sender had released it."""

@@ -36,6 +36,9 @@ class StepContext:
     def state(self, side: int = 0) -> State:
         return self._batch.state(self._index, side)
 
+    def for_readers(self, rows: Frame) -> Frame:
+        return self.tables.for_readers(rows, self._index)
+
     def admit(self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None) -> list[Segment]:
         found = list(self._batch.landed.get((self._index, side), []))
         fresh = None if rows is None else self.write(rows, "state", side, self.few if few is None else few)

@@ -7,7 +7,7 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.engine.lazy_frame import Frame, LazyFrame, together
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.plan import CLASS, DEVICE, EPOCH, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.taps import ends, executor
 from godwit.storage.overlays import by_query
 
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
@@ -80,12 +81,38 @@ class Tables:
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
         #: the same tables as rows at hand
-        self._handed: dict[int, LazyFrame] = {}
+        self._handed: dict[int, tuple[DataFrame, LazyFrame]] = {}
+        self._scan_parameters: dict[int, DataFrame] = {}
         if previous is not None and previous.queries == self.queries:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices, self._handed = previous._choices, previous._handed
+            self._scan_parameters = previous._scan_parameters
         self._routes: dict[int, RowRoutes] = {}
+        #: scan -> the queries it reads rows for; the others tap one of them
+        self._scanning: dict[int, dict[QueryId, Query]] = {}
+        #: query -> the class of the rows that it takes in now, for those who tap it
+        self.classes: dict[QueryId, int] = {}
+        #: operator -> who executes it -> those who go on with its rows, and since which class
+        self._readers: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
+        #: withdrawn while others tap them: they have no results any more
+        self.unseen: list[QueryId] = []
+        self._arrange_taps()
+
+    def _arrange_taps(self) -> None:
+        scans = self.shape.plan.scans
+        for query in self.queries.values():
+            for leader in {executor(query, i, self.queries).id for i, _ in scans if i in query.taps}:
+                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
+            for operator, leader in ends(query):
+                whole = self.queries.get(leader)
+                own = {leader: 0} if whole is not None and not whole.internal and operator not in whole.taps else {}
+                self._readers.setdefault(operator, {}).setdefault(leader, own)[query.id] = query.begins
+        tapped = {leader for query in self.queries.values() for leader in query.taps.values()}
+        self.unseen = sorted(q for q in tapped & self.queries.keys() if self.queries[q].internal)
+        for index, _ in scans:
+            mine = {q.id: q for q in self.queries.values() if index not in q.taps}
+            self._scanning[index] = mine if len(mine) < len(self.queries) else self.queries
 
     # --- queries and parameters
 
@@ -99,12 +126,14 @@ class Tables:
                 rows = frame.selectExpr(*columns, chosen).where(f"{QUERY} IS NOT NULL")
                 return self.with_parameters(rows, *self._names)
             return self._subscribed(frame.selectExpr(*columns), scan_index, f"{scan.alias}__{scan.subscribe}")
-        if len(self.queries) == 1:
-            (query,) = self.queries.values()
+        reading = self._scanning[scan_index]
+        if len(reading) == 1:
+            (query,) = reading.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
-        if isinstance(frame, LazyFrame) and frame.rows * len(self.queries) <= MOST_PAIRS:
-            return frame.times(self._parameter_rows()).selectExpr(*columns, QUERY, *self._names)
-        return frame.selectExpr(*columns).crossJoin(F.broadcast(self.parameters()))
+        table = self._parameters_of(scan_index)
+        if isinstance(frame, LazyFrame) and frame.rows * len(reading) <= MOST_PAIRS:
+            return frame.times(self._at_hand(table)).selectExpr(*columns, QUERY, *self._names)
+        return frame.selectExpr(*columns).crossJoin(F.broadcast(table))
 
     def with_parameters(self, frame: Frame, *texts: str) -> Frame:
         """Add the parameter columns that the texts mention and the frame does not have.
@@ -119,7 +148,7 @@ class Tables:
             known = ", ".join(text(q) for q in self.queries)
             mine = frame.where(f"{QUERY} IN ({known})" if known else "false")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
-        return self._looked_up(frame, self.parameters(), self._parameter_rows, QUERY)
+        return self._looked_up(frame, self.parameters(), QUERY)
 
     def without_parameters(self, frame: Frame) -> Frame:
         return frame.drop(*self._names) if self.shape.parameters else frame
@@ -142,7 +171,8 @@ class Tables:
     def _chosen(self, scan_index: int, column: str) -> str | None:
         """The query that wants a row, as one expression; None where several may, or where there are many."""
         if scan_index not in self._choices:
-            wanted = {q.id: set(q.subscriptions.get(scan_index, ())) for q in self.queries.values()}
+            reading = self._scanning[scan_index].values()
+            wanted = {q.id: set(q.subscriptions.get(scan_index, ())) for q in reading}
             values = [value for those in wanted.values() for value in those]
             # Texts tell strings apart, not numbers (1 and 1.0).
             apart = len(values) == len(set(values)) and all(value.startswith("'") for value in values)
@@ -164,17 +194,29 @@ class Tables:
     def parameters(self) -> DataFrame:
         """One row a query: its name and its parameters."""
         if self._parameters is None:
-            rows = [f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in self.queries.values()]
-            names = [QUERY, *(p.name for p in self.shape.parameters)]
-            self._parameters = self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
+            self._parameters = self._parameter_table(self.queries.values())
         return self._parameters
+
+    def _parameters_of(self, scan_index: int) -> DataFrame:
+        """The same for the queries that a scan reads rows for."""
+        reading = self._scanning[scan_index]
+        if reading is self.queries:
+            return self.parameters()
+        if scan_index not in self._scan_parameters:
+            self._scan_parameters[scan_index] = self._parameter_table(reading.values())
+        return self._scan_parameters[scan_index]
+
+    def _parameter_table(self, queries: Iterable[Query]) -> DataFrame:
+        rows = [f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries]
+        names = [QUERY, *(p.name for p in self.shape.parameters)]
+        return self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
 
     def _subscription(self, scan_index: int) -> DataFrame:
         """One row a (query, wanted value), with the query's parameters."""
         if scan_index not in self._subscriptions:
             rows = [
                 f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)}, {value})"
-                for q in self.queries.values()
+                for q in self._scanning[scan_index].values()
                 for value in q.subscriptions.get(scan_index, ())
             ]
             names = [QUERY, *(p.name for p in self.shape.parameters), "__wanted"]
@@ -191,27 +233,64 @@ class Tables:
 
     def _subscribed(self, frame: Frame, scan_index: int, column: str) -> Frame:
         table, wanted = self._subscription(scan_index), f"`{column}` = __wanted"
-        return self._looked_up(frame, table, lambda: self._at_hand(table), wanted).drop("__wanted")
+        return self._looked_up(frame, table, wanted).drop("__wanted")
 
-    def _looked_up(self, frame: Frame, table: DataFrame, rows: Callable[[], LazyFrame], on: str) -> Frame:
+    def _looked_up(self, frame: Frame, table: DataFrame, on: str) -> Frame:
         """Join a small table. To few rows it comes as rows, too: what is in it makes no other plan."""
         key = QUERY if on == QUERY else F.expr(on)
         if not isinstance(frame, LazyFrame):
             return frame.join(F.broadcast(table), key)
-        return frame.then(("looked up", on), lambda one, other: one.join(other.hint("shuffle_hash"), key), rows())
-
-    def _parameter_rows(self) -> LazyFrame:
-        return self._at_hand(self.parameters())
+        rows = self._at_hand(table)
+        return frame.then(("looked up", on), lambda one, other: one.join(other.hint("shuffle_hash"), key), rows)
 
     def _at_hand(self, table: DataFrame) -> LazyFrame:
+        """A small table as rows; made once."""
         if id(table) not in self._handed:
-            self._handed[id(table)] = LazyFrame.of(self.spark, table.toArrow().combine_chunks(), table.schema)
-        return self._handed[id(table)]
+            made = LazyFrame.of(self.spark, table.toArrow().combine_chunks(), table.schema)
+            self._handed[id(table)] = (table, made)  # (the table, too: its id must stay its own)
+        return self._handed[id(table)][1]
 
     def _typed(self, sql: str) -> DataFrame:
         types = {p.name: p.type for p in self.shape.parameters}
         frame = self.spark.sql(sql)
         return frame.select(*(F.col(c).cast(types[c]).alias(c) if c in types else F.col(c) for c in frame.columns))
+
+    # --- taps
+
+    def with_class(self, frame: Frame, scan: Scan) -> Frame:
+        """Rows that are taken in, with their class; where nobody taps anything, they need none.
+
+        Of a part's rows the class is the newest beginning that is not after the epoch of the oldest of them.
+        """
+        if not self.classes or EPOCH not in scan.columns:
+            return self.per_query(frame, self.classes, CLASS, otherwise=0) if self.classes else frame
+        begun = ", ".join(f"{begins}L" for begins in sorted({q.begins for q in self.queries.values() if q.taps}))
+        passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
+        return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
+
+    def for_readers(self, frame: Frame, index: int) -> Frame:
+        """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
+        readers = self._readers.get(index)
+        if not readers:
+            return frame
+        others = [f"`{name}`" for name in frame.columns if name != QUERY and not _PARAMETER.fullmatch(name)]
+        since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
+        if len(readers) > FEW:
+            table = pa.table(
+                {
+                    "__read": pa.array([leader for leader, mine in readers.items() for _ in mine], pa.string()),
+                    "__reader": pa.array([name for mine in readers.values() for name in mine], pa.string()),
+                    "__begins": pa.array([begins for mine in readers.values() for begins in mine.values()], pa.int64()),
+                }
+            )
+            read = frame.where(f"{QUERY} NOT IN ({', '.join(map(text, readers))})").selectExpr(QUERY, *others)
+            joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), F.expr(f"{QUERY} = __read"))
+            mine = joined.where(f"__begins <= {since}").selectExpr(f"__reader AS {QUERY}", *others)
+            return together([read, mine])
+        cases = " ".join(f"WHEN {QUERY} = {text(leader)} THEN {_pairs(mine)}" for leader, mine in readers.items())
+        one = f"array(named_struct('name', {QUERY}, 'begins', 0L))"
+        told = f"explode(filter(CASE {cases} ELSE {one} END, reader -> reader.begins <= {since})) AS __reader"
+        return frame.selectExpr(*others, told).selectExpr(f"__reader.name AS {QUERY}", *others)
 
     # --- routes
 
@@ -294,6 +373,12 @@ class Tables:
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
+
+
+def _pairs(begins: Mapping[QueryId, int]) -> str:
+    """Names and beginnings as an array of SQL."""
+    rows = (f"named_struct('name', {text(name)}, 'begins', {since}L)" for name, since in begins.items())
+    return f"array({', '.join(rows)})"
 
 
 def text(value: str) -> str:

@@ -18,6 +18,7 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, RegionId
 from godwit.model.plan import (
+    CLASS,
     DEVICE,
     EPOCH,
     GENERATION,
@@ -61,6 +62,8 @@ class Step:
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
             self._batch.sized[index] = self._batch.small_input(index)
             made = self._made(index, operator, inputs)
+            if made is not None and operator.emits == "arrival":  # (a window has told them apart already)
+                made = self._tables.for_readers(made, index)
             local[index] = made if index == last else self._route(index, made)
         return local[last]
 
@@ -119,17 +122,17 @@ class Step:
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
-        return self._tables.with_queries(frame, columns, index, scan)
+        return self._tables.with_class(self._tables.with_queries(frame, columns, index, scan), scan)
 
     def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
-        parked = self._tables.deployment.parked
         inside = [frame]
         for query in self._tables.queries:
             room = Room("parked", query, self._batch.key(index))
-            if query not in parked and room in self._batch.memory.rooms:
+            suspended = self._tables.deployment.suspended(query)
+            if not suspended and room in self._batch.memory.rooms:
                 inside.append(self._batch.leave(room, index))
-            elif query in parked and inside[0] is not None:
+            elif suspended and inside[0] is not None:
                 mine = f"{QUERY} = {text(query)}"
                 self._batch.keep(room, self._batch.write(inside[0].where(mine), f"parked-{index}"))
                 inside[0] = inside[0].where(f"NOT ({mine})")
@@ -144,7 +147,7 @@ class Step:
         if frame is None:
             return None
         frame = self._tables.with_parameters(frame, *(c.sql for c in operator.columns))
-        kept = [c for c in (QUERY, DEVICE) if c in frame.columns]
+        kept = [c for c in (QUERY, DEVICE, CLASS) if c in frame.columns]
         return frame.selectExpr(*kept, *(f"{c.sql} AS `{c.name}`" for c in operator.columns))
 
     def _partial(self, index: int, operator: Partial, frame: Frame | None) -> Frame | None:
@@ -166,7 +169,8 @@ class Step:
         batch = self._batch
         alone = (consumer, 0) not in self._work.channels and not batch.incoming(consumer)
         stays = self._tables.routes(index).only() == batch.region
-        return batch.memory.deferring.get(consumer, 0) > 0 and alone and stays and not batch.small
+        apart = bool(self._tables.classes)
+        return batch.memory.deferring.get(consumer, 0) > 0 and alone and stays and not batch.small and not apart
 
     def _union(self, inputs: list[Frame | None]) -> Frame | None:
         there = [frame for frame in inputs if frame is not None]
@@ -178,6 +182,8 @@ class Step:
     def _sink(self, index: int, operator: Sink, frame: Frame | None) -> None:
         """Results leave."""
         if frame is not None:
+            if self._tables.unseen:
+                frame = frame.where(f"{QUERY} NOT IN ({', '.join(map(text, self._tables.unseen))})")
             wanted = [QUERY, *operator.written]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
             frame = frame if frame.columns == wanted else frame.select(*wanted)

@@ -74,13 +74,9 @@ def split(query: Query, streams: Mapping[StreamId, Stream], running: Mapping[str
 
 
 def begins(reader: Query, epoch: int) -> Query:
-    """The reader as one that begins with an epoch: it drops pairs with older rows."""
-    return replace(reader, parameters=(*reader.parameters[:-1], str(epoch))) if reader.parts else reader
-
-
-def begun(reader: Query) -> int:
-    """The epoch with which a reader begins."""
-    return int(reader.parameters[-1]) if reader.parts else 0
+    """The query as one that begins with an epoch; a reader of parts drops pairs with older rows."""
+    parameters = (*reader.parameters[:-1], str(epoch)) if reader.parts else reader.parameters
+    return replace(reader, parameters=parameters, begins=epoch)
 
 
 def own_names(reader: Query, part: Query) -> dict[str, str]:

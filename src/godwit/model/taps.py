@@ -1,0 +1,103 @@
+"""Taps: a query that has a sub-plan in common with a running one is answered by that one's execution of it.
+
+Two queries of one shape have a sub-plan in common where their literals in it, and the values they subscribe to, are the
+same. The later one, the *reader*, does not execute it: it *taps* the operator on top of it, whose rows also become
+rows of the reader. Nothing changes for a query that nobody taps.
+
+A reader must not see rows from before it. So while a query is tapped, its rows carry a *class*: the newest beginning
+among all who read it when the row is taken in. A reader's are the rows whose class is not older than its beginning.
+Pairs of a join have the older class of the two rows, what a shared part has made that of its oldest row. Partial
+aggregates of a window are kept by class, and merged for each reader when the window closes; an aggregate over what a
+window has put out cannot be told apart like that, so the tap is at the lowest window. Once all rows are of the newest
+class, there is one of everything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from godwit.ids import QueryId
+from godwit.model import signature
+from godwit.model.plan import Aggregate, Join, Operator, Plan, Query, Scan
+
+
+def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
+    """Operator -> the running query that executes it already, for all that the query need not execute itself."""
+    executed: dict[tuple[int, str], QueryId] = {}
+    for other in running:
+        if other.shape.key == query.shape.key:
+            for index, text in enumerate(_signatures(other)):
+                if index not in other.taps:
+                    executed.setdefault((index, text), other.id)
+    plan, mine, found = query.shape.plan, _signatures(query), dict[int, QueryId]()
+    for index in reversed(range(len(plan.operators) - 1)):
+        leader = executed.get((index, mine[index]))
+        if index not in found and leader is not None and can_be_tapped(plan, index):
+            found |= dict.fromkeys(_below(plan, index), leader)
+    return found
+
+
+def can_be_tapped(plan: Plan, index: int) -> bool:
+    """Whether an operator's rows can be told apart by class, and it is worth it: it joins or aggregates, or is all that
+    the query does."""
+    operator = plan.operators[index]
+    if any(not _has_classes(plan.operators[i]) for i in _below(plan, index) if i != index):
+        return False
+    if index == plan.sink.inputs[0] and not isinstance(operator, Scan):
+        return _has_classes(operator) or _has_partials(operator)
+    return isinstance(operator, Join) or _has_partials(operator)
+
+
+def ends(query: Query) -> Iterator[tuple[int, QueryId]]:
+    """(the tapped operators whose rows the query goes on with, who executes each)"""
+    for index, leader in query.taps.items():
+        if query.shape.plan.consumer(index)[0] not in query.taps:
+            yield index, leader
+
+
+def executor(query: Query, operator: int, queries: Mapping[QueryId, Query]) -> Query:
+    """The query that executes an operator of another: itself, or whom it taps, directly or through others."""
+    while (leader := query.taps.get(operator)) in queries:
+        query = queries[leader]  # type: ignore[index]
+    return query
+
+
+def readers(query: QueryId, queries: Iterable[Query]) -> list[QueryId]:
+    """Those who tap a query."""
+    return sorted(other.id for other in queries if query in other.taps.values())
+
+
+def together(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[list[int], list[QueryId]]]:
+    """(operators, the queries for which they are executed once), where they are several."""
+    found: dict[tuple[QueryId, ...], list[int]] = {}
+    for index in range(len(query.shape.plan.operators)):
+        mine = executor(query, index, queries).id
+        alike = [q for q in queries.values() if q.shape.key == query.shape.key and not q.internal]
+        users = sorted(other.id for other in alike if executor(other, index, queries).id == mine)
+        found.setdefault(tuple(users), []).append(index)
+    yield from ((operators, list(users)) for users, operators in found.items() if len(users) > 1)
+
+
+def _has_classes(operator: Operator) -> bool:
+    """Whether each row that comes out is made of rows of which the oldest is known."""
+    return not operator.stateful or isinstance(operator, Join)
+
+
+def _has_partials(operator: Operator) -> bool:
+    """Whether it merges partials that may be kept apart until the end; where a session ends depends on its rows."""
+    return isinstance(operator, Aggregate) and operator.window.kind in ("tumbling", "hopping")
+
+
+def _below(plan: Plan, index: int) -> Iterator[int]:
+    yield index
+    for child in plan.operators[index].inputs:
+        yield from _below(plan, child)
+
+
+def _signatures(query: Query) -> tuple[str, ...]:
+    """For each operator: equal to another's exactly when the two do the same to the same rows."""
+    # The last literal of a part's reader is its beginning: what it reads is told apart by class.
+    literals = (*query.parameters[:-1], "") if query.parts else query.parameters
+    return signature.of_values(
+        query.shape.plan.operators, literals, lambda index: sorted(query.subscriptions.get(index, ()))
+    )
