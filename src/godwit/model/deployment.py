@@ -118,9 +118,6 @@ class Deployment:
         operator that is placed in neither of the two regions runs in the latter. So progress is always told at first
         hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
         """
-        divided = self.key_routes.get((query.id, operator))
-        if divided is not None:
-            return divided
         plan = query.shape.plan
         node = plan.operators[operator]
         if isinstance(node, Scan):
@@ -128,6 +125,10 @@ class Deployment:
             return _undivided(self.sites.get(site) if site is not None else None)
         placed = self.placement.get(instance_id(query.id, operator, device))
         own = _undivided(None if placed is None else self.region_of(placed))
+        divided = self.key_routes.get((query.id, operator))
+        if divided is not None:
+            # The rest is where the operator is placed; without a place, where it was when it was last divided.
+            return divided if own is None or divided.rest.copies else divided.following(own.rest.process)
         if node.holistic:
             return own
         below = {self.routes(query, child, device if plan.is_local(child) else None) for child in node.inputs}

@@ -20,11 +20,12 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
-from godwit.protocol.handover import EpochChange, Migration, MigrationLedger
+from godwit.protocol.handover import EpochChange, Migration
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, Heard, Inputs
+from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
-from godwit.protocol.progress import Progress, Released, Watermarks, released, releasing
+from godwit.protocol.progress import Progress, Released, Watermarks, releasing
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
 
 
@@ -57,8 +58,9 @@ class RegionKernel:
         self.whole, self.deployment = deployment, deployment.without(self.failed)
         self.book = WatermarkTracker(memory.marks)
         moves = sorted(memory.outgoing), sorted(memory.incoming)
-        tables = dict(memory.owners), dict(memory.resumed)
-        self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *tables)
+        known = (dict(memory.owners), dict(memory.resumed))
+        self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *known)
+        self.moves.shadows.update(memory.shadows)
         self.released: Released = {}
         for (operator, query), clock in memory.released.items():
             self.released.setdefault(operator, {})[query] = clock
@@ -82,6 +84,8 @@ class RegionKernel:
         self._announced: dict[tuple[int, str, int], Mark] = {}
         self._announce_all = True
         self._ended: dict[QueryId, Mapping[str, int]] = {}
+        #: the last micro-batch has changed what the next one may do, whatever comes in
+        self._go_on = False
         self._arrange(None)
 
     # --- taking in
@@ -92,6 +96,7 @@ class RegionKernel:
         """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit; `announced`:
         hand-overs whose state is on its way here."""
         self._idle.mark(inputs, self.own_marks, self.deployment, now)
+        self.moves.wanted.update(move for move in inputs.wanted if move in self.moves.outgoing)
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
         news = rows or self._any_concerns(inputs.changes) or self.failed.keys() != self._committed_failed
         ended, lost = self._adopt(inputs.changes, announced)
@@ -108,10 +113,14 @@ class RegionKernel:
         commit = news or newcomers or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
         if not commit:
             self.positions = inputs.positions
+            self._go_on = False
         return Decision(commit, markers, tuple(ended), moved, tuple(lost))
 
     def next_due(self, now: float) -> float | None:
-        """When something is to be done without any input: a source becomes idle. None: never."""
+        """When something is to be done without any input: a source becomes idle, state may go or be taken in. None:
+        never."""
+        if self._go_on:
+            return now
         return self._idle.next_due(self.own_marks, self.deployment, now)
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
@@ -278,6 +287,18 @@ class RegionKernel:
         """The state of an instance that moved here has arrived."""
         self._watermarks.receive(move, clock)
 
+    def admit(self, came: Sequence[Arrived[Any]], markers: Mapping[int, Epoch]) -> list[Arrived[Any]]:
+        """Of the state that has come, what is taken in now; the rest must wait (`MigrationLedger.admits`)."""
+        found = []
+        for arrived in came:
+            known = self.queries.get(arrived.move.query)
+            above, _ = self.shape.plan.consumer(arrived.move.operator)
+            readers = frozenset() if known is None else self.deployment.owners(known, above)
+            if known is None or self.moves.admits(arrived.move, markers, readers):
+                found.append(arrived)
+        there = {arrived.move for arrived in found}
+        return found + [Arrived(m, {}, NEVER) for m in self.moves.unacknowledged(markers) if m not in there]
+
     @property
     def _watermarks(self) -> Watermarks:
         return Watermarks(self.deployment, self.progress, self.book, self.moves, self.released)
@@ -296,6 +317,7 @@ class RegionKernel:
         self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         self._forget_published()
+        self._go_on = self._must_publish(self.moves.markers(self.members(inputs.peers)))
         delta, self._base = self.delta(), self.snapshot()
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
@@ -339,6 +361,7 @@ class RegionKernel:
             dict.fromkeys(self.fenced, True),
             dict(self.failed),
             dict(self.outbox),
+            dict(self.moves.shadows),
         )
 
     def _publish(self, everything: bool) -> tuple[Heard, ...]:
@@ -352,10 +375,11 @@ class RegionKernel:
         """Watermarks that stateful operators here have released."""
         for operator, clocks in self.released.items():
             for query, clock in clocks.items():
-                known = self.queries.get(query)
-                owners = self.deployment.owners(known, operator) if clock > NEVER and known is not None else ()
-                if self.region in owners:
-                    yield (operator, released(query, self.region, owners), 1), Mark(1, clock)
+                if clock == NEVER or query not in self.queries:
+                    continue
+                name = self._watermarks.name(query, operator)
+                if name is not None and self.region in self.deployment.owners(self.queries[query], operator):
+                    yield (operator, name, 1), Mark(1, clock)
 
     def _forget_published(self) -> None:
         """Sessions that are over, now that others know; and what was closed, if the device is gone."""
