@@ -14,8 +14,8 @@ from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
 from godwit.model.deployment import Delta
 from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.handover import Migration
-from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.watermarks import Mark
 from godwit.sim.worlds import tumbling
 from tests.protocol.pair import EAST, LEFT, QUERY, WEST, WINDOW, Pair, deployment, hops

@@ -50,6 +50,7 @@ from godwit.control.stage import Stage, back
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId
 from godwit.migration.base import HandOver, Moved, Step, steps
+from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change, LinkRemoved, SiteFailed, SiteRemoved
 
 IDLE, PUBLISHING, REVERTING = "idle", "publishing", "reverting"
@@ -323,7 +324,7 @@ class Coordinator:
         return []
 
 
-_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished, PlacedByHand, StreamDeclared)
+_REQUESTS = (QuerySubmitted, QueryWithdrawn, DeviceFeeds, PlacesWished, PlacedByHand, StreamDeclared, RouteKeys)
 #: (phase, event) -> what to do; a pair that is not here is a bug
 _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] = {
     **{(IDLE, e): Coordinator._queue_and_begin for e in (ChangesArrived, *_REQUESTS)},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from godwit.ids import DeviceId
 from godwit.model.global_plan import Edge, PlanEdit
 from godwit.model.instances import InstanceId
+from godwit.protocol.handover import Migration
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Pending:
     #: names of stateful instances whose state is lost
     lost: set[InstanceId] = field(default_factory=set)
     sessions: dict[DeviceId, int] = field(default_factory=dict)
+    #: keys that change region
+    key_moves: list[Migration] = field(default_factory=list)
 
     def note(self, edit: PlanEdit) -> None:
         self.added += edit.added

@@ -28,6 +28,7 @@ from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
+from godwit.protocol.handover import Migration
 
 CLOUD = RegionId("cloud")
 
@@ -68,6 +69,8 @@ class Planner:
         for site in topology.sites.values():
             self._region_sites[site.region] = self._region_sites.get(site.region, 0) + 1
         self._pending = Pending()
+        #: queries that stand still because somebody wants them to, not for want of a place
+        self.suspended: set[QueryId] = set()
         self._before: Topology | None = None
         #: streams that no stage has told the regions of yet
         self.undeclared: dict[StreamId, Stream] = {}
@@ -216,6 +219,11 @@ class Planner:
         for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
             self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
+        self.suspended.discard(query)
+
+    def pending_moves(self, moves: Iterable[Migration]) -> None:
+        """Keys change region with the stage being made."""
+        self._pending.key_moves += moves
 
     def default_root(self) -> NodeId:
         """The site with the most capacity in the cloud, or of all where there is no cloud."""
@@ -450,7 +458,7 @@ class Planner:
 
     def resume_parked(self) -> None:
         """Try every parked query again."""
-        for query in sorted(self.rows.parked):
+        for query in sorted(self.rows.parked.keys() - self.suspended):
             self.try_place(query)
 
     def path_of_state(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...]:

@@ -143,20 +143,22 @@ class Deployment:
         """The regions that rows of a query's holistic operators go to, copies among them."""
         plan = query.shape.plan
         tables = (self.routes(query, i) for i in range(len(plan.operators)) if not plan.is_local(i))
-        return {region for table in tables if table is not None for region in table.receivers()}
+        return {region for table in tables if table is not None for region in table.regions()}
 
     def route(self, query: Query, operator: int, device: DeviceId | None, here: RegionId) -> RouteTable:
         """Where rows that are in region `here` go on to an operator.
 
         Rows cross regions at most once on their way to the next holistic operator. A device may have moved on while its
-        rows were still being read: they do not follow it, they go on from where they are.
+        rows were still being read: they do not follow it, they go on from where they are. Where the next one's keys are
+        divided, they stay until their key is known.
         """
         plan, table, stay = query.shape.plan, self.routes(query, operator, device), RouteTable.undivided(here)
         if table is None or plan.operators[operator].holistic:
             return table or stay
         if device is not None and self.routes(query, plan.scans_below(operator)[0], device) is None:
             return stay  # of a device that is away, only what came in before is here
-        return table if table == self.routes(query, plan.next_holistic(operator)) else stay
+        following = self.routes(query, plan.next_holistic(operator))
+        return table if table == following and not table.divided else stay
 
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""

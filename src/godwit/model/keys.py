@@ -86,7 +86,7 @@ def contains(keys: KeySet, key: Key) -> bool:
 
 def covers(large: KeySet, small: KeySet) -> bool:
     """Whether the one surely holds every key of the other; False may mean: not known."""
-    if large == small or large == REST:
+    if large in (small, REST):
         return True
     match large, small:
         case Listed(a), Listed(b):

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId
-from godwit.model.keys import BUCKETS, REST, HashRange, Key, KeySet, Listed, Rest, bucket_of, ranges
+from godwit.model.keys import BUCKETS, REST, HashRange, Key, KeySet, Listed, Rest, bucket_of, covers, ranges
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Route:
     copies: tuple[RegionId, ...] = ()
     #: False: what comes of them is dropped for now (emission filter)
     emits: bool = True
+    #: who keeps a copy of their state, but gets no rows
+    backups: tuple[RegionId, ...] = ()
     #: the site that was asked for; empty: wherever the region runs
     site: str = ""
     #: of the changes of the table, the one by which its region began to process these keys
@@ -88,6 +90,10 @@ class RouteTable:
     def receivers(self) -> frozenset[RegionId]:
         """The regions that rows of the operator go to, copies among them."""
         return frozenset(region for route in self.routes for region in route.receivers)
+
+    def regions(self) -> frozenset[RegionId]:
+        """The regions that have to do with the operator: rows or state of it go there."""
+        return self.receivers() | {region for route in self.routes for region in route.backups}
 
     def owners(self) -> frozenset[RegionId]:
         """The regions that process rows of the operator."""
@@ -162,17 +168,19 @@ class RouteTable:
             return RouteTable(tuple(replace(r, turn=turn) if r in gaining else r for r in kept), turn)
         return RouteTable((Route(_plain(keys), to, site=site, turn=turn), *kept), turn)
 
-    def copied(self, keys: KeySet, to: RegionId) -> RouteTable:
-        """The table by which a region gets a copy of the rows of these keys; who processes them does not change."""
+    def copied(self, keys: KeySet, to: RegionId, rows: bool = True) -> RouteTable:
+        """The table by which a region gets a copy of the rows of these keys (or of their state alone); who processes
+        them does not change, also if the rest moves."""
         ((now, _), *others) = self.portions(keys)
         assert not others, f"{keys} is processed in more than one region"
+        now = replace(now, copies=(to,)) if rows else replace(now, backups=(to,))
         if isinstance(keys, Rest):
-            return replace(self, routes=(*self.routes[:-1], replace(now, copies=(to,))))
-        return replace(self, routes=(replace(now, keys=_plain(keys), copies=(to,)), *self._without(keys)))
+            return replace(self, routes=(*self.routes[:-1], now))
+        return replace(self, routes=(replace(now, keys=_plain(keys)), *self._without(keys)))
 
     def uncopied(self, keys: KeySet) -> RouteTable:
         """The table without copies of these keys."""
-        routes = tuple(replace(r, copies=()) if r.keys == _plain(keys) else r for r in self.routes)
+        routes = tuple(replace(r, copies=(), backups=()) if covers(_plain(keys), r.keys) else r for r in self.routes)
         return replace(self, routes=routes)
 
     def _without(self, keys: KeySet) -> tuple[Route, ...]:

@@ -52,10 +52,10 @@ class Migration:
     number: int = 0
     #: the source goes on processing; a copy of its state goes into a shadow at the target
     copy: bool = False
-    #: the epoch of the copy that it continues, completes or cancels
-    shadow: Epoch = Epoch(0)
+    #: there is a shadow of the same migration, which it continues, completes or cancels
+    shadow: bool = False
     #: generations before this one are in the shadow already
-    since: Epoch = Epoch(0)
+    since: int = 0
     #: rows are sent to both while the copy lasts: the shadow has them, and nothing is left to send in the end
     dual: bool = False
     #: the copy is of no use any more

@@ -45,6 +45,9 @@ class Arrived(Generic[R]):
     parts: dict[int, list[R]]
     #: how far the sender had released the query's watermark
     clock: int
+    #: (scan, source) -> its sessions before this one are over, as the sender knows: a region that has just begun to
+    #: read does not, if the word of it went round before
+    sessions: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ from typing import Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
+from godwit.model.routing import RouteTable
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
 from godwit.protocol.handover import EpochChange, Migration
-from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, releasing
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, split_source
@@ -84,8 +85,13 @@ class RegionKernel:
         self._announced: dict[tuple[int, str, int], Mark] = {}
         self._announce_all = True
         self._ended: dict[QueryId, Mapping[str, int]] = {}
+        #: moves to here that rows wait for, as far as their sources were asked to send the state now
+        self._asked: set[Migration] = set()
+        self._asking: list[Migration] = []
         #: the last micro-batch has changed what the next one may do, whatever comes in
         self._go_on = False
+        #: the route tables of operators whose keys are divided
+        self._divided: Mapping[tuple[QueryId, int], RouteTable | None] = {}
         self._arrange(None)
 
     # --- taking in
@@ -177,7 +183,7 @@ class RegionKernel:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
         latest = self.moves.latest()
         waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
-        return waited_for or bool(self.moves.ready(markers))
+        return waited_for or bool(self.moves.ready(markers)) or bool(self.moves.unacknowledged(markers))
 
     def _far_ahead(self, positions: Mapping[str, int]) -> int:
         """Others keep what this region has not committed to have read; so it must, now and then, even if idle."""
@@ -240,7 +246,10 @@ class RegionKernel:
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
-        divided = before is not None and before.key_routes != now.key_routes
+        tables = {
+            place: now.routes(self.queries[place[0]], place[1]) for place in now.key_routes if place[0] in self.queries
+        }
+        divided, self._divided = tables != self._divided, tables
         if devices or divided or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
             self.progress = Progress(self.shape, now)
             self._expect(self.progress)
@@ -283,9 +292,17 @@ class RegionKernel:
         """(how far a stateful operator had released each query's watermark, how far it does now)."""
         return self._watermarks.release(operator, markers)
 
-    def receive(self, move: Migration, clock: int) -> None:
+    def receive(self, arrived: Arrived[Any]) -> None:
         """The state of an instance that moved here has arrived."""
-        self._watermarks.receive(move, clock)
+        self._watermarks.receive(arrived.move, arrived.clock)
+        for source, session in arrived.sessions.items():
+            self.book.reached(source, session)
+
+    def ask_for(self, move: Migration) -> None:
+        """Rows wait for the state of a move that its source sends at leisure: it is told to send it now."""
+        if move.paced and move not in self._asked:
+            self._asked.add(move)
+            self._asking.append(move)
 
     def admit(self, came: Sequence[Arrived[Any]], markers: Mapping[int, Epoch]) -> list[Arrived[Any]]:
         """Of the state that has come, what is taken in now; the rest must wait (`MigrationLedger.admits`)."""
@@ -311,6 +328,9 @@ class RegionKernel:
         """The protocol's part of the commit of that number; the next one is a delta from here. `addressed`: the regions
         that the micro-batch has rows or state for."""
         self.moves.cut(decision.markers)
+        asking, self._asking = tuple(self._asking), []
+        self._asked &= set(self.moves.incoming)
+        addressed = {*addressed, *(move.source for move in asking)}
         self.positions = self._committed = inputs.positions
         marks, messages = self._announce(inputs, decision, addressed)
         self.published = dict(decision.markers)
@@ -323,7 +343,7 @@ class RegionKernel:
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
         memory, delta = (self._base, MemoryDelta()) if whole else (None, delta)
-        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages)
+        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages, asking)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]

@@ -1,4 +1,4 @@
-"""What one region knows of the moves of one shape's instances, and what follows: when it sends state, what it waits for.
+"""What one region knows of the moves of one shape's instances, and what follows: when it sends, what it waits for.
 
 Pure; the runtime and the simulator both run it. The rules are told in `handover.py`.
 """
@@ -14,7 +14,7 @@ from godwit.model.keys import Key, KeySet, overlap
 from godwit.model.plan import Plan
 from godwit.protocol.handover import Instance, Migration, instance_of
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
-from godwit.protocol.shadows import Shadow, shadow_of
+from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
 from godwit.protocol.watermarks import FOREVER
 
 
@@ -38,7 +38,7 @@ class MigrationLedger:
     #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
     resumed: dict[QueryId, Epoch] = field(default_factory=dict)
     #: copies of other regions' state that are built up here
-    shadows: dict[tuple[QueryId, int, Epoch], Shadow] = field(default_factory=dict)
+    shadows: dict[ShadowKey, Shadow] = field(default_factory=dict)
     #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
     wanted: set[Migration] = field(default_factory=set)
 
@@ -64,15 +64,15 @@ class MigrationLedger:
         self.epoch = epoch
 
     def _shadow(self, move: Migration) -> None:
-        key = (*move.instance, move.shadow or move.epoch)
+        key = shadow_key(move)
         if not move.shadow:
-            self.shadows[key] = Shadow(*key, move.keys, move.dual)
+            self.shadows[key] = Shadow(*key, move.epoch, move.keys, move.dual)
         elif key in self.shadows and (move.cancel or not move.copy):
             self.shadows[key] = self.shadows[key].ending(move.epoch, dropped=move.cancel)
 
     def _cancel(self, move: Migration) -> None:
         def given_up(one: Migration) -> bool:
-            return one.instance == move.instance and one.copy and move.shadow in (one.epoch, one.shadow)
+            return one.copy and shadow_key(one) == shadow_key(move)
 
         self.outgoing[:] = [one for one in self.outgoing if not given_up(one)]
         self.incoming[:] = [one for one in self.incoming if not given_up(one)]
@@ -157,12 +157,12 @@ class MigrationLedger:
         if move in self.incoming:
             self.incoming.remove(move)
             if not move.copy:
-                self.shadows.pop((*move.instance, move.shadow), None)
+                self.shadows.pop(shadow_key(move), None)
 
     def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
         """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
-        moving = (m for m in (*self.incoming, *self.outgoing) if m.instance == instance_of(query, operator))
-        return any(not m.copy for m in moving) or markers[operator] < self.latest(query)
+        leaving = any(m.instance == instance_of(query, operator) for m in self.outgoing)
+        return leaving or self.pending(query, operator) or markers[operator] < self.latest(query)
 
     def pending(self, query: QueryId, operator: int) -> bool:
         """Whether state of keys that the instance owns is on its way."""

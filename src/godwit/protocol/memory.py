@@ -16,7 +16,7 @@ from typing import Any
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.protocol.handover import Instance, Migration
 from godwit.protocol.ownership import History, history_from_json, history_to_json
-from godwit.protocol.shadows import Shadow, shadow_from_json
+from godwit.protocol.shadows import Shadow, ShadowKey, shadow_from_json
 from godwit.protocol.watermarks import Mark
 
 Table = Mapping[Any, Any]
@@ -57,8 +57,8 @@ class Snapshot:
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
     #: receiver -> the number of the last message for it
     outbox: Mapping[RegionId, int] = field(default_factory=dict)
-    #: (query, operator, epoch that opened it) -> a copy of another region's state that is built up here
-    shadows: Mapping[tuple[QueryId, int, Epoch], Shadow] = field(default_factory=dict)
+    #: copies of other regions' state that are built up here
+    shadows: Mapping[ShadowKey, Shadow] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -133,7 +133,7 @@ class _ShadowCodec(_Codec):
     """A shadow is named by its key."""
 
     def table(self, rows: Iterable[Any]) -> Table:
-        return {tuple(key): shadow_from_json(tuple(key), value) for key, value in rows}
+        return {tuple(key): shadow_from_json((key[0], key[1], key[2]), value) for key, value in rows}
 
 
 _PLAIN, _PAIR, _MOVE = _Codec(), _Codec(list, tuple), _Codec(Migration.to_json, Migration.from_json)

@@ -145,16 +145,16 @@ class Watermarks:
         """Under which name the operator here says how far it has released a query's watermark; None: it says nothing,
         because keys are on their way to it whose windows it may have passed."""
         table = self.deployment.routes(self.deployment.queries[query], operator)
-        if table is not None and len(table.owners()) > 1 and self.moves.pending(query, operator):
+        if table is not None and table.turn and self.moves.pending(query, operator):
             return None
         return released(query, self.moves.region, table)
 
     def receive(self, move: Migration, clock: int) -> None:
-        """State has arrived: its query's watermark goes at least as far as the sender had released it. Where keys are
-        divided it stays where it is: the other keys here have windows of their own to close."""
+        """State has arrived: its query's watermark goes at least as far as the sender had released it. Where keys
+        were ever divided it stays where it is: the other keys here have windows of their own to close."""
         known = self.deployment.queries.get(move.query)
         table = None if known is None else self.deployment.routes(known, move.operator)
-        if not move.copy and (table is None or not table.divided):
+        if not move.copy and (table is None or not table.turn):
             mine = self.released.setdefault(move.operator, {})
             mine[move.query] = max(mine.get(move.query, NEVER), clock)
         self.moves.arrived(move)

@@ -13,6 +13,14 @@ from typing import Any
 from godwit.ids import Epoch, QueryId
 from godwit.model.codec import decode, encode
 from godwit.model.keys import Key, KeySet, contains
+from godwit.protocol.handover import Migration
+
+#: (query, operator, number of the migration)
+ShadowKey = tuple[QueryId, int, int]
+
+
+def shadow_key(move: Migration) -> ShadowKey:
+    return move.query, move.operator, move.number
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,7 @@ class Shadow:
 
     query: QueryId
     operator: int
+    number: int
     since: Epoch
     keys: KeySet
     #: rows of these keys come here as well as to their owner
@@ -34,18 +43,18 @@ class Shadow:
         return replace(self, until=until, dropped=dropped)
 
     def to_json(self) -> list[Any]:
-        return [encode(self.keys), self.dual, self.until, self.dropped]
+        return [self.since, encode(self.keys), self.dual, self.until, self.dropped]
 
 
-def shadow_from_json(key: tuple[QueryId, int, Epoch], record: list[Any]) -> Shadow:
-    keys, dual, until, dropped = record
-    return Shadow(*key, decode(keys), dual, until, dropped)
+def shadow_from_json(key: ShadowKey, record: list[Any]) -> Shadow:
+    since, keys, dual, until, dropped = record
+    return Shadow(*key, since, decode(keys), dual, until, dropped)
 
 
 def shadow_of(shadows: Iterable[Shadow], instance: tuple[QueryId, int], key: Key, epoch: Epoch) -> Shadow | None:
     """The one to which a row that was routed under an epoch is a copy."""
     for shadow in shadows:
-        if (shadow.query, shadow.operator) == instance and shadow.dual and shadow.since <= epoch:
-            if (shadow.until is None or epoch < shadow.until) and contains(shadow.keys, key):
-                return shadow
+        within = shadow.since <= epoch and (shadow.until is None or epoch < shadow.until)
+        if within and shadow.dual and (shadow.query, shadow.operator) == instance and contains(shadow.keys, key):
+            return shadow
     return None

@@ -19,8 +19,8 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import Operator, Shape
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import Migration
-from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.poll import Arrived, Work
