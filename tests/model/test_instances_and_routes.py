@@ -13,7 +13,8 @@ from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Delta, Deployment, between
 from godwit.model.instances import ONCE, InstanceId, Scope, instance_id
-from godwit.model.routing import BUCKETS, REST, HashRange, Listed, Route, RouteTable
+from godwit.model.keys import BUCKETS, REST, HashRange, Listed
+from godwit.model.routing import Route, RouteTable
 
 WEST, EAST, CLOUD = RegionId("west"), RegionId("east"), RegionId("cloud")
 NAMES = st.text("abc-_.0", min_size=1, max_size=8)

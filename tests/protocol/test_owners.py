@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 
 from godwit.ids import Epoch
-from godwit.model.routing import BUCKETS, REST, HashRange, Listed, Route, RouteTable
-from godwit.protocol.handover import Migration, MigrationLedger
+from godwit.model.keys import BUCKETS, REST, HashRange, Listed
+from godwit.model.routing import Route, RouteTable
+from godwit.protocol.handover import Migration
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 from godwit.sim.worlds import LEFT

@@ -11,9 +11,10 @@ from godwit.model.deployment import Deployment
 from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
 from godwit.protocol import outbox
-from godwit.protocol.handover import EpochChange, MigrationLedger
+from godwit.protocol.handover import EpochChange
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick

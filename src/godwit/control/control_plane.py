@@ -14,22 +14,29 @@ from godwit.control.coordinator import IDLE, Coordinator
 from godwit.control.events import (
     ChangesArrived,
     DeviceFeeds,
+    EpochCommitted,
     Event,
     HandoverDone,
     Instruction,
+    KeysArrived,
     PlacesWished,
+    Publish,
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
 )
 from godwit.control.explain import explain
+from godwit.control.key_routes import check_migration, region_of, route_table
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import ChangeBatch, redeployment
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
+from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKeys
+from godwit.migration.phases import AUTO, chosen
 from godwit.model.changes import Change, apply
 from godwit.model.deployment import Deployment
 from godwit.model.global_plan import Cost, unit_cost
-from godwit.model.instances import InstanceId
+from godwit.model.instances import InstanceId, instance_id
+from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import Ways, Wish
@@ -54,6 +61,7 @@ class ControlPlane:
         self.planner.journal.forget()
         self._strategy = redeployment(redeployment_strategy)
         self.coordinator = Coordinator(self.planner, self._strategy, epoch)
+        self.keys = KeyMigrations()
 
     # -- reading
 
@@ -79,7 +87,67 @@ class ControlPlane:
     # -- events
 
     def handle(self, event: Event) -> list[Instruction]:
-        return self.coordinator.handle(event)
+        if isinstance(event, KeysArrived):
+            self.keys.arrived(event.move)
+            return self._with_keys([])
+        if isinstance(event, QueryWithdrawn):
+            self.keys.forget(event.query)
+        return self._with_keys(self.coordinator.handle(event))
+
+    def _with_keys(self, told: list[Instruction]) -> list[Instruction]:
+        """And what follows for keys that migrate: the next phase of each that has waited for just this."""
+        found: list[Instruction] = []
+        while True:
+            for one in told:
+                if isinstance(one, Publish):
+                    phases = [request.number for request in one.requests if isinstance(request, RouteKeys)]
+                    self.keys.published(one.epoch, phases, one.moves)
+                elif isinstance(one, EpochCommitted):
+                    self.keys.in_force(one.epoch)
+                    self._leave_lost_sites()
+            found += told
+            changes = list(self.keys.changes(self._elsewhere))
+            told = [instruction for change in changes for instruction in self.coordinator.handle(change)]
+            idle = self.idle and not self.coordinator.unpublished
+            passed = [one.number for one in self.keys.active.values() if one.asked] if idle and not told else []
+            if passed:  # they changed nothing, so there was no epoch
+                self.keys.published(self.epoch, passed, ())
+                self.keys.in_force(self.coordinator.stable)
+            elif not changes:
+                return found
+
+    def _leave_lost_sites(self) -> None:
+        """Keys whose site is gone go to where the rest of their operator is."""
+        known = [(one.query, one.operator) for one in (*self.keys.active.values(), *self.keys.queued)]
+        for (query, operator), table in self.planner.rows.key_routes.items():
+            home = region_of(self.planner, self.planner.rows.placement.get(instance_id(query, operator)))
+            if home is None or (query, operator) in known:
+                continue
+            for route in table.routes[:-1]:
+                if route.site and SiteId(route.site) not in self.planner.topology.sites and route.process != home:
+                    strategy = chosen("auto", self.planner.rows.queries[query].shape.plan.operators[operator])
+                    home_site = str(self.planner.rows.placement[instance_id(query, operator)])
+                    self.keys.ask(query, operator, route.keys, home, home_site, strategy)
+
+    def migrate(
+        self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO
+    ) -> list[Instruction]:
+        """Keys of a stateful operator go to a site; DeploymentError or ConfigError if that cannot be, and then nothing
+        has changed."""
+        node, region = check_migration(self.planner, query, operator, keys, site)
+        self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node))
+        return self._with_keys([])
+
+    def _elsewhere(self, one: KeyMigration) -> list[KeySet]:
+        """The keys of a migration that are not where they are to go, each part in one region."""
+        table = route_table(self.planner, one.query, one.operator)
+        portions = table.portions(one.keys) if table is not None else ()
+        return [part for route, part in portions if route.process != one.target]
+
+    def cancel_keys(self, number: int) -> list[Instruction]:
+        """Give a migration of keys up, as long as its source still answers."""
+        self.keys.cancel(number)
+        return self._with_keys([])
 
     def settle(self) -> list[Instruction]:
         """Acknowledge on behalf of all regions until nothing is left to do: for plans that no region runs."""

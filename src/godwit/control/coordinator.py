@@ -51,6 +51,7 @@ from godwit.control.stage import Stage, back
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId
 from godwit.migration.base import HandOver, Moved, Step, steps
+from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change, LinkRemoved, SiteFailed, SiteRemoved
 from godwit.protocol.watermarks import session_of
 
@@ -336,6 +337,7 @@ _REQUESTS = (
     PlacesWished,
     PlacedByHand,
     StreamDeclared,
+    RouteKeys,
 )
 #: (phase, event) -> what to do; a pair that is not here is a bug
 _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] = {

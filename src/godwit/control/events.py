@@ -11,6 +11,7 @@ from godwit.control.reconfigurations import Story
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.adhoc_query import MigrationQuery
 from godwit.migration.base import Step
+from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
@@ -96,6 +97,13 @@ class HandoverDone:
 
 
 @dataclass(frozen=True)
+class KeysArrived:
+    """State of keys that a phase of a migration sent has come; the control plane hears of it, not the coordinator."""
+
+    move: Migration
+
+
+@dataclass(frozen=True)
 class RegionLost:
     region: RegionId
 
@@ -123,13 +131,22 @@ Event = (
     | DevicesForgotten
     | RegionAcked
     | HandoverDone
+    | KeysArrived
+    | RouteKeys
     | RegionLost
     | RegionBack
     | TimedOut
 )
 #: what waits for the next batch, beside changes of the topology
 Request = (
-    QuerySubmitted | QueryWithdrawn | DeviceFeeds | DevicesForgotten | PlacesWished | PlacedByHand | StreamDeclared
+    QuerySubmitted
+    | QueryWithdrawn
+    | DeviceFeeds
+    | DevicesForgotten
+    | PlacesWished
+    | PlacedByHand
+    | StreamDeclared
+    | RouteKeys
 )
 
 # -- instructions

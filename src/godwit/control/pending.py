@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from godwit.ids import DeviceId
 from godwit.model.global_plan import Edge, PlanEdit
 from godwit.model.instances import InstanceId
+from godwit.protocol.handover import Migration
 
 
 @dataclass
@@ -25,6 +26,8 @@ class Pending:
     sessions: dict[DeviceId, int] = field(default_factory=dict)
     #: devices that left, and of which nothing is known from this stage on
     forgotten: frozenset[DeviceId] = frozenset()
+    #: keys that change region
+    key_moves: list[Migration] = field(default_factory=list)
 
     def note(self, edit: PlanEdit) -> None:
         self.added += edit.added

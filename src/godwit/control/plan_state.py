@@ -30,6 +30,7 @@ from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
+from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import session_of
 
 CLOUD = RegionId("cloud")
@@ -71,6 +72,8 @@ class Planner:
         for site in topology.sites.values():
             self._region_sites[site.region] = self._region_sites.get(site.region, 0) + 1
         self._pending = Pending()
+        #: queries that stand still because somebody wants them to, not for want of a place
+        self.suspended: set[QueryId] = set()
         self._before: Topology | None = None
         #: devices that left, and have not been attached since
         self._departed: dict[DeviceId, None] = {}
@@ -250,10 +253,15 @@ class Planner:
         for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
             self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
+        self.suspended.discard(query)
         for leader in sorted(tapped):
             left = self.rows.queries.get(leader)
             if left is not None and left.internal and not self.plan.readers_of(leader):
                 self.remove_query(leader)
+
+    def pending_moves(self, moves: Iterable[Migration]) -> None:
+        """Keys change region with the stage being made."""
+        self._pending.key_moves += moves
 
     def default_root(self) -> NodeId:
         """The site with the most capacity in the cloud, or of all where there is no cloud."""
@@ -488,7 +496,7 @@ class Planner:
 
     def resume_parked(self) -> None:
         """Try every parked query again."""
-        for query in sorted(self.rows.parked):
+        for query in sorted(self.rows.parked.keys() - self.suspended):
             self.try_place(query)
 
     def path_of_state(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...]:

@@ -59,7 +59,7 @@ class Stage:
 
     @property
     def empty(self) -> bool:
-        return not self.edits and not self.steps and is_empty(self.delta)
+        return not self.edits and not self.steps and not self.moves and is_empty(self.delta)
 
 
 def is_empty(delta: Delta) -> bool:

@@ -42,7 +42,7 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
         tuple(sorted(pending.lost)),
         diff(was, {instance: planner.ground.placement.get(instance) for instance in was}),
         frozenset(edit.node for edit in edits if edit.after is not None) | {n for m in moved for n in m.path},
-        _moves(planner, rows, planner.journal.changed(planner.rows.sites, since)),
+        (*_moves(planner, rows, planner.journal.changed(planner.rows.sites, since)), *pending.key_moves),
     )
 
 
@@ -165,4 +165,5 @@ def _channels(
 def _queries(planner: Planner, was: dict[InstanceId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:
     """Everybody whom the stage touches."""
     users = {query for i in was for query in planner.plan.names.get(i, {}).values()}
-    return tuple(sorted({*users, *delta.queries, *delta.parked, *(n.query for n in delta.placement)}))
+    divided = (query for query, _ in delta.key_routes)
+    return tuple(sorted({*users, *delta.queries, *delta.parked, *(n.query for n in delta.placement), *divided}))

@@ -138,9 +138,6 @@ class Deployment:
         hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
         """
         query = executor(query, operator, self.queries)
-        divided = self.key_routes.get((query.id, operator))
-        if divided is not None:
-            return divided
         plan = query.shape.plan
         node = plan.operators[operator]
         if isinstance(node, Scan):
@@ -148,6 +145,10 @@ class Deployment:
             return _undivided(self.sites.get(site) if site is not None else None)
         placed = self.placement.get(instance_id(query.id, operator, device))
         own = _undivided(None if placed is None else self.region_of(placed))
+        divided = self.key_routes.get((query.id, operator))
+        if divided is not None:
+            # The rest is where the operator is placed; without a place, where it was when it was last divided.
+            return divided if own is None or divided.rest.copies else divided.following(own.rest.process)
         if node.holistic:
             return own
         below = {self.routes(query, child, device if plan.is_local(child) else None) for child in node.inputs}
@@ -162,20 +163,22 @@ class Deployment:
         """The regions that rows of a query's holistic operators go to, copies among them."""
         plan = query.shape.plan
         tables = (self.routes(query, i) for i in range(len(plan.operators)) if not plan.is_local(i))
-        return {region for table in tables if table is not None for region in table.receivers()}
+        return {region for table in tables if table is not None for region in table.regions()}
 
     def route(self, query: Query, operator: int, device: DeviceId | None, here: RegionId) -> RouteTable:
         """Where rows that are in region `here` go on to an operator.
 
         Rows cross regions at most once on their way to the next holistic operator. A device may have moved on while its
-        rows were still being read: they do not follow it, they go on from where they are.
+        rows were still being read: they do not follow it, they go on from where they are. Where the next one's keys are
+        divided, they stay until their key is known.
         """
         plan, table, stay = query.shape.plan, self.routes(query, operator, device), RouteTable.undivided(here)
         if table is None or plan.operators[operator].holistic:
             return table or stay
         if device is not None and self.routes(query, plan.scans_below(operator)[0], device) is None:
             return stay  # of a device that is away, only what came in before is here
-        return table if table == self.routes(query, plan.next_holistic(operator)) else stay
+        following = self.routes(query, plan.next_holistic(operator))
+        return table if table == following and not table.divided else stay
 
     def devices_of(self, query: Query, scan: int) -> tuple[DeviceId, ...]:
         """The devices whose rows a query's scan reads: all that feed the stream, or those it subscribes to."""

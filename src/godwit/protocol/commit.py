@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
+from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Heard
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
@@ -47,6 +48,8 @@ class ProtocolCommit:
     #: queries that cannot be run: all of them, so that a region that begins to read knows
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
     messages: Mapping[RegionId, int] = field(default_factory=dict)
+    #: moves to here whose state is wanted now
+    wanted: tuple[Migration, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         memory = {"delta": self.delta.to_json()} if self.whole is None else {"whole": self.whole.to_json()}
@@ -58,6 +61,7 @@ class ProtocolCommit:
             "ended": {query: dict(start) for query, start in self.ended.items()},
             "failed": {query: [why.epoch, why.reason] for query, why in self.failed.items()},
             "messages": dict(self.messages),
+            "wanted": [move.to_json() for move in self.wanted],
             "protocol": {"snapshot": self.snapshot, **memory},
         }
 
@@ -75,6 +79,7 @@ class ProtocolCommit:
             record["ended"],
             {QueryId(query): Failure(*why) for query, why in record["failed"].items()},
             record["messages"],
+            tuple(map(Migration.from_json, record.get("wanted", ()))),
         )
 
 

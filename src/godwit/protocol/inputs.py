@@ -45,6 +45,9 @@ class Arrived(Generic[R]):
     parts: dict[int, list[R]]
     #: how far the sender had released the query's watermark
     clock: int
+    #: (scan, source) -> its sessions before this one are over, as the sender knows: a region that has just begun to
+    #: read does not, if the word of it went round before
+    sessions: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class PeerCommit(Generic[R]):
     failed: Mapping[QueryId, tuple[int, str]] = field(default_factory=dict)
     #: of the commit that made it
     number: int = 0
+    #: moves to the peer whose state it waits for now
+    wanted: Sequence[Migration] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ class Inputs(Generic[R]):
     peers: tuple[RegionId, ...] = ()
     #: queries that other regions had to stop
     failed: dict[QueryId, tuple[int, str]] = field(default_factory=dict)
+    #: moves from here whose state others ask for
+    wanted: list[Migration] = field(default_factory=list)
     #: what came with other regions' messages for the engine alone
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
@@ -134,6 +141,7 @@ class Inputs(Generic[R]):
                 self._count(sent.count, sent.bytes, commit.entered, commit.newest_us)
         self.parcels += [parcel for move, parcel in commit.handovers if move.target == here]
         self.failed.update(commit.failed)
+        self.wanted += commit.wanted
         self.told.append((peer, commit.record))
 
     def take_entry(self, index: int, scan: Scan, entry: SourceEntry[R]) -> None:

@@ -18,13 +18,15 @@ from typing import Any
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
+from godwit.model.routing import RouteTable
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, snapshot_interval
-from godwit.protocol.handover import EpochChange, Migration, MigrationLedger
+from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, Heard, Inputs
+from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
-from godwit.protocol.progress import Progress, Released, Watermarks, released, releasing
+from godwit.protocol.progress import Progress, Released, Watermarks, releasing
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, split_source
 
 
@@ -57,8 +59,9 @@ class RegionKernel:
         self.whole, self.deployment = deployment, deployment.without(self.failed)
         self.book = WatermarkTracker(memory.marks)
         moves = sorted(memory.outgoing), sorted(memory.incoming)
-        tables = dict(memory.owners), dict(memory.resumed)
-        self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *tables)
+        known = (dict(memory.owners), dict(memory.resumed))
+        self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *known)
+        self.moves.shadows.update(memory.shadows)
         self.released: Released = {}
         for (operator, query), clock in memory.released.items():
             self.released.setdefault(operator, {})[query] = clock
@@ -84,6 +87,13 @@ class RegionKernel:
         self._ended: dict[QueryId, Mapping[str, int]] = {}
         #: whether the shape runs in this region, as far as it has heard
         self._joined = bool(memory.starts)
+        #: moves to here that rows wait for, as far as their sources were asked to send the state now
+        self._asked: set[Migration] = set()
+        self._asking: list[Migration] = []
+        #: the last micro-batch has changed what the next one may do, whatever comes in
+        self._go_on = False
+        #: the route tables of operators whose keys are divided
+        self._divided: Mapping[tuple[QueryId, int], RouteTable | None] = {}
         self._arrange(None)
 
     # --- taking in
@@ -94,6 +104,7 @@ class RegionKernel:
         """Adopt, apply and decide. `read_ahead`: records that may be read without saying so in a commit; `announced`:
         hand-overs whose state is on its way here."""
         self._idle.mark(inputs, self.own_marks, self.deployment, now)
+        self.moves.wanted.update(move for move in inputs.wanted if move in self.moves.outgoing)
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
         news = rows or self._any_concerns(inputs.changes) or self.failed.keys() != self._committed_failed
         ended, lost = self._adopt(inputs.changes, announced)
@@ -110,10 +121,14 @@ class RegionKernel:
         commit = news or newcomers or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
         if not commit:
             self.positions = inputs.positions
+            self._go_on = False
         return Decision(commit, markers, tuple(ended), moved, tuple(lost))
 
     def next_due(self, now: float) -> float | None:
-        """When something is to be done without any input: a source becomes idle. None: never."""
+        """When something is to be done without any input: a source becomes idle, state may go or be taken in. None:
+        never."""
+        if self._go_on:
+            return now
         return self._idle.next_due(self.own_marks, self.deployment, now)
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
@@ -172,7 +187,7 @@ class RegionKernel:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
         latest = self.moves.latest()
         waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
-        return waited_for or bool(self.moves.ready(markers))
+        return waited_for or bool(self.moves.ready(markers)) or bool(self.moves.unacknowledged(markers))
 
     def _far_ahead(self, positions: Mapping[str, int]) -> int:
         """Others keep what this region has not committed to have read; so it must, now and then, even if idle."""
@@ -245,7 +260,10 @@ class RegionKernel:
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
-        divided = before is not None and before.key_routes != now.key_routes
+        tables = {
+            place: now.routes(self.queries[place[0]], place[1]) for place in now.key_routes if place[0] in self.queries
+        }
+        divided, self._divided = tables != self._divided, tables
         if devices or divided or before is None or {q.id: q for q in before.of_shape(self.shape.key)} != self.queries:
             scans = [key for key in self.book.known if isinstance(self.shape.plan.operators[key[0]], Scan)]
             self._departing = {key for key in scans if not self._is_known(key[1])}
@@ -292,9 +310,29 @@ class RegionKernel:
         """(how far a stateful operator had released each query's watermark, how far it does now)."""
         return self._watermarks.release(operator, markers)
 
-    def receive(self, move: Migration, clock: int) -> None:
+    def receive(self, arrived: Arrived[Any]) -> None:
         """The state of an instance that moved here has arrived."""
-        self._watermarks.receive(move, clock)
+        self._watermarks.receive(arrived.move, arrived.clock)
+        for source, session in arrived.sessions.items():
+            self.book.reached(source, session)
+
+    def ask_for(self, move: Migration) -> None:
+        """Rows wait for the state of a move that its source sends at leisure: it is told to send it now."""
+        if move.paced and move not in self._asked:
+            self._asked.add(move)
+            self._asking.append(move)
+
+    def admit(self, came: Sequence[Arrived[Any]], markers: Mapping[int, Epoch]) -> list[Arrived[Any]]:
+        """Of the state that has come, what is taken in now; the rest must wait (`MigrationLedger.admits`)."""
+        found = []
+        for arrived in came:
+            known = self.queries.get(arrived.move.query)
+            above, _ = self.shape.plan.consumer(arrived.move.operator)
+            readers = frozenset() if known is None else self.deployment.owners(known, above)
+            if known is None or self.moves.admits(arrived.move, markers, readers):
+                found.append(arrived)
+        there = {arrived.move for arrived in found}
+        return found + [Arrived(m, {}, NEVER) for m in self.moves.unacknowledged(markers) if m not in there]
 
     @property
     def _watermarks(self) -> Watermarks:
@@ -308,18 +346,22 @@ class RegionKernel:
         """The protocol's part of the commit of that number; the next one is a delta from here. `addressed`: the regions
         that the micro-batch has rows or state for."""
         self.moves.cut(decision.markers)
+        asking, self._asking = tuple(self._asking), []
+        self._asked &= set(self.moves.incoming)
+        addressed = {*addressed, *(move.source for move in asking)}
         self.positions = self._committed = inputs.positions
         marks, messages = self._announce(inputs, decision, addressed)
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         self._forget_published()
+        self._go_on = self._must_publish(self.moves.markers(self.members(inputs.peers)))
         delta, self._base = self.delta(), self.snapshot()
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
         memory, delta = (self._base, MemoryDelta()) if whole else (None, delta)
-        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages)
+        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages, asking)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
@@ -357,6 +399,7 @@ class RegionKernel:
             dict.fromkeys(self.fenced, True),
             dict(self.failed),
             dict(self.outbox),
+            dict(self.moves.shadows),
         )
 
     def _publish(self, everything: bool) -> tuple[Heard, ...]:
@@ -370,10 +413,11 @@ class RegionKernel:
         """Watermarks that stateful operators here have released."""
         for operator, clocks in self.released.items():
             for query, clock in clocks.items():
-                known = self.queries.get(query)
-                owners = self.deployment.owners(known, operator) if clock > NEVER and known is not None else ()
-                if self.region in owners:
-                    yield (operator, released(query, self.region, owners), 1), Mark(1, clock)
+                if clock == NEVER or query not in self.queries:
+                    continue
+                name = self._watermarks.name(query, operator)
+                if name is not None and self.region in self.deployment.owners(self.queries[query], operator):
+                    yield (operator, name, 1), Mark(1, clock)
 
     def _forget_published(self) -> None:
         """Sessions that are over, now that others know.

@@ -15,6 +15,8 @@ from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.protocol.handover import Instance, Migration
+from godwit.protocol.ownership import History, history_from_json, history_to_json
+from godwit.protocol.shadows import Shadow, ShadowKey, shadow_from_json
 from godwit.protocol.watermarks import Mark
 
 Table = Mapping[Any, Any]
@@ -39,7 +41,7 @@ class Snapshot:
     drained: Mapping[tuple[RegionId, int], Epoch] = field(default_factory=dict)
     outgoing: Mapping[Migration, bool] = field(default_factory=dict)
     incoming: Mapping[Migration, bool] = field(default_factory=dict)
-    owners: Mapping[Instance, tuple[tuple[Epoch, RegionId], ...]] = field(default_factory=dict)
+    owners: Mapping[Instance, History] = field(default_factory=dict)
     resumed: Mapping[QueryId, Epoch] = field(default_factory=dict)
     #: (operator, source) -> the marks that were heard
     marks: Mapping[tuple[int, str], tuple[Mark, ...]] = field(default_factory=dict)
@@ -55,6 +57,8 @@ class Snapshot:
     failed: Mapping[QueryId, Failure] = field(default_factory=dict)
     #: receiver -> the number of the last message for it
     outbox: Mapping[RegionId, int] = field(default_factory=dict)
+    #: copies of other regions' state that are built up here
+    shadows: Mapping[ShadowKey, Shadow] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -125,6 +129,13 @@ class _Codec:
         return {self.key_of(key): self.value_of(value) for key, value in rows}
 
 
+class _ShadowCodec(_Codec):
+    """A shadow is named by its key."""
+
+    def table(self, rows: Iterable[Any]) -> Table:
+        return {tuple(key): shadow_from_json((key[0], key[1], key[2]), value) for key, value in rows}
+
+
 _PLAIN, _PAIR, _MOVE = _Codec(), _Codec(list, tuple), _Codec(Migration.to_json, Migration.from_json)
 _CODECS: dict[str, _Codec] = {
     "positions": _PLAIN,
@@ -132,7 +143,7 @@ _CODECS: dict[str, _Codec] = {
     "drained": _PAIR,
     "outgoing": _MOVE,
     "incoming": _MOVE,
-    "owners": _Codec(list, tuple, list, lambda history: tuple((epoch, region) for epoch, region in history)),
+    "owners": _Codec(list, tuple, history_to_json, history_from_json),
     "resumed": _PLAIN,
     "marks": _Codec(list, tuple, lambda m: [one.to_json() for one in m], lambda m: tuple(map(Mark.from_json, m))),
     "own_marks": _Codec(list, tuple, Mark.to_json, Mark.from_json),
@@ -141,4 +152,5 @@ _CODECS: dict[str, _Codec] = {
     "fenced": _PLAIN,
     "failed": _Codec(value_to=lambda f: [f.epoch, f.reason], value_of=lambda f: Failure(*f)),
     "outbox": _PLAIN,
+    "shadows": _ShadowCodec(list, tuple, Shadow.to_json),
 }

@@ -44,7 +44,8 @@ def messages(
         state = [(move, parcel) for move, parcel in handovers if move.target == receiver]
         public = (commit.epoch, commit.markers, commit.marks, mine, state, *times, record)
         failed = {query: (why.epoch, why.reason) for query, why in commit.failed.items()}
-        found[receiver] = PeerCommit(*public, failed, number)
+        wanted = [move for move in commit.wanted if move.source == receiver]
+        found[receiver] = PeerCommit(*public, failed, number, wanted)
     return found
 
 
@@ -61,6 +62,7 @@ def message_to_json(message: PeerCommit[Mapping[str, Any]]) -> dict[str, Any]:
         "entered": message.entered,
         "newest_us": message.newest_us,
         "record": message.record,
+        "wanted": [move.to_json() for move in message.wanted],
     }
 
 
@@ -79,4 +81,5 @@ def message_from_json(
         record["record"],
         {QueryId(query): (epoch, reason) for query, (epoch, reason) in record["failed"].items()},
         record["commit"],
+        [Migration.from_json(move) for move in record.get("wanted", ())],
     )

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
+from godwit.model.routing import RouteTable
 from godwit.model.taps import executor
-from godwit.protocol.handover import Migration, MigrationLedger
+from godwit.protocol.handover import Migration
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 
 #: operator -> query -> how far the operator has released the query's watermark
@@ -24,13 +26,17 @@ Released = dict[int, dict[QueryId, int]]
 Heard = tuple[int, str]
 
 
-def released(query: QueryId, region: RegionId, owners: Collection[RegionId]) -> str:
+def released(query: QueryId, region: RegionId, table: RouteTable | None) -> str:
     """The name under which a region's stateful operator publishes how far it has released a query's watermark.
 
     While one region owns the operator the name is the query's: whoever comes next goes on under it. Where its keys are
-    divided, each owner has a name of its own, and the least of them counts.
+    divided, each owner has a name of its own, and the least of them counts. An owner that is given keys takes a new
+    name: what it has released before was not said of these keys, whose windows may lie behind it.
     """
-    return f"@{query}#{region}" if len(owners) > 1 else f"@{query}"
+    if table is None or len(table.owners()) == 1:
+        return f"@{query}"
+    turn = table.turn_of(region)
+    return f"@{query}#{region}" + (f"~{turn}" if turn else "")
 
 
 def releasing(source: str) -> tuple[QueryId, ...]:
@@ -79,8 +85,9 @@ class Progress:
         for child in self._plan.operators[operator].inputs:
             node = self._plan.operators[child]
             if node.stateful:
-                owners = self._deployment.owners(query, child)
-                yield from ((child, released(query.id, region, owners)) for region in owners or (RegionId(""),))
+                table = self._deployment.routes(query, child)
+                owners = (RegionId(""),) if table is None else table.owners()
+                yield from ((child, released(query.id, region, table)) for region in owners)
             elif isinstance(node, Scan):
                 devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
@@ -120,8 +127,9 @@ class Watermarks:
             executing = executor(queries[query], operator, queries).id
             held = executing == query and self._held(query, operator, markers)
             now[query] = before[query] if held else max(before[query], now.get(executing, clocks[query]))
-            owners = self.deployment.owners(self.deployment.queries[query], operator)
-            self.book.hear(operator, released(query, self.moves.region, owners), Mark(1, now[query]))
+            name = self.name(query, operator)
+            if name is not None:
+                self.book.hear(operator, name, Mark(1, now[query]))
         self.released[operator] = now
         return before, now
 
@@ -132,8 +140,20 @@ class Watermarks:
             return True
         return self.deployment.suspended(query) or self.moves.held(query, operator, markers)
 
+    def name(self, query: QueryId, operator: int) -> str | None:
+        """Under which name the operator here says how far it has released a query's watermark; None: it says nothing,
+        because keys are on their way to it whose windows it may have passed."""
+        table = self.deployment.routes(self.deployment.queries[query], operator)
+        if table is not None and table.turn and self.moves.pending(query, operator):
+            return None
+        return released(query, self.moves.region, table)
+
     def receive(self, move: Migration, clock: int) -> None:
-        """State has arrived: its query's watermark goes at least as far as the sender had released it."""
-        mine = self.released.setdefault(move.operator, {})
-        mine[move.query] = max(mine.get(move.query, NEVER), clock)
+        """State has arrived: its query's watermark goes at least as far as the sender had released it. Where keys
+        were ever divided it stays where it is: the other keys here have windows of their own to close."""
+        known = self.deployment.queries.get(move.query)
+        table = None if known is None else self.deployment.routes(known, move.operator)
+        if not move.copy and (table is None or not table.turn):
+            mine = self.released.setdefault(move.operator, {})
+            mine[move.query] = max(mine.get(move.query, NEVER), clock)
         self.moves.arrived(move)

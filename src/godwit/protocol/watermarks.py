@@ -115,6 +115,18 @@ class WatermarkTracker:
         if self._marks.get(key) != after:
             self._marks[key] = after
 
+    def sessions(self) -> dict[tuple[int, str], int]:
+        """Of each source, the oldest session that is not known to be over, where that is not its first."""
+        return {key: marks[0].session for key, marks in self._marks.items() if marks[0].session > 1}
+
+    def reached(self, key: tuple[int, str], session: int) -> None:
+        """Somebody knows that all sessions of a source before this one are over."""
+        marks = self._marks.get(key)
+        if marks is not None and marks[0].session < session:
+            later = tuple(mark for mark in marks if mark.session > session)
+            now = next((mark for mark in marks if mark.session == session), Mark(session, NEVER))
+            self._marks[key] = (now, *later)
+
     def is_news(self, operator: int, source: str, mark: Mark) -> bool:
         """Whether hearing the mark would change anything."""
         marks = self._marks.get((operator, source))

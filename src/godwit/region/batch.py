@@ -18,8 +18,9 @@ from godwit.engine.lazy_frame import Frame
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import Operator, Shape
 from godwit.model.signature import StateKey
-from godwit.protocol.handover import Migration, MigrationLedger
+from godwit.protocol.handover import Migration
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress, Watermarks
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.poll import Arrived, Work

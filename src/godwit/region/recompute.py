@@ -24,7 +24,8 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
-from godwit.protocol.handover import Migration, MigrationLedger
+from godwit.protocol.handover import Migration
+from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.batch import Batch, Memory

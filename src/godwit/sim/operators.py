@@ -10,11 +10,22 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Join, Partial, Window
+from godwit.model.keys import Key
+from godwit.model.plan import (
+    GENERATION,
+    QUERY,
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    AggregateCall,
+    Join,
+    Operator,
+    Partial,
+    Window,
+)
 from godwit.protocol.watermarks import NEVER
 
 Row = dict[str, Any]
-GENERATION = "__gen"
 
 
 @lru_cache(maxsize=1000)
@@ -97,6 +108,11 @@ def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row
             ):
                 found.append({k: v for k, v in {**a, **b}.items() if k != GENERATION})
     return found
+
+
+def key_of(operator: Operator, side: int, row: Row) -> Key:
+    """The key of a row at an input of a stateful operator, in text form."""
+    return tuple(str(value(sql.strip("`"), row)) for sql in operator.state[side].keys)
 
 
 def bound(clock: int, lag_us: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from godwit.model.plan import Aggregate, Join, Query, Sink, Window
+from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Reading
 
 Answer = Counter[tuple[Any, ...]]
@@ -19,6 +20,8 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     """The results of a query over the readings of each of its scans."""
     plan = query.shape.plan
     over = int(query.parameters[0])
+    if any(isinstance(op, SimRunning) for op in plan.operators):
+        return _running([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
     aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
     joins = any(isinstance(op, Join) for op in plan.operators)
     if joins:
@@ -41,6 +44,27 @@ def _windows(rows: Sequence[Reading], window: Window) -> Answer:
             if start % window.slide_us == 0:
                 found.setdefault((key, start + window.size_us), []).append(number)
     return Counter((key, end, len(numbers), sum(numbers)) for (key, end), numbers in found.items())
+
+
+def _running(rows: Sequence[Reading]) -> Answer:
+    """The numbers 1, 2, 3, ... of each key, and the sum of all its values."""
+    found: Answer = Counter()
+    for key in {row[1] for row in rows}:
+        values = [number for _, k, number in rows if k == key]
+        found.update((key, n) for n in range(1, len(values) + 1))
+        found[key, "sum", sum(values)] += 1
+    return found
+
+
+def totals(results: Answer, ended: bool) -> Answer:
+    """What a running aggregate emitted, in the same form: sums are known only in the end, if it was not withdrawn."""
+    found: Answer = Counter()
+    last: dict[int, tuple[int, int]] = {}
+    for (key, n, total), times in results.items():
+        found[key, n] += times
+        last[key] = max(last.get(key, (0, 0)), (n, total))
+    found.update((key, "sum", total) for key, (_, total) in last.items() if ended)
+    return found
 
 
 def _sessions(rows: Sequence[Reading], gap: int) -> Answer:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import DEVICE, QUERY, Scan, Shape
+from godwit.model.routing import RouteTable
 from godwit.protocol import recovery
 from godwit.protocol.commit import recall
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.outbox import messages
+from godwit.protocol.shadows import ShadowKey
 from godwit.protocol.watermarks import Mark
-from godwit.sim.operators import Row
+from godwit.sim.operators import Row, key_of
 from godwit.sim.schedule import Sight
 from godwit.sim.step import SimOutputs, run_operators
 
 Rows = list[Row]
+K = TypeVar("K")
 
 
 class StepCrashed(Exception):  # noqa: N818 - an event, not an error
@@ -48,6 +52,10 @@ class SimCommit:
     memory: Mapping[str, Any]
     #: (operator, input) -> rows
     states: Mapping[tuple[int, int], Rows]
+    shadows: Mapping[ShadowKey, Mapping[int, Rows]]
+    rooms: Mapping[tuple[Migration, int], Rows]
+    #: state that has come and must wait
+    pending: tuple[Arrived[Rows], ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,9 @@ class SimRunner:
         self.kernel: RegionKernel
         #: (operator, input) -> rows
         self.states: dict[tuple[int, int], Rows]
+        self.shadows: dict[ShadowKey, dict[int, Rows]]
+        self.rooms: dict[tuple[Migration, int], Rows]
+        self.pending: list[Arrived[Rows]]
         self.recover()
 
     def step(self, sight: Sight = Sight(), crash: str = "") -> bool:  # noqa: B008 - a frozen value
@@ -153,14 +164,19 @@ class SimRunner:
             return False
         self.logs.sight = sight
         self.poller.poll(kernel.positions, kernel.deployment, kernel.fenced, inputs)
-        inputs.arrived = [Arrived(*parcel) for parcel in inputs.parcels]
+        inputs.arrived = [*self.pending, *(Arrived(*parcel) for parcel in inputs.parcels)]
         decision = kernel.take_in(inputs, now)
         if not decision.commit:
             return False
         self._die(crash, "polled")
-        self._ways: dict[tuple[QueryId, int, DeviceId | None], RegionId] = {}
+        came, inputs.arrived = inputs.arrived, kernel.admit(inputs.arrived, decision.markers)
+        copied = {key for key, shadow in kernel.moves.shadows.items() if not shadow.dropped}
+        self.shadows = {key: parts for key, parts in self.shadows.items() if key in copied}
+        taken = {arrived.move for arrived in inputs.arrived}
+        self.pending = [arrived for arrived in came if arrived.move not in taken]
+        self._ways: dict[tuple[QueryId, int, DeviceId | None], RouteTable] = {}
         for query, _ in decision.ended:
-            self.states = {place: [r for r in rows if r[QUERY] != query] for place, rows in self.states.items()}
+            self._forget(query)
         outputs = run_operators(self, inputs, decision.markers)
         self._die(crash, "staged")
         number = len(self.commits) + 1
@@ -169,7 +185,9 @@ class SimRunner:
         numbered = {receiver: (made.messages[receiver], message) for receiver, message in found.items()}
         arrived = [arrived.move for arrived in inputs.arrived]
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
-        self.commits.append(SimCommit(numbered, made.positions, *results, made.ended, memory, _copied(self.states)))
+        states, shadows, rooms = _copied(self.states), deepcopy(self.shadows), _copied(self.rooms)
+        public = (numbered, made.positions, *results, made.ended, memory)
+        self.commits.append(SimCommit(*public, states, shadows, rooms, tuple(self.pending)))
         self._die(crash, "committed")
         self._publish()
         return True
@@ -181,6 +199,11 @@ class SimRunner:
             if number > len(log):
                 assert number == len(log) + 1, f"a message to {receiver} is missing before {number}"
                 log.append(message)
+
+    def _forget(self, query: QueryId) -> None:
+        self.states = {place: [r for r in rows if r[QUERY] != query] for place, rows in self.states.items()}
+        self.shadows = {key: parts for key, parts in self.shadows.items() if key[0] != query}
+        self.rooms = {room: rows for room, rows in self.rooms.items() if room[0].query != query}
 
     @staticmethod
     def _die(crash: str, moment: str) -> None:
@@ -194,26 +217,25 @@ class SimRunner:
         stay: Rows = []
         away: dict[RegionId, Rows] = {}
         for row in rows:
-            to = self._way_on(row[QUERY], consumer, row.get(DEVICE) if local else None)
-            if to == self.region:
-                stay.append(row)
-            else:
-                away.setdefault(to, []).append(row)
+            table = self._way_on(row[QUERY], consumer, row.get(DEVICE) if local else None)
+            key = key_of(self.shape.plan.operators[consumer], side, row) if table.divided else ()
+            for to in table.route_of(key).receivers:
+                (stay if to == self.region else away.setdefault(to, [])).append(row)
         outputs.channels += [Sent(to, consumer, side, part) for to, part in away.items()]
         return stay
 
-    def _way_on(self, query: QueryId, operator: int, device: DeviceId | None) -> RegionId:
+    def _way_on(self, query: QueryId, operator: int, device: DeviceId | None) -> RouteTable:
         key = (query, operator, device)
         if key not in self._ways:
             known = self.kernel.queries[query]
-            self._ways[key] = self.kernel.deployment.route(known, operator, device, self.region).whole
+            self._ways[key] = self.kernel.deployment.route(known, operator, device, self.region)
         return self._ways[key]
 
     def recover(self) -> None:
         """Stand where the last commit stands."""
         self.logs.sight = Sight()
         if not self.commits:
-            self.states = {}
+            self.states, self.shadows, self.rooms, self.pending = {}, {}, {}, []
             self.kernel = recovery.begin(self.region, self.shape, self.logs)
             return
         self._publish()
@@ -223,7 +245,9 @@ class SimRunner:
         assert memory is not None
         deployment = self.world.control[memory.positions["control"]].deployment
         self.kernel = recovery.recover(self.region, self.shape, self.logs, deployment, memory)
-        self.states = _copied(last.states)
+        self.states, self.rooms = _copied(last.states), _copied(last.rooms)
+        self.shadows = {key: _copied(parts) for key, parts in last.shadows.items()}
+        self.pending = list(last.pending)
 
     def start_of(self, query: QueryId) -> Mapping[str, int] | None:
         """The positions at which a query began here, running or ended; None: it never did."""
@@ -238,5 +262,5 @@ def _seen(log: list[Any], after: int, how_much: int) -> Iterator[tuple[int, Any]
     return ((number + 1, log[number]) for number in range(after, end))
 
 
-def _copied(states: Mapping[tuple[int, int], Rows]) -> dict[tuple[int, int], Rows]:
+def _copied(states: Mapping[K, Rows]) -> dict[K, Rows]:
     return {place: list(rows) for place, rows in states.items()}

@@ -5,10 +5,13 @@ An action that makes no sense when its turn comes (a site fails that is not ther
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KINDS, LEAVES, PARENT, REGIONS
+from godwit.migration.phases import AUTO, KEY_STRATEGIES
+from godwit.model.keys import BUCKETS
+from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, PARENT, REGIONS
 
 #: moments at which a step may die
 MOMENTS = ("polled", "staged", "committed")
@@ -148,6 +151,21 @@ class WithdrawQuery:
     name: str
 
 
+@dataclass(frozen=True)
+class MigrateKeys:
+    """Keys of a query's first stateful operator go to a site: these, or ("buckets", low, high)."""
+
+    query: str
+    keys: tuple[int, ...] | tuple[str, int, int]
+    site: str
+    strategy: str
+
+
+@dataclass(frozen=True)
+class CancelKeys:
+    """Whatever migration of keys can still be given up is."""
+
+
 Action = (
     Send
     | Move
@@ -167,6 +185,8 @@ Action = (
     | Wait
     | SubmitQuery
     | WithdrawQuery
+    | MigrateKeys
+    | CancelKeys
 )
 
 
@@ -197,8 +217,25 @@ def draw(seed: int, longest: int = 40) -> Schedule:
     return Schedule(seed, rule, strategy, tuple(actions))
 
 
+def draw_keys(seed: int, longest: int = 60) -> Schedule:
+    """A random schedule that migrates keys, by all strategies, among everything else that may happen."""
+    rng = Random(seed)
+    rule = rng.choice(["bottom-up", "top-down", "nearest-common-ancestor"])
+    redeployment = rng.choice(["incremental"] * 4 + ["holistic-concurrent"])
+    kind = rng.choice(["running", "running", *KEYED])
+    drawing = _KeyDrawing(rng)
+    actions: list[Action] = [SubmitQuery("q0", kind, 0)]
+    if rng.random() < 0.2:
+        actions.append(SubmitQuery("q1", kind, 1))
+    actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
+    return Schedule(seed, rule, redeployment, tuple(actions))
+
+
 class _Drawing:
     """Draws actions one by one; each device's time only goes on."""
+
+    #: keys of readings are below
+    keys = 2
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -208,7 +245,11 @@ class _Drawing:
         self._trouble = rng.choice([0.0, 0.3, 1.0])
 
     def one(self) -> Action:
-        draws = {
+        draws = self._weights()
+        return self._rng.choices(list(draws), list(draws.values()))[0]()
+
+    def _weights(self) -> dict[Callable[[], Action], float]:
+        return {
             self._send: 8.0,
             self._tick: 14.0,
             self._move: 4.0,
@@ -217,7 +258,6 @@ class _Drawing:
             self._region: 1.5 * self._trouble,
             self._query: 0.5,
         }
-        return self._rng.choices(list(draws), list(draws.values()))[0]()
 
     def _send(self) -> Action:
         device = self._rng.choice(DEVICES)
@@ -226,7 +266,7 @@ class _Drawing:
         for _ in range(self._rng.randint(1, 3)):
             self._now[device] += self._rng.randint(0, 5)
             at = self._now[device] - self._rng.randint(0, DISORDER)
-            readings.append((at, self._rng.randint(0, 1), self._rng.randint(0, 4)))
+            readings.append((at, self._rng.randint(0, self.keys - 1), self._rng.randint(0, 4)))
         return Send(device, stream, tuple(readings))
 
     def _tick(self) -> Action:
@@ -264,3 +304,25 @@ class _Drawing:
             self._queries += 1
             return SubmitQuery(f"q{self._queries}", self._rng.choice(list(KINDS)), self._rng.randint(0, 2))
         return WithdrawQuery(f"q{self._rng.randint(0, self._queries)}")
+
+
+class _KeyDrawing(_Drawing):
+    """The same, with more keys, which migrate."""
+
+    keys = 4
+
+    def _weights(self) -> dict[Callable[[], Action], float]:
+        often = {self._migrate: 4.0, self._cancel: 0.5}
+        return {**super()._weights(), self._move: 1.5, self._query: 0.1, **often}
+
+    def _migrate(self) -> Action:
+        keys: tuple[int, ...] | tuple[str, int, int]
+        keys = tuple(sorted(self._rng.sample(range(self.keys), self._rng.randint(1, 2))))
+        if self._rng.random() < 0.2:
+            low, high = sorted(self._rng.sample(range(BUCKETS + 1), 2))
+            keys = ("buckets", low, high)
+        strategy = self._rng.choice([AUTO, *KEY_STRATEGIES])
+        return MigrateKeys(self._rng.choice(["q0", "q0", "q1"]), keys, self._rng.choice([*PARENT, "c"]), strategy)
+
+    def _cancel(self) -> Action:
+        return CancelKeys()

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.plan import DEVICE, QUERY, WINDOW_END, Aggregate, Filter, Join, Partial, Scan, Shape, Sink, Union
+from godwit.model.keys import contains
+from godwit.model.plan import (
+    DEVICE,
+    GENERATION,
+    QUERY,
+    WINDOW_END,
+    Aggregate,
+    Filter,
+    Join,
+    Partial,
+    Scan,
+    Shape,
+    Sink,
+    Union,
+)
 from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.shadows import ShadowKey, shadow_key
 from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
-from godwit.sim.operators import GENERATION, Row, bound
+from godwit.sim import running
+from godwit.sim.operators import Row, bound
+from godwit.sim.running import SimRunning, as_state
 
 
 @dataclass
@@ -21,8 +38,8 @@ class SimOutputs:
     channels: list[Sent[list[Row]]] = field(default_factory=list)
     results: list[tuple[QueryId, tuple[Any, ...]]] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
-    #: the move, and (move, input -> rows, released watermark)
-    handovers: list[tuple[Migration, tuple[Migration, dict[int, list[list[Row]]], int]]] = field(default_factory=list)
+    #: the move, and what makes an `Arrived` of it
+    handovers: list[tuple[Migration, tuple[Any, ...]]] = field(default_factory=list)
 
     @property
     def receivers(self) -> set[RegionId]:
@@ -36,6 +53,10 @@ class Stepping(Protocol):
     shape: Shape
     kernel: RegionKernel
     states: dict[tuple[int, int], list[Row]]
+    #: copies of other regions' state: input -> rows
+    shadows: dict[ShadowKey, dict[int, list[Row]]]
+    #: (move, input) -> rows that wait for its state
+    rooms: dict[tuple[Migration, int], list[Row]]
 
     def route(self, index: int, rows: Iterable[Row], outputs: SimOutputs) -> list[Row]: ...
 
@@ -67,6 +88,8 @@ class _Step:
                     made = self._aggregate(index, operator, inputs[0])
                 case Join():
                     made = self._join(index, operator, inputs)
+                case SimRunning():
+                    made = self._running(index, operator, inputs[0])
                 case Sink():
                     self._sink(operator, inputs[0])
                     break
@@ -98,13 +121,40 @@ class _Step:
         known = self.kernel.queries
         if not self.runner.shape.plan.operators[index].stateful:
             return [row for rows, _ in parts for row in rows if row[QUERY] in known]
-        since = self.moves.owned_since
-        return [
-            {**row, GENERATION: since(row[QUERY], index, epoch)}
-            for rows, epoch in parts
-            for row in rows
-            if row[QUERY] in known
-        ]
+        found: list[Row] = []
+        for rows, epoch in parts:
+            for row in rows:
+                if row[QUERY] in known:
+                    self._admit(index, side, row, epoch, found)
+        for arrived in self.work.arrived:
+            found += self.runner.rooms.pop((arrived.move, side), []) if arrived.move.operator == index else []
+        return found
+
+    def _admit(self, index: int, side: int, row: Row, epoch: Epoch, inside: list[Row]) -> None:
+        """A row is taken in, or is a copy and goes into the shadow, or waits for the state of its key."""
+        operator, query = self.runner.shape.plan.operators[index], row[QUERY]
+        key = ops.key_of(operator, side, row)
+        shadow = self.moves.copied(query, index, key, epoch)
+        if shadow is not None:
+            if not shadow.dropped:
+                kept = as_state(operator, row) if isinstance(operator, SimRunning) else row
+                self._shadow((query, index, shadow.number), side).append(kept)
+            return
+        row = {**row, GENERATION: self.moves.owned_since(query, index, epoch, key)}
+        for move in self._waited_for(index):
+            if move.query == query and move.epoch == row[GENERATION] and contains(move.keys, key):
+                self.runner.rooms.setdefault((move, side), []).append(row)
+                self.kernel.ask_for(move)
+                return
+        inside.append(row)
+
+    def _waited_for(self, index: int) -> list[Migration]:
+        here = {arrived.move for arrived in self.work.arrived}
+        mine = (move for move in self.moves.incoming if move.operator == index and move not in here)
+        return [move for move in mine if self.moves.waits(move)]
+
+    def _shadow(self, key: ShadowKey, side: int) -> list[Row]:
+        return self.runner.shadows.setdefault(key, {}).setdefault(side, [])
 
     # -- stateful
 
@@ -116,15 +166,37 @@ class _Step:
         for row in partials:
             late = row[WINDOW_END] <= bound(let_go.get(row[QUERY], NEVER), operator.lag_us)
             (self.outputs.late if late else self._state(index)).append(row)
+        passed: list[Row] = []
         for arrived in self._arrivals(index):
-            for rows in _rows(arrived).values():
-                self._state(index).extend(rows)
+            rows = [row for part in _rows(arrived).values() for row in part]
+            done = bound(arrived.clock, operator.lag_us)
+            passed += self._open(
+                index, operator, rows, done, bound(let_go.get(arrived.move.query, NEVER), operator.lag_us)
+            )
         self._hand_over(index, 1)
         before, now = self.kernel.release(index, self.markers)
         closed = {q: bound(c, operator.lag_us) for q, c in before.items()}
         closing = {q: bound(c, operator.lag_us) for q, c in now.items()}
         close = self._close_sessions if operator.window.gap_us else self._close
-        return close(index, operator, closed, closing)
+        return ops.merge(operator, passed) + close(index, operator, closed, closing)
+
+    def _open(self, index: int, operator: Aggregate, rows: list[Row], done: int, passed: int) -> list[Row]:
+        """Arrived rows become state. What their source has closed (`done`) is left out; windows that this region's
+        clock has `passed` already, because of its other keys, are returned: they close now."""
+        if operator.window.gap_us:
+            rows = [{**s, GENERATION: rows[0][GENERATION]} for s in ops.merge(operator, rows)]
+        rows = [row for row in rows if row[WINDOW_END] > done]
+        if operator.window.gap_us or not self._divided(index, rows):
+            self._state(index).extend(rows)
+            return []
+        self._state(index).extend(row for row in rows if row[WINDOW_END] > passed)
+        return [row for row in rows if row[WINDOW_END] <= passed]
+
+    def _divided(self, index: int, rows: list[Row]) -> bool:
+        """Whether the keys of these rows' query ever had several owners."""
+        deployment = self.kernel.deployment
+        table = deployment.routes(deployment.queries[rows[0][QUERY]], index) if rows else None
+        return table is not None and table.turn > 0
 
     def _close(
         self, index: int, operator: Aggregate, closed: dict[QueryId, int], closing: dict[QueryId, int]
@@ -143,19 +215,30 @@ class _Step:
         self, index: int, operator: Aggregate, closed: dict[QueryId, int], closing: dict[QueryId, int]
     ) -> list[Row]:
         moves = self.moves
-        leaving = {(m.query, m.epoch) for m in moves.outgoing if m.operator == index}
+        leaving = [m for m in moves.outgoing if m.operator == index]
         kept: list[Row] = []
         here: list[Row] = []
         for row in self._state(index):
-            waits = any(row[QUERY] == query and row[GENERATION] < epoch for query, epoch in leaving)
+            key = ops.key_of(operator, 0, row)
+            waits = any(row[QUERY] == m.query and row[GENERATION] < m.epoch and contains(m.keys, key) for m in leaving)
             (kept if waits or row[QUERY] not in closing else here).append(row)
         sessions = ops.merge(operator, here)
         done = [s for s in sessions if s[WINDOW_END] <= closing[s[QUERY]]]
         still = [s for s in sessions if s[WINDOW_END] > closing[s[QUERY]]]
         self.runner.states[index, 0] = kept + [
-            {**s, GENERATION: moves.owned_since(s[QUERY], index, moves.epoch)} for s in still
+            {**s, GENERATION: moves.owned_since(s[QUERY], index, moves.epoch, ops.key_of(operator, 0, s))}
+            for s in still
         ]
         return done
+
+    def _running(self, index: int, operator: SimRunning, rows: list[Row]) -> list[Row]:
+        for arrived in self._arrivals(index):
+            for part in _rows(arrived).values():
+                self._state(index).extend(part)
+        made = running.run(operator, self._state(index), rows)
+        self._hand_over(index, 1)
+        self.kernel.release(index, self.markers)
+        return made
 
     def _join(self, index: int, operator: Join, inputs: list[list[Row]]) -> list[Row]:
         fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
@@ -203,10 +286,23 @@ class _Step:
     # -- hand-over
 
     def _arrivals(self, index: int) -> list[Arrived[list[Row]]]:
-        there = [a for a in self.work.arrived if a.move.operator == index]
-        for arrived in there:
-            self.kernel.receive(arrived.move, arrived.clock)
-        return [a for a in there if a.move.query in self.kernel.queries]
+        """State that came for an operator and is ours now; a copy goes into its shadow, which is ours in the end."""
+        found = []
+        for arrived in (a for a in self.work.arrived if a.move.operator == index):
+            move = arrived.move
+            known = move in self.moves.incoming
+            self.kernel.receive(arrived)
+            if move.query not in self.kernel.queries:
+                continue
+            if move.copy:
+                for side, part in arrived.parts.items() if known else ():
+                    self._shadow(shadow_key(move), side).extend(row for rows in part for row in rows)
+                continue
+            shadow = self.runner.shadows.pop(shadow_key(move), {}) if move.shadow else {}
+            if known or not move.shadow:
+                parts = {side: [*part, shadow.pop(side, [])] for side, part in arrived.parts.items()}
+                found.append(replace(arrived, parts={**parts, **{side: [rows] for side, rows in shadow.items()}}))
+        return found
 
     def _hand_over(self, index: int, sides: int) -> None:
         for move in self.moves.ready(self.markers):
@@ -214,15 +310,19 @@ class _Step:
                 continue
             parts = {}
             for side in range(sides):
-                rows = self._state(index, side)
-                gone = [r for r in rows if r[QUERY] == move.query and r[GENERATION] < move.epoch]
-                self.runner.states[index, side] = [
-                    r for r in rows if r[QUERY] != move.query or r[GENERATION] >= move.epoch
-                ]
-                parts[side] = [gone]
+                gone = [r for r in self._state(index, side) if self._moves(move, side, r)]
+                if not move.copy:
+                    mine = set(map(id, gone))
+                    self.runner.states[index, side] = [r for r in self._state(index, side) if id(r) not in mine]
+                parts[side] = [[r for r in gone if r[GENERATION] >= move.since and not (move.dual and not move.copy)]]
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
-            self.outputs.handovers.append((move, (move, parts, clock)))
+            self.outputs.handovers.append((move, (move, parts, clock, self.kernel.book.sessions())))
             self.moves.sent(move)
+
+    def _moves(self, move: Migration, side: int, row: Row) -> bool:
+        operator = self.runner.shape.plan.operators[move.operator]
+        mine = row[QUERY] == move.query and row[GENERATION] < move.epoch
+        return mine and contains(move.keys, ops.key_of(operator, side, row))
 
 
 def _rows(arrived: Arrived[list[Row]]) -> dict[int, list[Row]]:

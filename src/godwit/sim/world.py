@@ -14,6 +14,7 @@ from godwit.control.events import (
     Event,
     HandoverDone,
     Instruction,
+    KeysArrived,
     PlacedByHand,
     Publish,
     RegionAcked,
@@ -22,7 +23,7 @@ from godwit.control.events import (
     Revert,
     TimedOut,
 )
-from godwit.errors import DeploymentError, TopologyError
+from godwit.errors import ConfigError, DeploymentError, TopologyError
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import HandOver
 from godwit.model.changes import (
@@ -39,14 +40,16 @@ from godwit.model.changes import (
 from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
+from godwit.model.keys import HashRange, listed
 from godwit.model.plan import Query
 from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
-from godwit.sim.oracle import Answer, answer
+from godwit.sim.oracle import Answer, answer, totals
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
+from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import DEVICES, FEEDS, KINDS, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import DEVICES, FEEDS, KEYED, PARENT, REGIONS, STREAMS, link, site, topology
 
 
 @dataclass
@@ -66,6 +69,8 @@ class World:
     runners: dict[tuple[RegionId, str], SimRunner] = field(default_factory=dict)
     queries: dict[QueryId, Query] = field(default_factory=dict)
     withdrawn: set[QueryId] = field(default_factory=set)
+    #: queries whose keys were migrated without regard to the order of results
+    unordered: set[QueryId] = field(default_factory=set)
     down: set[RegionId] = field(default_factory=set)
     inbox: list[Event] = field(default_factory=list)
     #: the regions' wall clock, in seconds
@@ -127,16 +132,33 @@ class World:
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
-                query = KINDS[kind](name, over)
+                query = KEYED[kind](name, over)
                 self.queries[query.id] = query
-                self._ask(lambda: self.plane.submit(query))
+                # Whether results come in order can be said where they leave at one place.
+                sink = SiteId("c") if kind == "running" else None
+                self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if name in self.queries and name not in self.withdrawn:
                     self.withdrawn.add(QueryId(name))
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
+            case act.MigrateKeys(name, keys, to, strategy):
+                self._migrate(QueryId(name), keys, SiteId(to), strategy)
+            case act.CancelKeys():
+                for number in list(self.plane.keys.active):
+                    self._ask(lambda one=number: self.plane.cancel_keys(one))  # type: ignore[misc]
             case _:
                 for change in self._changes(action):
                     self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
+
+    def _migrate(self, name: QueryId, keys: tuple[int, ...] | tuple[str, int, int], to: SiteId, strategy: str) -> None:
+        query = self.queries.get(name)
+        if query is None or name in self.withdrawn:
+            return
+        operator = next(i for i, node in enumerate(query.shape.plan.operators) if node.stateful)
+        some = HashRange(int(keys[1]), int(keys[2])) if keys[0] == "buckets" else listed(*map(str, keys))
+        if strategy == "falcon-oop":
+            self.unordered.add(name)
+        self._ask(lambda: self.plane.migrate(name, operator, some, to, strategy))
 
     def _changes(self, action: act.Action) -> list[Change]:
         ground = self.plane.topology
@@ -161,7 +183,7 @@ class World:
 
     def _ask(self, do: Callable[[], list[Instruction]]) -> None:
         # The schedule may ask for something that does not fit; then the control plane says so, and that is that.
-        with suppress(TopologyError, DeploymentError):
+        with suppress(TopologyError, DeploymentError, ConfigError):
             self._carry_out(do())
 
     def _newest_first(self) -> int:
@@ -302,7 +324,8 @@ class World:
     def _report(self, runner: SimRunner) -> None:
         for record in runner.commits[runner.reported :]:
             for move in record.arrived:
-                self.inbox.append(HandoverDone(instance_id(move.query, move.operator), move.epoch))
+                done = HandoverDone(instance_id(move.query, move.operator), move.epoch)
+                self.inbox.append(KeysArrived(move) if move.number else done)
         runner.reported = len(runner.commits)
 
     def _acknowledge(self, region: RegionId) -> None:
@@ -376,6 +399,8 @@ class World:
                 moved |= self._tick(RegionId(region), Sight())
             if not moved and not self.inbox:
                 assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
+                assert not self.plane.keys.active, f"at rest while keys migrate: {self.plane.keys.active}"
+                assert not self.plane.keys.queued, f"at rest while keys wait: {self.plane.keys.queued}"
                 return
         msg = f"did not come to rest in {rounds} rounds"
         raise AssertionError(msg)
@@ -409,6 +434,9 @@ class World:
         found = []
         for query in self.queries.values():
             got, wanted = self.emitted(query.id), self.expected(query)
+            if any(isinstance(node, SimRunning) for node in query.shape.plan.operators):
+                got = totals(got, ended=query.id not in self.withdrawn)
+                found += [] if query.id in self.unordered else self._out_of_order(query.id)
             extra, missing = got - wanted, wanted - got
             if extra:
                 found.append(f"{query.id}: emitted and not expected: {dict(extra)}")
@@ -421,9 +449,23 @@ class World:
             moves = runner.kernel.moves
             if moves.incoming or moves.outgoing:
                 found.append(f"{region}: state is still on its way: {moves.incoming or moves.outgoing}")
+            if runner.shadows or runner.rooms or runner.pending:
+                left = (runner.shadows, runner.rooms, runner.pending)
+                found.append(f"{region}: copies, rows or state still wait: {left}")
         found += [str(violation) for violation in self.plane.planner.violations()]
         if self.plane.planner.parked():
             found.append(f"still parked: {dict(self.plane.planner.parked())}")
+        return found
+
+    def _out_of_order(self, query: QueryId) -> list[str]:
+        """Of each key, the results must leave in the order of their numbers."""
+        commits = [record for (region, _), r in self.runners.items() if region == "cloud" for record in r.commits]
+        last: dict[int, int] = {}
+        found = []
+        for key, number, _ in (row for record in commits for name, row in record.results if name == query):
+            if number <= last.get(key, 0):
+                found.append(f"{query}: result {number} of key {key} came after {last[key]}")
+            last[key] = number
         return found
 
 

@@ -30,6 +30,7 @@ from godwit.model.plan import (
     Window,
 )
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.sim.running import SimRunning
 
 #: event time is in microseconds; the world's numbers are small so that schedules are readable
 WINDOW, HOP, GAP, BAND, DISORDER = 10, 5, 4, 5, 3
@@ -116,7 +117,20 @@ def counted_join(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def running(name: str, over: int) -> Query:
+    """SELECT k, count(*), sum(v) FROM left WHERE v > :over GROUP BY k, a result for each row"""
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        SimRunning((1,), "a__k", "a__v"),
+        Sink((2,), ("k", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
+#: whose first stateful operator has keys that may migrate
+KEYED = {**KINDS, "running": running}
 
 
 def _join() -> list[Operator]:

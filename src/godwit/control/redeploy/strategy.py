@@ -17,9 +17,11 @@ from godwit.control.events import (
     Request,
     StreamDeclared,
 )
+from godwit.control.key_routes import route_keys
 from godwit.control.plan_state import Planner
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
+from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change
 from godwit.model.global_plan import Edge
 from godwit.model.instances import InstanceId
@@ -85,6 +87,8 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     for request in requests:
         if isinstance(request, QuerySubmitted):
             planner.add_query(request.query, request.sink, request.wishes, request.ways)
+        elif isinstance(request, RouteKeys):
+            route_keys(planner, request)
 
 
 def _said(change: Change) -> str:
@@ -106,3 +110,5 @@ def _asked(request: Request) -> str:
             return cause
         case StreamDeclared(stream):
             return f"stream '{stream.id}' declared"
+        case RouteKeys():
+            return request.cause

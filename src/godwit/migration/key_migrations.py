@@ -1,0 +1,205 @@
+"""Migrations of keys that are under way: which phase each is in, what starts next, what waits and why.
+
+A pure state machine beside the coordinator. It asks for route changes (`RouteKeys`), which the coordinator publishes
+as epochs, and hears of epochs that are published and in force, and of state that has come:
+
+    queued --no other has its keys--> phase --published--> phase that awaits --heard--> next phase ... --> done
+
+Migrations of one operator run side by side if their keys are disjoint. One whose keys overlap waits for the other.
+Only a copy can be cancelled: after the switch the keys are where they were sent, and would have to be sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from godwit.errors import DeploymentError
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.migration.phases import Await, Cancel, Copy, Phase, Proceed, Switch, phases
+from godwit.model.keys import KeySet, overlap
+from godwit.protocol.handover import Migration
+
+
+@dataclass(frozen=True)
+class RouteKeys:
+    """Carry out one phase of a migration of keys."""
+
+    number: int
+    query: QueryId
+    operator: int
+    keys: KeySet
+    #: where they go
+    target: RegionId
+    site: str
+    phase: Phase
+    #: whether a copy is there already; of which generations; and whether rows go to both
+    shadow: bool = False
+    since: int = 0
+    dual: bool = False
+
+    @property
+    def cause(self) -> str:
+        return f"keys {self.keys} of {self.query}/{self.operator} to {self.site}: {type(self.phase).__name__.lower()}"
+
+
+@dataclass(frozen=True)
+class KeyMigration:
+    """One migration and how far it is."""
+
+    number: int
+    query: QueryId
+    operator: int
+    keys: KeySet
+    target: RegionId
+    site: str
+    strategy: str
+    phases: tuple[Phase, ...]
+    #: the phase that comes next, or that it awaits the end of
+    at: int = 0
+    #: asked for, and not published yet
+    asked: bool = False
+    #: what the last phase sent and has not come yet
+    due: frozenset[Migration] = frozenset()
+    #: epochs of its phases
+    epochs: tuple[Epoch, ...] = ()
+    #: the copies that the destination has
+    copies: tuple[Migration, ...] = ()
+    #: why it has not begun
+    reason: str = ""
+
+    @property
+    def phase(self) -> Phase | None:
+        return self.phases[self.at] if self.at < len(self.phases) else None
+
+    @property
+    def copying(self) -> bool:
+        """Whether the source still answers, so that it can be cancelled."""
+        switched = any(isinstance(phase, Switch) for phase in self.phases[: self.at])
+        asked = self.asked and isinstance(self.phase, Switch)
+        return bool(self.copies) and not switched and not asked
+
+
+#: what of a migration's keys is elsewhere, by where it is
+Split = Callable[[KeyMigration], list[KeySet]]
+
+
+@dataclass
+class KeyMigrations:
+    """All that are queued or under way; those that ended are kept for their story until somebody takes it."""
+
+    number: int = 0
+    queued: list[KeyMigration] = field(default_factory=list)
+    active: dict[int, KeyMigration] = field(default_factory=dict)
+    ended: list[tuple[KeyMigration, str]] = field(default_factory=list)
+
+    # --- asking
+
+    def ask(
+        self, query: QueryId, operator: int, keys: KeySet, target: RegionId, site: str, strategy: str
+    ) -> KeyMigration:
+        """Queue a migration; `strategy` is one of `phases.KEY_STRATEGIES`, already chosen for the operator."""
+        one = KeyMigration(self._next(), query, operator, keys, target, site, strategy, phases(strategy))
+        self.queued.append(one)
+        return one
+
+    def cancel(self, number: int) -> None:
+        """Give a migration up, if its source still answers."""
+        if any(one.number == number for one in self.queued):
+            self.queued = [one for one in self.queued if one.number != number]
+            return
+        one = self.active.get(number)
+        if one is None or not one.copying:
+            msg = f"migration {number} cannot be cancelled: " + (
+                "there is none under way" if one is None else "its keys are switched over; migrate them back"
+            )
+            raise DeploymentError(msg)
+        self.active[number] = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
+
+    def forget(self, query: QueryId) -> None:
+        """The query is gone."""
+        self.queued = [one for one in self.queued if one.query != query]
+        self.active = {number: one for number, one in self.active.items() if one.query != query}
+
+    # --- what is to be done
+
+    def changes(self, split: Split) -> Iterator[RouteKeys]:
+        """The phases that can be carried out now; each is asked for once. `split`: which parts of the keys are to be
+        moved, each from one place, as things are when a migration begins."""
+        self._start(split)
+        for one in list(self.active.values()):
+            phase = one.phase
+            if phase is not None and not isinstance(phase, Await) and not one.asked:
+                self.active[one.number] = replace(one, asked=True)
+                since = max((copy.epoch for copy in one.copies), default=Epoch(0))
+                known = (bool(one.copies), since, any(copy.dual for copy in one.copies))
+                place = (one.query, one.operator, one.keys, one.target, one.site)
+                yield RouteKeys(one.number, *place, phase, *known)
+
+    def _start(self, split: Split) -> None:
+        waiting: list[KeyMigration] = []
+        for one in self.queued:
+            other = next((o for o in (*self.active.values(), *waiting) if _clash(o, one)), None)
+            if other is not None:
+                waiting.append(replace(one, reason=f"migration {other.number} has keys of it under way"))
+                continue
+            parts = split(one)
+            if not parts:
+                self._end(one, "all there already")
+            for part in parts:
+                number = one.number if part == parts[0] else self._next()
+                self.active[number] = replace(one, number=number, keys=part, reason="")
+        self.queued = waiting
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+    # --- what is heard
+
+    def published(self, epoch: Epoch, numbers: Iterable[int], moves: Iterable[Migration]) -> None:
+        """An epoch has brought phases of these migrations, and with them what regions send."""
+        sent = list(moves)
+        for number in numbers:
+            one = self.active.get(number)
+            if one is None or not one.asked:
+                continue
+            mine = [move for move in sent if move.number == number]
+            copies = (*one.copies, *(m for m in mine if m.copy)) if isinstance(one.phase, Copy) else one.copies
+            due = frozenset(move for move in mine if not move.cancel)
+            one = replace(one, at=one.at + 1, asked=False, due=due, epochs=(*one.epochs, epoch), copies=copies)
+            if not mine and isinstance(one.phases[one.at - 1], Copy | Switch):
+                # Nothing to move; what was stopped for it must go on all the same.
+                left = [k for k, phase in enumerate(one.phases) if k >= one.at and isinstance(phase, Proceed)]
+                one = replace(one, at=left[0] if left else len(one.phases))
+            self._go_on(one)
+
+    def arrived(self, move: Migration) -> None:
+        """What a phase sent has come."""
+        one = self.active.get(move.number)
+        if one is not None and move in one.due:
+            one = replace(one, due=one.due - {move})
+            self.active[one.number] = one
+            self._go_on(one)
+
+    def in_force(self, epoch: Epoch) -> None:
+        """Every region works under an epoch."""
+        for one in list(self.active.values()):
+            if one.phase == Await("regions") and not one.asked and one.epochs and one.epochs[-1] <= epoch:
+                self._go_on(replace(one, at=one.at + 1))
+
+    def _go_on(self, one: KeyMigration) -> None:
+        if one.phase == Await("state") and not one.due:
+            one = replace(one, at=one.at + 1)
+        self.active[one.number] = one
+        if one.phase is None:
+            cancelled = isinstance(one.phases[-1], Cancel)
+            self._end(one, "cancelled" if cancelled else "done")
+
+    def _end(self, one: KeyMigration, outcome: str) -> None:
+        self.active.pop(one.number, None)
+        self.ended.append((one, outcome))
+
+
+def _clash(one: KeyMigration, other: KeyMigration) -> bool:
+    return (one.query, one.operator) == (other.query, other.operator) and overlap(one.keys, other.keys)

@@ -1,0 +1,241 @@
+"""What one region knows of the moves of one shape's instances, and what follows: when it sends, what it waits for.
+
+Pure; the runtime and the simulator both run it. The rules are told in `handover.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.model.deployment import Deployment
+from godwit.model.keys import Key, KeySet, overlap
+from godwit.model.plan import Plan
+from godwit.protocol.handover import Instance, Migration, instance_of
+from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
+from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
+from godwit.protocol.watermarks import FOREVER
+
+
+@dataclass
+class MigrationLedger:
+    """The moves of one shape's instances, as one region sees them."""
+
+    region: RegionId
+    plan: Plan
+    #: the epoch this region works under
+    epoch: Epoch
+    #: (region, operator) -> up to which epoch that operator is drained there
+    drained: dict[tuple[RegionId, int], Epoch] = field(default_factory=dict)
+    #: this region has to send these
+    outgoing: list[Migration] = field(default_factory=list)
+    #: this region waits for these
+    incoming: list[Migration] = field(default_factory=list)
+    #: who owns keys of an instance and did: only instances that ever moved, and no more of their past than rows that
+    #: may still come can ask for (`cut`)
+    owners: dict[Instance, History] = field(default_factory=dict)
+    #: since when queries that had been parked go on: until everybody has let out their rows, their clocks are held
+    resumed: dict[QueryId, Epoch] = field(default_factory=dict)
+    #: copies of other regions' state that are built up here
+    shadows: dict[ShadowKey, Shadow] = field(default_factory=dict)
+    #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
+    wanted: set[Migration] = field(default_factory=set)
+
+    # --- epochs
+
+    def adopt(self, epoch: Epoch, moves: Iterable[Migration]) -> None:
+        """Work under a new epoch from now on."""
+        for move in sorted(moves):
+            owner = move.source if move.copy else move.target
+            self.owners[move.instance] = (
+                *self.owners.get(move.instance, ()),
+                Owned(move.epoch, owner, move.keys),
+            )
+            if move.target == self.region and (move.shadow or move.copy):
+                self._shadow(move)
+            if move.cancel:
+                self._cancel(move)
+                continue
+            if move.source == self.region:
+                self.outgoing.append(move)
+            if move.target == self.region:
+                self.incoming.append(move)
+        self.epoch = epoch
+
+    def _shadow(self, move: Migration) -> None:
+        key = shadow_key(move)
+        if not move.shadow:
+            self.shadows[key] = Shadow(*key, move.epoch, move.keys, move.dual)
+        elif key in self.shadows and (move.cancel or not move.copy):
+            self.shadows[key] = self.shadows[key].ending(move.epoch, dropped=move.cancel)
+
+    def _cancel(self, move: Migration) -> None:
+        def given_up(one: Migration) -> bool:
+            return one.copy and shadow_key(one) == shadow_key(move)
+
+        self.outgoing[:] = [one for one in self.outgoing if not given_up(one)]
+        self.incoming[:] = [one for one in self.incoming if not given_up(one)]
+
+    def copied(self, query: QueryId, operator: int, key: Key, epoch: Epoch) -> Shadow | None:
+        """The shadow that a row belongs to, if it is a copy: what it does to the state counts, what comes of it is the
+        source's to say (the emission filter)."""
+        return shadow_of(self.shadows.values(), instance_of(query, operator), key, epoch)
+
+    # --- markers
+
+    def hear(self, region: RegionId, markers: Mapping[int, Epoch]) -> None:
+        """Another region's (or our own) commit says how far its operators are drained."""
+        for operator, epoch in markers.items():
+            key = (region, operator)
+            self.drained[key] = max(self.drained.get(key, Epoch(0)), epoch)
+
+    def markers(self, regions: Iterable[RegionId]) -> dict[int, Epoch]:
+        """How far each operator is drained here; goes into the next commit. `regions`: all that may still send rows."""
+        regions = set(regions) | {self.region}
+        own: dict[int, Epoch] = {}
+        for index, operator in enumerate(self.plan.operators):
+            feeds = [
+                own[child] if region == self.region else self.drained.get((region, child), Epoch(0))
+                for child in operator.inputs
+                for region in regions
+            ]
+            # Rows that wait here for state have not come out yet.
+            waited = [move.epoch for move in self.incoming if move.operator == index and self.waits(move)]
+            own[index] = min([self.epoch, *feeds, *waited])
+        return own
+
+    def waits(self, move: Migration) -> bool:
+        """Whether rows must wait here for the state of a move: where it was asked for, or cannot be merged later."""
+        return not move.copy and (move.wait or self.plan.operators[move.operator].late_state != "merge")
+
+    # --- state that goes and comes
+
+    def ready(self, markers: Mapping[int, Epoch]) -> list[Migration]:
+        """The moves whose state can be sent now, oldest first. `markers`: our own, after this micro-batch."""
+        found: list[Migration] = []
+        blocked: list[Migration] = []
+        unasked = False
+        for move in self.outgoing:
+            waiting = any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.incoming)
+            if waiting or markers[move.operator] < move.epoch or any(_together(m, move) for m in blocked):
+                blocked.append(move)
+            elif move.paced and move not in self.wanted and unasked:
+                blocked.append(move)  # one at a time, so that what is asked for need not queue behind it
+            else:
+                unasked = unasked or (move.paced and move not in self.wanted)
+                found.append(move)
+        return found
+
+    def sent(self, move: Migration) -> None:
+        self.outgoing.remove(move)
+        self.wanted.discard(move)
+
+    def admits(self, move: Migration, markers: Mapping[int, Epoch], readers: Collection[RegionId]) -> bool:
+        """Whether state that has come may be taken in now. `readers`: who owns the operator above.
+
+        State that rows wait for is taken in when no older row can come any more; in order, when whoever reads the
+        results has had the last of the source's: then the source has processed its marker, too.
+        """
+        if not self.waits(move) and not move.shadow:
+            return True
+        if move.copy:
+            return True
+        if markers[move.operator] < move.epoch:
+            return False
+        above, _ = self.plan.consumer(move.operator)
+        known = {**self.drained, (self.region, above): markers[above]}
+        ordered = move.ordered and self.waits(move)
+        return not ordered or all(known.get((region, above), Epoch(0)) >= move.epoch for region in readers)
+
+    def unacknowledged(self, markers: Mapping[int, Epoch]) -> list[Migration]:
+        """Moves that are completed here without a word of the source: all rows are in the shadow (out of order)."""
+        arrival = [m for m in self.incoming if self.plan.operators[m.operator].emits == "arrival"]
+        return [m for m in arrival if m.dual and not m.copy and not m.ordered and markers[m.operator] >= m.epoch]
+
+    def arrived(self, move: Migration) -> None:
+        if move in self.incoming:
+            self.incoming.remove(move)
+            if not move.copy:
+                self.shadows.pop(shadow_key(move), None)
+
+    def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
+        """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
+        leaving = any(m.instance == instance_of(query, operator) for m in self.outgoing)
+        return leaving or self.pending(query, operator) or markers[operator] < self.latest(query)
+
+    def pending(self, query: QueryId, operator: int) -> bool:
+        """Whether state of keys that the instance owns is on its way."""
+        return any(m.instance == instance_of(query, operator) and not m.copy for m in self.incoming)
+
+    def dead_before(self, operator: int, clocks: Mapping[QueryId, int], now: Deployment) -> int:
+        """The clock of an operator's state here: the least of the queries that may have rows in it.
+
+        Those are the ones that live here or are still to be handed over. The others' rows have gone, and their clocks,
+        which stand still here, must not keep what is left.
+        """
+        leaving = {m.query for m in self.outgoing if m.operator == operator}
+        lives_here = {q for q in clocks if self.region in now.owners(now.queries[q], operator)}
+        return min((clocks[q] for q in lives_here | (leaving & clocks.keys())), default=FOREVER)
+
+    # --- generations
+
+    def latest(self, query: QueryId | None = None) -> Epoch:
+        """The newest epoch at which an instance of the query (None: of any) moved, or at which it went on."""
+        moved = [o.since for (q, _), history in self.owners.items() if query in (None, q) for o in history]
+        return max([*moved, *(epoch for q, epoch in self.resumed.items() if query in (None, q))], default=Epoch(0))
+
+    def owned_since(self, query: QueryId, operator: int, epoch: Epoch, key: Key = ()) -> Epoch:
+        """The generation of rows of a key that reach the instance here under an epoch: since when it is ours."""
+        return generation(self.owners.get(instance_of(query, operator), ()), self.region, key, epoch)
+
+    def generations(self, operator: int, epoch: Epoch) -> Iterator[tuple[QueryId, list[tuple[KeySet, Epoch]]]]:
+        """The same for all rows of an operator: of instances that ever moved, which keys have which."""
+        for (query, index), history in self.owners.items():
+            if index == operator:
+                yield query, generations(history, self.region, epoch)
+
+    # --- forgetting
+
+    def forget(self, query: QueryId) -> None:
+        """The query is gone."""
+        self.outgoing[:] = [m for m in self.outgoing if m.query != query]
+        self.incoming[:] = [m for m in self.incoming if m.query != query]
+        for instance in [instance for instance in self.owners if instance[0] == query]:
+            del self.owners[instance]
+        for key in [key for key in self.shadows if key[0] == query]:
+            del self.shadows[key]
+        self.resumed.pop(query, None)
+
+    def fence(self, region: RegionId, announced: Collection[Migration] = ()) -> list[Migration]:
+        """The region is lost: its word is not waited for, nor its state, but what it has `announced` already.
+
+        Returns the moves whose state is lost.
+        """
+        lost = [move for move in self.incoming if move.source == region and move not in announced]
+        self.incoming[:] = [move for move in self.incoming if move not in lost]
+        for key in [key for key in self.drained if key[0] == region]:
+            del self.drained[key]
+        return lost
+
+    def cut(self, markers: Mapping[int, Epoch]) -> None:
+        """Forget what no row can ask for any more. `markers`: our own, as the commit that is being made publishes them.
+
+        Rows that reach an operator from now on were routed by an epoch at or after its marker.
+        """
+        everywhere = min(markers.values(), default=Epoch(0))
+        for instance, history in list(self.owners.items()):
+            kept = trimmed(history, self.region, markers[instance[1]], everywhere)
+            if not kept:
+                del self.owners[instance]
+            elif len(kept) < len(history):
+                self.owners[instance] = kept
+        for key, shadow in list(self.shadows.items()):
+            if shadow.dropped and shadow.until is not None and markers[shadow.operator] >= shadow.until:
+                del self.shadows[key]
+        for query in [query for query, epoch in self.resumed.items() if epoch <= everywhere]:
+            del self.resumed[query]
+
+
+def _together(one: Migration, other: Migration) -> bool:
+    return one.instance == other.instance and overlap(one.keys, other.keys)
