@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewStream(Body):
+class NewStream(RequestBody):
     name: str = Field(max_length=200)
     #: "train string, boarded int, ts timestamp"
     columns: str = Field(max_length=20_000)
@@ -22,46 +22,46 @@ class NewStream(Body):
     mbps: float | None = Field(default=None, gt=0)
 
 
-class NewQuery(Body):
+class NewQuery(RequestBody):
     name: str = Field(max_length=200)
     sql: str = Field(max_length=100_000)
     #: the site where results leave
     sink: str | None = None
 
 
-class NewText(Body):
+class NewText(RequestBody):
     """The same SQL with other literals."""
 
     sql: str = Field(max_length=100_000)
 
 
-class Connection(Body):
+class Connection(RequestBody):
     """Where a device is, and what it feeds; what is left out stays as it is."""
 
     site: str | None = None
     streams: list[str] = Field(default_factory=list, max_length=1000)
 
 
-class TopologyText(Body):
+class TopologyText(RequestBody):
     """A topology file's content (YAML): what is not there yet is added."""
 
     yaml: str = Field(max_length=5_000_000)
 
 
-class TopologyChanges(Body):
+class TopologyChanges(RequestBody):
     """Changes as people write them: "device t1 -> east", "site west-3 failed"."""
 
     changes: list[str] = Field(min_length=1, max_length=10_000)
 
 
-class PlacementHints(Body):
+class PlacementHints(RequestBody):
     """`query/operator` -> site."""
 
     placement: dict[str, str] = Field(min_length=1, max_length=10_000)
     cause: str = Field(default="moved by hand", max_length=500)
 
 
-class Question(Body):
+class Question(RequestBody):
     """What would become of a query, and of a change."""
 
     sql: str | None = Field(default=None, max_length=100_000)
