@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,21 @@ def test_the_last_row_of_every_key_is_what_the_batch_says(open_fleet: Callable[.
 @pytest.mark.parametrize("name", list(OVERS))
 def test_every_row_is_answered_as_the_batch_says(open_fleet: Callable[..., Fleet], name: str) -> None:
     assert different(World(open_fleet, {name: OVERS[name]}), restless([name])) == []
+
+
+class Ticking(World):
+    """Devices whose clocks have whole seconds: many rows have one time, and some are equal altogether."""
+
+    def _rows(self, train: int, second: float, rows: int) -> list[dict[str, Any]]:
+        made = super()._rows(train, second, rows)
+        return [{**row, "ts": row["ts"].replace(microsecond=0), "load": 0.0} for row in made]
+
+
+@pytest.mark.parametrize("name", ["last_rows", "so_far", "mixed", "count_slide"])
+def test_rows_of_one_time_have_one_order(open_fleet: Callable[..., Fleet], name: str) -> None:
+    world = Ticking(open_fleet, {name: OVERS[name].replace("max(struct(ts, load)).load", "max(load)")})
+    script = [*ROWS[:8], Step((0, 1, 2)), Move(name, "west"), *ROWS[8:14], Step((0, 1, 2)), *ROWS[14:]]
+    assert different(world, script) == []
 
 
 @pytest.mark.parametrize("strategy", ["adhoc-query", "recreate-average"])
