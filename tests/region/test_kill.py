@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.region.test_running import OVERS, TOTALS
+from tests.region.world import QUERIES
+
 #: pushes batch after batch, each under its number; moves both queries' state to another region in the middle; dies at
 #: the given moment of the given micro-batch, counted from the move if told so ("moved": right after the move)
 CHILD = """
@@ -18,11 +21,11 @@ from pathlib import Path
 from godwit.api.fleet import Fleet
 from godwit.engine.session import spark_session
 from godwit.model.instances import InstanceId
-from tests.region.world import QUERIES, SCHEMA, three_regions
-from tests.region.test_kill import batches
+from tests.region.world import SCHEMA, three_regions
+from tests.region.test_kill import KNOWN, batches
 
 folder, moment, die_at, state = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-after_move = sys.argv[5] == "True"
+after_move, names = sys.argv[5] == "True", sys.argv[6].split(",")
 count, moved = 0, False
 
 def at(now):
@@ -34,7 +37,7 @@ def at(now):
 def move():
     global moved
     moved = True
-    for name in ("tumbling", "join"):
+    for name in names:
         plan = fleet.deployment.queries[name].shape.plan
         wanted = {f"{name}/{i}": "east" for i in range(len(plan.operators)) if not plan.is_local(i)}
         if any(fleet.deployment.placement[InstanceId.parse(i)] != site for i, site in wanted.items()):
@@ -47,8 +50,8 @@ if not fleet.deployment.queries:
     fleet.stream("passengers", SCHEMA, device="train", disorder="3 seconds")
     for train, site in (("t0", "west"), ("t1", "east")):
         fleet.device(train, site=site, streams=["passengers"])
-    for name in ("tumbling", "join"):
-        fleet.submit(QUERIES[name], name)
+    for name in names:
+        fleet.submit(KNOWN[name], name)
 for number, train, rows in batches():
     fleet.device(train, streams=["passengers"]).push(rows, sequence=number)
     if number == 3 and train == "t1":
@@ -56,8 +59,9 @@ for number, train, rows in batches():
     fleet.process_available()
 fleet.close_sources()
 fleet.process_available()
-print("\\n".join(str(fleet.query(name).verdict()) for name in ("tumbling", "join")))
+print("\\n".join(str(fleet.query(name).verdict()) for name in names))
 """
+KNOWN = {**QUERIES, **TOTALS, **OVERS}
 
 
 def batches() -> list[tuple[int, str, list[dict[str, object]]]]:
@@ -82,16 +86,20 @@ def batches() -> list[tuple[int, str, list[dict[str, object]]]]:
     return made
 
 
-def run(folder: Path, moment: str, die_at: int, state: str, after_move: bool) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", CHILD, str(folder), moment, str(die_at), state, str(after_move)]
+def run(
+    folder: Path, moment: str, die_at: int, state: str, after_move: bool, names: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", CHILD, str(folder), moment, str(die_at), state, str(after_move), names]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
 
 
-def killed_and_restarted(folder: Path, moment: str, die_at: int, state: str, after_move: bool) -> list[str]:
-    killed = run(folder, moment, die_at, state, after_move)
+def killed_and_restarted(
+    folder: Path, moment: str, die_at: int, state: str, after_move: bool, names: str = "tumbling,join"
+) -> list[str]:
+    killed = run(folder, moment, die_at, state, after_move, names)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    again = run(folder, moment, -1, state, after_move)
+    again = run(folder, moment, -1, state, after_move, names)
     assert again.returncode == 0, again.stderr[-2000:]
     return [line.split(":")[1].split(",")[0].strip() for line in again.stdout.splitlines()]
 
@@ -125,3 +133,9 @@ def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path, moment: str,
 )
 def test_a_process_killed_in_any_phase_of_a_move(tmp_path: Path, state: str, moment: str, die_at: int) -> None:
     assert killed_and_restarted(tmp_path, moment, die_at, state, after_move=True) == ["equal", "equal"]
+
+
+@pytest.mark.parametrize("moment", ["committed", pytest.param("staged", marks=pytest.mark.full)])
+def test_totals_and_answers_survive_a_kill_in_the_middle_of_a_move(tmp_path: Path, moment: str) -> None:
+    found = killed_and_restarted(tmp_path, moment, 3, "delta", after_move=True, names="having,so_far,count_slide")
+    assert found == ["equal"] * 3

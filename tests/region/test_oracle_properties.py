@@ -83,7 +83,44 @@ def joins(draw: st.DrawFn) -> str:
     )
 
 
-queries = st.one_of(filters(), aggregates(), joins())
+@st.composite
+def totals(draw: st.DrawFn) -> str:
+    key, number = draw(st.sampled_from(["train", "line, coach", "coach % 2"])), draw(st.sampled_from(NUMBERS))
+    keep = draw(st.sampled_from(["forever", "1 second", "400 milliseconds"]))
+    call = draw(st.sampled_from(AGGREGATES)).format(x=number)
+    having = draw(st.sampled_from(["", f" HAVING avg({number}) > 3", " HAVING count(*) % 2 = 0"]))
+    where = draw(predicates())
+    return (
+        f"SELECT /*+ keep('{keep}') */ {key}, {call} AS a, max(ts) AS newest FROM passengers WHERE {where} "
+        f"GROUP BY {key}{having}"
+    )
+
+
+@st.composite
+def overs(draw: st.DrawFn) -> str:
+    key, number = draw(st.sampled_from(["train", "line", "coach % 2"])), draw(st.sampled_from(NUMBERS))
+    order = f"PARTITION BY {key} ORDER BY ts"
+    frame = st.sampled_from(["ROWS 2 PRECEDING", "RANGE INTERVAL 1 SECOND PRECEDING", "ROWS UNBOUNDED PRECEDING", ""])
+    call = st.sampled_from(["count(*)", f"sum({number})", f"min({number})", f"avg({number})"])
+    calls = [f"{draw(call)} OVER ({order} {draw(frame)})", f"lag({number}, 2) OVER ({order})"]
+    calls.append(f"row_number() OVER ({order})")
+    made = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True))
+    columns = ", ".join(f"{call} AS a{i}" for i, call in enumerate(made))
+    return f"SELECT {key} AS k, {columns}, ts FROM passengers WHERE {draw(predicates())}"
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> str:
+    key, size = draw(st.sampled_from(["train", "line", "coach % 2"])), draw(st.integers(1, 4))
+    call = draw(st.sampled_from(AGGREGATES)).format(x=draw(st.sampled_from(NUMBERS)))
+    slide = draw(st.integers(1, size))
+    return (
+        f"SELECT {key} AS k, {call} AS a, count_window.end AS until FROM passengers WHERE {draw(predicates())} "
+        f"GROUP BY {key}, count_window(ts, {size}, {slide})"
+    )
+
+
+queries = st.one_of(filters(), aggregates(), joins(), totals(), overs(), counted())
 trains, sites = st.integers(0, TRAINS - 1), st.sampled_from(SITES)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from godwit.errors import SqlError, UnknownNameError
 from godwit.ids import QueryId
-from godwit.sql import Builder, compile_query, hopping, session, stream, tumbling
+from godwit.sql import Builder, compile_query, counting, hopping, session, stream, tumbling
 from tests.sql.streams import STREAMS
 
 Q = QueryId("q")
@@ -107,3 +107,13 @@ def test_no_expression() -> None:
 def test_errors_point_into_the_sql_that_was_built() -> None:
     with pytest.raises(UnknownNameError, match=r"at: 2:3: trian"):
         stream("passengers").select("trian").compile(STREAMS, Q)
+
+
+def test_totals_and_count_windows() -> None:
+    totals = stream("passengers").group_by("train").agg(n="count(*)").having("n > 3").keep("1 day")
+    assert_same(
+        totals, "SELECT /*+ keep('1 day') */ train, count(*) AS n FROM passengers GROUP BY train HAVING count(*) > 3"
+    )
+    counted = stream("doors").group_by("train", counting("ts", 6, 2)).agg(n="sum(opened)")
+    assert_same(counted, "SELECT train, sum(opened) AS n FROM doors GROUP BY train, count_window(ts, 6, 2)")
+    assert counting("ts", 6) == "count_window(ts, 6)"

@@ -1,7 +1,7 @@
 """The oracle: the same SQL as a Spark batch over everything the sources ever sent. It decides what is right.
 
 `verdict(fleet, query)` compares row for row, as multisets; floating-point columns may differ by rounding, because sums
-are formed in another order.
+are formed in another order. Of results that replace each other the newest row per key is compared (`fleet.results`).
 """
 
 from __future__ import annotations

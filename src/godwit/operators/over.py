@@ -84,9 +84,9 @@ class OverRows(StatefulOperator):
     def _answered(self, context: OperatorContext, due: Frame) -> Frame:
         """The answers of these rows, and what stays of them for later ones."""
         node, kept = self.node, context.state(KEPT)
-        few = isinstance(due, LazyFrame) and kept.rows <= segments.HANDED_ROWS
-        context.makes_few(few)
         old = of_keys(context, kept, due, node.keys)
+        few = isinstance(due, LazyFrame) and (old is None or isinstance(old, LazyFrame))
+        context.makes_few(few)
         seen = None if old is None else old.selectExpr("*", f"false AS {NEW}")
         rows = union([due.selectExpr("*", f"true AS {NEW}"), seen])
         assert rows is not None
@@ -94,7 +94,7 @@ class OverRows(StatefulOperator):
         found = drafts.then(("over", node), lambda frame: answers(frame, node), rows)
         if few:  # once, for both that read it
             schema = segments.struct(segments.schema_of(found))
-            found = LazyFrame.of(context.spark, found.toArrow().combine_chunks(), schema)
+            found = LazyFrame.of(context.spark, found.toArrow().combine_chunks(), schema).coalesce(1)
         # Within a range of time all stay: segments go when their last row is out of it.
         staying = found if node.range_us else drafts.then(("staying", node), lambda f: last_rows(f, node, None), found)
         if node.range_us or node.rows_kept:

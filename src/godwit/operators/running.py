@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from godwit.engine import lazy_frame as drafts
-from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.plan import DELETED, GENERATION, QUERY, VERSION, WINDOW_END, WINDOW_START
 from godwit.model.running import RunningAggregate
 from godwit.operators.aggregate import ISLAND, islands, united
@@ -54,12 +53,14 @@ class RunningTotals(StatefulOperator):
 
     def _totals(self, context: OperatorContext, fresh: State, state: State) -> Frame | None:
         """The new totals of the keys of fresh rows."""
-        few = context.few and state.rows + fresh.rows <= segments.SMALL_ROWS
-        context.makes_few(few)
         new = fresh.read(context.spark)
         assert new is not None
         old = of_keys(context, state, new, self.node.keys)
-        rows = union([new.selectExpr("*", f"true AS {FRESH}"), old and old.selectExpr("*", f"false AS {FRESH}")])
+        few = isinstance(new, LazyFrame) and (old is None or isinstance(old, LazyFrame))
+        context.makes_few(context.few)
+        rows = union(
+            [new.selectExpr("*", f"true AS {FRESH}"), None if old is None else old.selectExpr("*", f"false AS {FRESH}")]
+        )
         assert rows is not None
         node = self.node
         rows = context.tables.of_queries(rows.coalesce(1) if few else rows)

@@ -118,7 +118,7 @@ class _Reading:
 
         def swap(node: exp.Expr) -> exp.Expr:
             if any(node == key for key in self.keys) or self._is_alias(node):
-                return node
+                return node.copy()
             if isinstance(node, exp.Column) and node.parts[0].name.lower() == COUNT_WINDOW:
                 return self._bound(node)
             if isinstance(node, exp.Filter) or aggregates.name_of(node):

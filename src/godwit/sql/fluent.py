@@ -39,6 +39,10 @@ def session(time: str, gap: str) -> str:
     return f"session_window({time}, '{gap}')"
 
 
+def counting(time: str, rows: int, slide: int | None = None) -> str:
+    return f"count_window({time}, {rows})" if slide is None else f"count_window({time}, {rows}, {slide})"
+
+
 @dataclass(frozen=True, eq=False)
 class _Source:
     """Something to select from: a stream's name or a whole query."""
@@ -72,6 +76,7 @@ class Builder:
     kept: tuple[exp.Expr, ...] = ()
     others: tuple[Builder, ...] = ()
     target: str | None = None
+    kept_for: str | None = None
 
     def where(self, *conditions: str) -> Builder:
         """Keep the rows for which all conditions hold."""
@@ -82,7 +87,8 @@ class Builder:
         return replace(self, outputs=self.outputs + _all(columns) + _named(named))
 
     def group_by(self, *keys: str) -> Builder:
-        """Keys and one window: `tumbling`, `hopping` or `session`. The plain keys become result columns."""
+        """Keys and one window: `tumbling`, `hopping`, `session` or `counting`; without a window see `keep`. The plain
+        keys become result columns."""
         parsed = _all(keys)
         shown = tuple(k.copy() for k in parsed if isinstance(k, exp.Column))
         return replace(self, keys=self.keys + parsed, outputs=self.outputs + shown)
@@ -93,6 +99,10 @@ class Builder:
 
     def having(self, *conditions: str) -> Builder:
         return replace(self, kept=self.kept + _all(conditions))
+
+    def keep(self, length: str) -> Builder:
+        """Totals without a window: how long a key without rows is kept, "1 day" or "forever"."""
+        return replace(self, kept_for=length)
 
     def join(
         self,
@@ -128,6 +138,9 @@ class Builder:
     def query(self) -> exp.Query:
         """The SELECT (with its UNION ALLs) as a syntax tree."""
         select = exp.Select(expressions=[e.copy() for e in self.outputs] or [exp.Star()])
+        if self.kept_for is not None:
+            call = exp.Anonymous(this="keep", expressions=[exp.Literal.string(self.kept_for)])
+            select.set("hint", exp.Hint(expressions=[call]))
         select.set("from_", exp.From(this=self.source.node()))
         select.set("joins", [exp.Join(this=j.source.node(), on=_and(j.on)) for j in self.joins])
         if self.filters:

@@ -7,7 +7,8 @@ SELECT reads. Rows that are equal in all of these are alike, so the answer is on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from sqlglot import exp
 
@@ -32,7 +33,7 @@ def windows_in(node: exp.Expr) -> list[exp.Window]:
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    kind: str
+    kind: Literal["rows", "range"]
     start: int | None
     end: int
 
@@ -44,7 +45,8 @@ class Overs:
         self._scope = scope
         #: whether count(DISTINCT ..) is allowed, which Spark's own OVER does not know
         self._distinct = distinct
-        self._calls: dict[str, OverCall] = {}
+        #: a call without its name -> the call
+        self._calls: dict[OverCall, OverCall] = {}
         self._below: dict[str, exp.Expr] = {}
         self._order: tuple[tuple[exp.Expr, ...], ScopeField] | None = None
 
@@ -98,18 +100,9 @@ class Overs:
         self._take_order(node)
         function = node.this
         call = self._ranking(node) if _name(function) in RANKING else self._aggregate(node, function)
-        same = f"{call}"
-        if same not in self._calls:
-            self._calls[same] = OverCall(
-                f"{_MADE}{len(self._calls)}",
-                call.function,
-                call.argument,
-                call.kind,
-                call.start,
-                call.end,
-                call.constants,
-            )
-        return self._calls[same].name
+        if call not in self._calls:
+            self._calls[call] = replace(call, name=f"{_MADE}{len(self._calls)}")
+        return self._calls[call].name
 
     def _take_order(self, node: exp.Window) -> None:
         """All window functions of a SELECT look at rows in one order, by one key."""
@@ -157,8 +150,7 @@ class Overs:
             msg = f"{reading.function} over all rows so far would keep every row for ever"
             raise SqlFault(msg, node, f"give it a frame: {_FRAME}")
         argument = None if reading.argument is None else self._argument(reading.argument)
-        kind = "rows" if frame.kind == "rows" else "range"
-        return OverCall("", reading.function, argument, kind, frame.start, frame.end, reading.constants)  # type: ignore[arg-type]
+        return OverCall("", reading.function, argument, frame.kind, frame.start, frame.end, reading.constants)
 
     def _argument(self, argument: exp.Expr) -> str:
         return self._input(self._scope.resolve(argument), "__arg")
@@ -189,7 +181,7 @@ class Overs:
         if last is None or (first is not None and first < last):
             msg = "the frame ends before it begins"
             raise SqlFault(msg, node, f"write {_FRAME}")
-        return _Frame(kind.lower(), first, last)
+        return _Frame("rows" if kind == "ROWS" else "range", first, last)
 
 
 def _distance(bound: exp.Expr | str | None, kind: str, node: exp.Window) -> int | None:
