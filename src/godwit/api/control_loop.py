@@ -27,12 +27,12 @@ from godwit.storage.command_log import CommandLog
 
 log = logging.getLogger(__name__)
 
-#: how often the loop looks for commands of other processes (seconds)
-LOOK_EVERY = 0.05
+#: how often the loop looks for commands of other processes, and for regions that are silent (seconds)
+LOOK_EVERY = 0.25
 #: how often whoever waits for regions to work under the newest epoch looks (seconds)
 REST_EVERY = 0.002
 #: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
-PUBLISHED_WITHIN = 0.05
+PUBLISHED_WITHIN = 0.015
 
 
 class _Stopped(BaseException):
@@ -46,6 +46,13 @@ class _Waiter:
     taken: threading.Event = field(default_factory=threading.Event)
     answered: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
+    #: the loop has ended before it could answer
+    left: bool = False
+
+    def leave(self) -> None:
+        self.left = not self.answered.is_set()
+        self.taken.set()
+        self.answered.set()
 
 
 class ControlLoop:
@@ -64,6 +71,10 @@ class ControlLoop:
         self._driving = threading.RLock()
         self._driver: int | None = None
         self._next = commands.first
+        #: whoever writes a command holds it until somebody waits for the answer
+        self._writing = threading.Lock()
+        #: commands of this process that are not taken in yet: they need not be read
+        self._written: dict[int, Command] = {}
         #: up to which command an epoch named them when the fleet was opened, and up to which there were any
         self._covered, self._old = 0, 0
         #: somebody in this process has written a command since the last turn
@@ -73,6 +84,8 @@ class ControlLoop:
         self._waiters: dict[int, _Waiter] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        #: the thread runs, and answers what is written until it says that it has ended
+        self._serving = False
         #: what ended the loop, if something did
         self.failure: BaseException | None = None
 
@@ -84,15 +97,18 @@ class ControlLoop:
             self._carry_out(command, False)  # part of a command that is being carried out
             return
         waiter = _Waiter()
+        with self._writing:  # (not under `_news`: regions that have something to report do not wait for the disk)
+            number, served = self._commands.append(command), self._serving
+            self._waiters[number], self._written[number] = waiter, command
         with self._news:
-            number = self._commands.append(command)
-            self._waiters[number] = waiter
             self._asked = True
             self._news.notify_all()
-        if self.running:
-            self._await_answer(number, waiter, isinstance(command, ChangeTopology))
-        if not self.running and not waiter.answered.is_set():
-            self._drive(number, waiter)
+        if served:
+            waiter.taken.wait()
+            waiter.answered.wait(PUBLISHED_WITHIN if isinstance(command, ChangeTopology) else None)
+        if waiter.left or not served:
+            waiter = self._waiters[number] = _Waiter()
+            self._drive(waiter)
         self._waiters.pop(number, None)
         if waiter.error is not None:
             raise waiter.error
@@ -107,15 +123,7 @@ class ControlLoop:
             finally:
                 self._driver = before
 
-    def _await_answer(self, number: int, waiter: _Waiter, bounded: bool) -> None:
-        while not waiter.taken.wait(LOOK_EVERY) and self.running:
-            pass
-        until = time.monotonic() + PUBLISHED_WITHIN
-        while not waiter.answered.wait(LOOK_EVERY) and self.running:
-            if bounded and time.monotonic() > until:
-                return
-
-    def _drive(self, number: int, waiter: _Waiter) -> None:
+    def _drive(self, waiter: _Waiter) -> None:
         """The fleet does not run: work here until the command is answered."""
         with self.driving():
             while not waiter.answered.is_set():
@@ -143,7 +151,7 @@ class ControlLoop:
                     raise _Stopped
                 self._time_out()
                 with self._news:
-                    self._news.wait_for(lambda: bool(self._events), LOOK_EVERY)
+                    self._news.wait_for(lambda: bool(self._events) or self._stopping.is_set(), self._until_late())
             elif not self._step():
                 self._executor.handle(TimedOut(self._executor.plane.epoch))
 
@@ -175,11 +183,7 @@ class ControlLoop:
         self._asked = False
         self._take_events()
         self._time_out()
-        while self._commands.exists(self._next):
-            command = self._commands.read(self._next)
-            if command is None:
-                self._next = max(self._next + 1, self._commands.first)
-                continue
+        while (command := self._read_next()) is not None:
             if not isinstance(command, ChangeTopology) and not self._executor.plane.idle:
                 if self._pool.running:
                     break
@@ -188,6 +192,19 @@ class ControlLoop:
             self._take(self._next, command)
             self._answer()
         self._answer()
+
+    def _read_next(self) -> Command | None:
+        """The next command, if there is one."""
+        with self._writing:  # whoever writes one just now is to be answered
+            mine = self._written.get(self._next)
+        if mine is not None:
+            return mine
+        while self._commands.exists(self._next):
+            command = self._commands.read(self._next)
+            if command is not None:
+                return command
+            self._next = max(self._next + 1, self._commands.first)
+        return None
 
     def _take_events(self) -> bool:
         busy = False
@@ -207,6 +224,12 @@ class ControlLoop:
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
 
+    def _until_late(self) -> float:
+        """Seconds until the next look: at the command log, and whether a region is silent for too long."""
+        if self._executor.plane.idle:
+            return LOOK_EVERY
+        return min(max(self._executor.published_at + self.ack_timeout - time.monotonic(), 0.001), LOOK_EVERY)
+
     def _take(self, number: int, command: Command) -> None:
         again = number <= self._old  # an earlier process may have carried it out, wholly or in part
         if again and self._commands.answer_of(number) is not None:
@@ -214,6 +237,7 @@ class ControlLoop:
             return
         self._executor.command = max(self._executor.command, number)
         self._next = number + 1
+        self._written.pop(number, None)
         try:
             if not isinstance(command, ChangeTopology):
                 self._carry_out(command, again)
@@ -247,9 +271,10 @@ class ControlLoop:
             return
         numbers, self._open = self._open, []
         for number in numbers:
-            self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
             if (waiter := self._waiters.get(number)) is not None:
-                waiter.answered.set()
+                waiter.answered.set()  # before the answer is written: that is for others
+        for number in numbers:
+            self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
 
     def rest(self) -> None:
         """Wait until all that was asked for is in force in all regions (that answer); or until the fleet is stopped."""
@@ -266,11 +291,12 @@ class ControlLoop:
 
     @property
     def running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._serving
 
     def start(self) -> None:
         if self._thread is None:
             self._stopping.clear()
+            self._serving = True
             self._thread = threading.Thread(target=self._run, name="godwit-control", daemon=True)
             self._thread.start()
 
@@ -288,12 +314,17 @@ class ControlLoop:
                 with self.driving():
                     self._turn()
                 with self._news:
-                    self._news.wait_for(self._has_news, LOOK_EVERY)
+                    self._news.wait_for(self._has_news, self._until_late())
         except _Stopped:
             return
         except BaseException as error:
             self.failure = error
             log.exception("the control loop has stopped: nothing is lost, but nothing changes until it is opened again")
+        finally:
+            with self._writing:
+                self._serving = False
+                for waiter in self._waiters.values():
+                    waiter.leave()
 
     def _has_news(self) -> bool:
         return bool(self._events) or self._asked or self._stopping.is_set()
