@@ -15,10 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from godwit.api.executor import Executor
 from godwit.api.options import check_changes
+from godwit.api.own_commands import OwnCommands, Waiter
 from godwit.control.commands import Answer, ChangeTopology, Command
 from godwit.control.events import ChangesArrived, Event, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
@@ -39,22 +39,6 @@ class _Stopped(BaseException):
     """The loop was stopped while it waited for regions."""
 
 
-@dataclass
-class _Waiter:
-    """Somebody in this process waits for the answer to a command."""
-
-    taken: threading.Event = field(default_factory=threading.Event)
-    answered: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
-    #: the loop has ended before it could answer
-    left: bool = False
-
-    def leave(self) -> None:
-        self.left = not self.answered.is_set()
-        self.taken.set()
-        self.answered.set()
-
-
 class ControlLoop:
     def __init__(
         self,
@@ -71,21 +55,15 @@ class ControlLoop:
         self._driving = threading.RLock()
         self._driver: int | None = None
         self._next = commands.first
-        #: whoever writes a command holds it until somebody waits for the answer
-        self._writing = threading.Lock()
-        #: commands of this process that are not taken in yet: they need not be read
-        self._written: dict[int, Command] = {}
+        self._own = OwnCommands(commands)
         #: up to which command an epoch named them when the fleet was opened, and up to which there were any
         self._covered, self._old = 0, 0
         #: somebody in this process has written a command since the last turn
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
-        self._waiters: dict[int, _Waiter] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        #: the thread runs, and answers what is written until it says that it has ended
-        self._serving = False
         #: what ended the loop, if something did
         self.failure: BaseException | None = None
 
@@ -96,20 +74,17 @@ class ControlLoop:
         if self._driver == threading.get_ident():
             self._carry_out(command, False)  # part of a command that is being carried out
             return
-        waiter = _Waiter()
-        with self._writing:  # (not under `_news`: regions that have something to report do not wait for the disk)
-            number, served = self._commands.append(command), self._serving
-            self._waiters[number], self._written[number] = waiter, command
+        number, waiter = self._own.write(command)
         with self._news:
             self._asked = True
             self._news.notify_all()
-        if served:
+        if waiter is not None:
             waiter.taken.wait()
             waiter.answered.wait(PUBLISHED_WITHIN if isinstance(command, ChangeTopology) else None)
-        if waiter.left or not served:
-            waiter = self._waiters[number] = _Waiter()
+        if waiter is None or waiter.left:
+            waiter = self._own.wait_for(number)
             self._drive(waiter)
-        self._waiters.pop(number, None)
+        self._own.forget(number)
         if waiter.error is not None:
             raise waiter.error
 
@@ -123,7 +98,7 @@ class ControlLoop:
             finally:
                 self._driver = before
 
-    def _drive(self, waiter: _Waiter) -> None:
+    def _drive(self, waiter: Waiter) -> None:
         """The fleet does not run: work here until the command is answered."""
         with self.driving():
             while not waiter.answered.is_set():
@@ -195,9 +170,7 @@ class ControlLoop:
 
     def _read_next(self) -> Command | None:
         """The next command, if there is one."""
-        with self._writing:  # whoever writes one just now is to be answered
-            mine = self._written.get(self._next)
-        if mine is not None:
+        if (mine := self._own.unread(self._next)) is not None:
             return mine
         while self._commands.exists(self._next):
             command = self._commands.read(self._next)
@@ -237,7 +210,7 @@ class ControlLoop:
             return
         self._executor.command = max(self._executor.command, number)
         self._next = number + 1
-        self._written.pop(number, None)
+        self._own.read(number)
         try:
             if not isinstance(command, ChangeTopology):
                 self._carry_out(command, again)
@@ -255,15 +228,11 @@ class ControlLoop:
             raise
         else:
             self._open.append(number)
-            if (waiter := self._waiters.get(number)) is not None:
-                waiter.taken.set()
+            self._own.taken(number)
 
     def _refuse(self, number: int, error: Exception) -> None:
         self._commands.answer(number, Answer(None, type(error).__name__, str(error)))
-        if (waiter := self._waiters.get(number)) is not None:
-            waiter.error = error
-            waiter.taken.set()
-            waiter.answered.set()
+        self._own.answered(number, error)
 
     def _answer(self) -> None:
         """Commands whose epochs are all published are answered."""
@@ -271,8 +240,7 @@ class ControlLoop:
             return
         numbers, self._open = self._open, []
         for number in numbers:
-            if (waiter := self._waiters.get(number)) is not None:
-                waiter.answered.set()  # before the answer is written: that is for others
+            self._own.answered(number)  # before the answer is written: that is for others
         for number in numbers:
             self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
 
@@ -291,12 +259,12 @@ class ControlLoop:
 
     @property
     def running(self) -> bool:
-        return self._serving
+        return self._own.serving
 
     def start(self) -> None:
         if self._thread is None:
             self._stopping.clear()
-            self._serving = True
+            self._own.serving = True
             self._thread = threading.Thread(target=self._run, name="godwit-control", daemon=True)
             self._thread.start()
 
@@ -321,10 +289,7 @@ class ControlLoop:
             self.failure = error
             log.exception("the control loop has stopped: nothing is lost, but nothing changes until it is opened again")
         finally:
-            with self._writing:
-                self._serving = False
-                for waiter in self._waiters.values():
-                    waiter.leave()
+            self._own.end()
 
     def _has_news(self) -> bool:
         return bool(self._events) or self._asked or self._stopping.is_set()
