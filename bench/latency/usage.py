@@ -73,4 +73,4 @@ def _tell(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _listed(folder: str) -> set[str]:
-    return {f"{where}/{name}" for where, _, names in os.walk(folder) for name in names}
+    return {f"{where}/{name}" for where, _, names in os.walk(folder.rstrip("/")) for name in names}
