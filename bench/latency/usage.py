@@ -55,13 +55,15 @@ class FilesCreated:
         return (self._count + len(unseen)) * 60 / (time.monotonic() - self._began)
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str) and isinstance(arguments[2], int):
-            path, flags = arguments[0], arguments[2]
-            if flags & os.O_CREAT and path.startswith(self._folder) and not os.path.exists(path):
-                self._count += 1
-                self._seen.add(path)
-        elif event in ("os.rename", "os.link") and isinstance(arguments[1], str):
-            self._seen.add(arguments[1])  # a draft that gets its name, or a file a second one, is no new file
+        path = arguments[0 if event == "open" else 1]
+        path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+        if not isinstance(path, str) or not path.startswith(self._folder):
+            return
+        if event != "open":
+            self._seen.add(path)  # a draft that gets its name, or a file a second one, is no new file
+        elif isinstance(arguments[2], int) and arguments[2] & os.O_CREAT and not os.path.exists(path):
+            self._count += 1
+            self._seen.add(path)
 
 
 def _tell(event: str, arguments: tuple[Any, ...]) -> None:
@@ -71,4 +73,4 @@ def _tell(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _listed(folder: str) -> set[str]:
-    return {f"{where}/{name}" for where, _, names in os.walk(folder) for name in names}
+    return {f"{where}/{name}" for where, _, names in os.walk(folder.rstrip("/")) for name in names}

@@ -187,8 +187,8 @@ def test_a_command_is_answered_with_the_epoch_that_brought_it(make: Callable[...
         site.start()
     site.loop.execute(Submit("q", ""))
     site.loop.execute(move("d1", "e3"))
-    assert site.commands.answer_of(1) == Answer(BASE + 1)
-    assert site.commands.answer_of(2) == Answer(BASE + 2)
+    assert site.commands.await_answer(1, 10) == Answer(BASE + 1)
+    assert site.commands.await_answer(2, 10) == Answer(BASE + 2)  # (for other processes: it is written last)
     assert site.executor.deployment.epoch == BASE + 2 == site.executor.log.last
     with pytest.raises(TopologyError, match="no such device"):
         site.loop.execute(move("d9", "e3"))
@@ -291,7 +291,7 @@ def test_stages_wait_for_acknowledgements(make: Callable[..., Plane], running: b
     if running:
         site.start()
     site.loop.execute(move("d1", "e3"))
-    assert site.commands.answer_of(2) == Answer(BASE + 3)  # stop, deploy
+    assert site.commands.await_answer(2, 10) == Answer(BASE + 3)  # stop, deploy
     assert not site.executor.deployment.parked
     until(lambda: site.executor.plane.idle) if running else site.loop.turn()
 
@@ -308,3 +308,48 @@ def test_copies_beside_the_log_replace_what_is_forgotten(make: Callable[..., Pla
     assert after.topology.devices == before.topology.devices
     again = make()
     assert again.executor.deployment == site.executor.deployment
+
+
+def test_a_change_returns_as_soon_as_it_is_published_without_a_look_at_the_disk(
+    make: Callable[..., Plane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make()
+    site.loop.execute(Submit("q", ""))
+    site.start()
+    monkeypatch.setattr(site.commands, "read", lambda number: pytest.fail("a command of this process was read"))
+    for k in range(20):
+        site.loop.execute(move("d1", f"e{3 + k % 2}"))
+        assert site.executor.deployment.devices[DeviceId("d1")] == f"e{3 + k % 2}"  # published, not only written
+
+
+def test_a_change_does_not_wait_for_regions_that_are_silent(make: Callable[..., Plane]) -> None:
+    site = make(ack_timeout=60.0)
+    site.loop.execute(Submit("q", ""))
+    site.start()
+    site.regions.silent.update(REGIONS)
+    epoch = site.executor.deployment.epoch
+    site.loop.execute(move("d1", "e3"))
+    assert site.executor.deployment.epoch == epoch + 1  # nobody has acknowledged it
+    began = time.monotonic()
+    site.loop.execute(move("d2", "e4"))  # must wait for the epoch before, and its caller need not
+    assert time.monotonic() - began < 5
+    site.regions.silent.clear()
+    site.regions.answer()
+    until(lambda: site.executor.deployment.devices[DeviceId("d2")] == "e4")
+
+
+def test_whoever_waits_is_released_when_the_loop_ends(make: Callable[..., Plane]) -> None:
+    site = make(ack_timeout=60.0)
+    site.start()
+    site.regions.silent.update(REGIONS)
+    site.loop.execute(move("d1", "e3"))
+    done = threading.Event()
+    # A submission waits until the epoch before it is acknowledged, and nobody does that now.
+    waiting = threading.Thread(target=lambda: (site.loop.execute(Submit("q", "")), done.set()), daemon=True)
+    waiting.start()
+    assert not done.wait(0.05)
+    site.regions.running = False
+    site.loop.stop()
+    site.regions.silent.clear()
+    assert done.wait(10)  # it drives the loop itself from here on
+    assert "q" in site.executor.deployment.queries

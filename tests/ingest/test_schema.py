@@ -161,3 +161,23 @@ def test_spark_judges_by_the_same_rule(spark: SparkSession) -> None:
     assert "ahead of the clock" in told[3]
     text = spark.sql("SELECT x, '2026-01-01' AS ts FROM VALUES ('3'), ('1.5'), ('few') AS t(x)")
     assert [row[DEAD] is None for row in judged(text, wanted, NOW_US).collect()] == [True, False, False]
+
+
+@pytest.mark.parametrize("sender", [None, "a"])
+def test_the_short_way_for_rows_that_fit_changes_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, sender: str | None
+) -> None:
+    """Every pair of a good and a doubtful row: the same rows are taken, with the same reasons for the others."""
+    stream = schema("device string, n int, ts timestamp", device="device", ahead_us=DAY_US)
+    times = [AT, AT + dt.timedelta(days=1), AT + dt.timedelta(days=2), dt.datetime(1850, 1, 1, tzinfo=dt.UTC), None]
+    doubtful = [{"device": device, "n": 1, "ts": at} for device in ("a", "b", None) for at in times]
+    batches = [[], *([{"device": "a", "n": 0, "ts": AT}, row] for row in doubtful)]
+    short = [stream.conform(rows, sender, NOW_US) for rows in batches]
+    fits = [not found.dead for found in short]
+    monkeypatch.setattr(Schema, "_all_fit", lambda *_: False)
+    long = [stream.conform(rows, sender, NOW_US) for rows in batches]
+    assert [(found.table.to_pylist(), found.dead) for found in short] == [
+        (found.table.to_pylist(), found.dead) for found in long
+    ]
+    assert True in fits
+    assert False in fits

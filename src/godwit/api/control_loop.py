@@ -15,10 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from godwit.api.executor import Executor
 from godwit.api.options import check_changes
+from godwit.api.own_commands import OwnCommands, Waiter
 from godwit.control.commands import Answer, ChangeTopology, Command
 from godwit.control.events import ChangesArrived, Event, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
@@ -27,25 +27,16 @@ from godwit.storage.command_log import CommandLog
 
 log = logging.getLogger(__name__)
 
-#: how often the loop looks for commands of other processes (seconds)
-LOOK_EVERY = 0.05
+#: how often the loop looks for commands of other processes, and for regions that are silent (seconds)
+LOOK_EVERY = 0.25
 #: how often whoever waits for regions to work under the newest epoch looks (seconds)
 REST_EVERY = 0.002
 #: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
-PUBLISHED_WITHIN = 0.05
+PUBLISHED_WITHIN = 0.015
 
 
 class _Stopped(BaseException):
     """The loop was stopped while it waited for regions."""
-
-
-@dataclass
-class _Waiter:
-    """Somebody in this process waits for the answer to a command."""
-
-    taken: threading.Event = field(default_factory=threading.Event)
-    answered: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
 
 
 class ControlLoop:
@@ -64,13 +55,13 @@ class ControlLoop:
         self._driving = threading.RLock()
         self._driver: int | None = None
         self._next = commands.first
+        self._own = OwnCommands(commands)
         #: up to which command an epoch named them when the fleet was opened, and up to which there were any
         self._covered, self._old = 0, 0
         #: somebody in this process has written a command since the last turn
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
-        self._waiters: dict[int, _Waiter] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: what ended the loop, if something did
@@ -83,17 +74,17 @@ class ControlLoop:
         if self._driver == threading.get_ident():
             self._carry_out(command, False)  # part of a command that is being carried out
             return
-        waiter = _Waiter()
+        number, waiter = self._own.write(command)
         with self._news:
-            number = self._commands.append(command)
-            self._waiters[number] = waiter
             self._asked = True
             self._news.notify_all()
-        if self.running:
-            self._await_answer(number, waiter, isinstance(command, ChangeTopology))
-        if not self.running and not waiter.answered.is_set():
-            self._drive(number, waiter)
-        self._waiters.pop(number, None)
+        if waiter is not None:
+            waiter.taken.wait()
+            waiter.answered.wait(PUBLISHED_WITHIN if isinstance(command, ChangeTopology) else None)
+        if waiter is None or waiter.left:
+            waiter = self._own.wait_for(number)
+            self._drive(waiter)
+        self._own.forget(number)
         if waiter.error is not None:
             raise waiter.error
 
@@ -123,15 +114,7 @@ class ControlLoop:
             finally:
                 self._driver = before
 
-    def _await_answer(self, number: int, waiter: _Waiter, bounded: bool) -> None:
-        while not waiter.taken.wait(LOOK_EVERY) and self.running:
-            pass
-        until = time.monotonic() + PUBLISHED_WITHIN
-        while not waiter.answered.wait(LOOK_EVERY) and self.running:
-            if bounded and time.monotonic() > until:
-                return
-
-    def _drive(self, number: int, waiter: _Waiter) -> None:
+    def _drive(self, waiter: Waiter) -> None:
         """The fleet does not run: work here until the command is answered."""
         with self.driving():
             while not waiter.answered.is_set():
@@ -159,7 +142,7 @@ class ControlLoop:
                     raise _Stopped
                 self._time_out()
                 with self._news:
-                    self._news.wait_for(lambda: bool(self._events), LOOK_EVERY)
+                    self._news.wait_for(lambda: bool(self._events) or self._stopping.is_set(), self._until_late())
             elif not self._step():
                 self._executor.handle(TimedOut(self._executor.plane.epoch))
 
@@ -191,11 +174,7 @@ class ControlLoop:
         self._asked = False
         self._take_events()
         self._time_out()
-        while self._commands.exists(self._next):
-            command = self._commands.read(self._next)
-            if command is None:
-                self._next = max(self._next + 1, self._commands.first)
-                continue
+        while (command := self._read_next()) is not None:
             if not isinstance(command, ChangeTopology) and not self._executor.plane.idle:
                 if self._pool.running:
                     break
@@ -204,6 +183,17 @@ class ControlLoop:
             self._take(self._next, command)
             self._answer()
         self._answer()
+
+    def _read_next(self) -> Command | None:
+        """The next command, if there is one."""
+        if (mine := self._own.unread(self._next)) is not None:
+            return mine
+        while self._commands.exists(self._next):
+            command = self._commands.read(self._next)
+            if command is not None:
+                return command
+            self._next = max(self._next + 1, self._commands.first)
+        return None
 
     def _take_events(self) -> bool:
         busy = False
@@ -223,6 +213,12 @@ class ControlLoop:
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
 
+    def _until_late(self) -> float:
+        """Seconds until the next look: at the command log, and whether a region is silent for too long."""
+        if self._executor.plane.idle:
+            return LOOK_EVERY
+        return min(max(self._executor.published_at + self.ack_timeout - time.monotonic(), 0.001), LOOK_EVERY)
+
     def _take(self, number: int, command: Command) -> None:
         again = number <= self._old  # an earlier process may have carried it out, wholly or in part
         if again and self._commands.answer_of(number) is not None:
@@ -230,6 +226,7 @@ class ControlLoop:
             return
         self._executor.command = max(self._executor.command, number)
         self._next = number + 1
+        self._own.read(number)
         try:
             if not isinstance(command, ChangeTopology):
                 self._carry_out(command, again)
@@ -247,15 +244,11 @@ class ControlLoop:
             raise
         else:
             self._open.append(number)
-            if (waiter := self._waiters.get(number)) is not None:
-                waiter.taken.set()
+            self._own.taken(number)
 
     def _refuse(self, number: int, error: Exception) -> None:
         self._commands.answer(number, Answer(None, type(error).__name__, str(error)))
-        if (waiter := self._waiters.get(number)) is not None:
-            waiter.error = error
-            waiter.taken.set()
-            waiter.answered.set()
+        self._own.answered(number, error)
 
     def _answer(self) -> None:
         """Commands whose epochs are all published are answered."""
@@ -263,9 +256,9 @@ class ControlLoop:
             return
         numbers, self._open = self._open, []
         for number in numbers:
+            self._own.answered(number)  # before the answer is written: that is for others
+        for number in numbers:
             self._commands.answer(number, Answer(int(self._executor.plane.epoch)))
-            if (waiter := self._waiters.get(number)) is not None:
-                waiter.answered.set()
 
     def rest(self) -> None:
         """Wait until all that was asked for is in force in all regions (that answer); or until the fleet is stopped."""
@@ -282,11 +275,12 @@ class ControlLoop:
 
     @property
     def running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._own.serving
 
     def start(self) -> None:
         if self._thread is None:
             self._stopping.clear()
+            self._own.serving = True
             self._thread = threading.Thread(target=self._run, name="godwit-control", daemon=True)
             self._thread.start()
 
@@ -304,12 +298,14 @@ class ControlLoop:
                 with self.driving():
                     self._turn()
                 with self._news:
-                    self._news.wait_for(self._has_news, LOOK_EVERY)
+                    self._news.wait_for(self._has_news, self._until_late())
         except _Stopped:
             return
         except BaseException as error:
             self.failure = error
             log.exception("the control loop has stopped: nothing is lost, but nothing changes until it is opened again")
+        finally:
+            self._own.end()
 
     def _has_news(self) -> bool:
         return bool(self._events) or self._asked or self._stopping.is_set()

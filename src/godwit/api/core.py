@@ -32,7 +32,7 @@ from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.schema import Rows, Schema, as_rows
+from godwit.ingest.schema import Rows, Schema
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
 from godwit.model.changes import Change, DeviceMoved
@@ -186,11 +186,13 @@ class FleetCore(ABC):
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
         """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
         until = time.monotonic() + self.control.ack_timeout
-        rows = as_rows(stream, rows)  # once: a generator cannot be read again
+        if self.gateway.is_known(StreamId(stream), device, sequence):
+            return False
+        conformed = self.gateway.conform(StreamId(stream), rows, device)
         while True:
             try:
-                with self.lock:
-                    return self.gateway.push(StreamId(stream), rows, self.deployment, device, sequence)
+                with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
+                    return self.gateway.push(StreamId(stream), conformed, self.deployment, device, sequence)
             except NotAttachedError:
                 # Attached for the first time, by an epoch that is on its way: nobody else can take its rows.
                 if device is None or not self.is_attached(device) or time.monotonic() > until:

@@ -112,6 +112,8 @@ class DeviceHandle:
     def __init__(self, fleet: FleetCore, device: DeviceId) -> None:
         self._fleet, self.id = fleet, device
         self._buffer: list[tuple[StreamId, Rows, int | None]] = []
+        #: feeds, the name that was given, the stream that was found
+        self._found: tuple[object, str | None, StreamId] | None = None
 
     @property
     def attached(self) -> bool:
@@ -124,11 +126,18 @@ class DeviceHandle:
 
     def push(self, rows: Rows, stream: str | None = None, sequence: int | None = None) -> bool:
         """Send rows; False if they were buffered, or if this sequence number came through before."""
-        target = self._fleet.stream_of(self.id, stream)
+        target = self._target(stream)
         if not self.attached:
             self._buffer.append((target, as_rows(target, rows), sequence))
             return False
         return self._fleet.push(target, rows, device=self.id, sequence=sequence)
+
+    def _target(self, stream: str | None) -> StreamId:
+        """The stream that rows are for; looked up once for as long as devices feed the same streams."""
+        feeds = self._fleet.deployment.feeds
+        if self._found is None or self._found[0] is not feeds or self._found[1] != stream:
+            self._found = (feeds, stream, self._fleet.stream_of(self.id, stream))
+        return self._found[2]
 
     def detach(self) -> None:
         """Out of reach: its clock stands still, its rows are buffered."""

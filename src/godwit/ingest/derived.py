@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.ids import DeviceId, QueryId
+from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
@@ -39,19 +39,20 @@ class Publisher:
     def publish(self, runner: Runner, number: int, record: Record) -> None:
         """Called after every commit, and again for the last ones after a restart."""
         for query in runner.tables.queries.values():
+            if query.target is None or query.target not in self._deployment().streams:
+                continue
             sink = len(query.shape.plan.operators) - 1
-            if query.target in self._deployment().streams and runner.region in runner.deployment.owners(query, sink):
-                with self._lock:
-                    self._publish(runner, query, number, record)
+            if runner.region in runner.deployment.owners(query, sink):
+                rows, clock = self._rows(query, record), runner.derived_clocks()[query.id]
+                with self._lock:  # (rows are read before: whoever pushes does not wait for that)
+                    self._publish(runner.region, query, number, rows, clock)
 
-    def _publish(self, runner: Runner, query: Query, number: int, record: Record) -> None:
+    def _publish(self, region: RegionId, query: Query, number: int, table: pa.Table, clock: int) -> None:
         assert query.target is not None
-        device, region = producer(query.id), runner.region
+        device = producer(query.id)
         sender = f"{region}|{device}"
         if number <= self._gateway.sequence(query.target, sender):
             return
-        table = self._rows(query, record)
-        clock = runner.derived_clocks()[query.id]
         source = self._gateway.source(query.target, device)
         session = self._deployment().sessions.get(device, 1)
         mark = Mark(session, max(source.clock, clock))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from godwit.errors import NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
-from godwit.ingest.schema import Rows, Schema
+from godwit.ingest.schema import Conformed, Rows, Schema, micros
 from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered
 from godwit.model.deployment import Deployment
@@ -25,9 +26,12 @@ from godwit.protocol.watermarks import NEVER, Mark
 from godwit.storage.log import Segment
 from godwit.storage.store import Store
 
+#: (device, its greatest event time in microseconds, its number of rows)
+Newest: TypeAlias = list[tuple[DeviceId, int, int]]
+
 
 class Gateway:
-    """Appends to source logs. One a fleet; callers hold the fleet's lock."""
+    """Appends to source logs. One a fleet; callers hold the fleet's lock, but not for `conform`."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         self.store = store
@@ -83,24 +87,34 @@ class Gateway:
             self._logs[key].appended = lambda: self.appended(region, stream)
         return self._logs[key]
 
+    def conform(self, stream: StreamId, rows: Rows, device: DeviceId | None) -> Conformed:
+        """Rows as the stream has them, and what does not fit. Needs no lock."""
+        return self.schema(stream).conform(rows, device, self.now_us())
+
+    def is_known(self, stream: StreamId, device: DeviceId | None, sequence: int | None) -> bool:
+        """Whether a sender's sequence number has come through before."""
+        self.schema(stream)
+        if sequence is None:
+            return False
+        if device is None:
+            msg = f"sequence {sequence} for '{stream}' needs a sender; push through a device's handle"
+            raise SourceError(msg)
+        return sequence <= self.sequence(stream, device)
+
     def push(
-        self, stream: StreamId, rows: Rows, deployment: Deployment, device: DeviceId | None, sequence: int | None
+        self, stream: StreamId, rows: Conformed, deployment: Deployment, device: DeviceId | None, sequence: int | None
     ) -> bool:
         """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
         schema = self.schema(stream)
-        if sequence is not None:
-            if device is None:
-                msg = f"sequence {sequence} for '{stream}' needs a sender; push through a device's handle"
-                raise SourceError(msg)
-            if sequence <= self.sequence(stream, device):
-                return False
-        conformed = schema.conform(rows, device, self.now_us())
-        parts = self._by_region(schema, conformed.table, deployment, device)  # or an error, and nothing is taken
-        if conformed.dead:
-            self.dead.add(stream, conformed.dead)
-        for region, table in parts:
-            numbers = {} if sequence is None or device is None else {str(device): sequence}
-            self._append(schema, region, table, deployment, device, numbers)
+        if self.is_known(stream, device, sequence):
+            return False
+        parts = self._by_region(schema, rows.table, deployment, device)  # or an error, and nothing is taken
+        if rows.dead:
+            self.dead.add(stream, rows.dead)
+        numbers = {} if sequence is None or device is None else {str(device): sequence}
+        for region, table, newest in parts:
+            marks, counts = self._progress(schema, region, newest, deployment)
+            self.log(region, stream).append(table, marks, counts, numbers)
         if sequence is not None and device is not None:
             self._streams[stream].sequences[device] = sequence
         return True
@@ -142,7 +156,7 @@ class Gateway:
         stream: StreamId,
         region: RegionId,
         segment: Segment,
-        newest: list[tuple[DeviceId, int, int]],
+        newest: Newest,
         deployment: Deployment,
         feeder: str,
         sequence: int,
@@ -249,20 +263,25 @@ class Gateway:
 
     def _by_region(
         self, schema: Schema, table: pa.Table, deployment: Deployment, device: DeviceId | None
-    ) -> list[tuple[RegionId, pa.Table]]:
-        column = schema.stream.device
+    ) -> list[tuple[RegionId, pa.Table, Newest]]:
+        """The rows of each region, with how far its devices have come."""
+        stream = schema.stream
         if table.num_rows == 0:
             return []
-        if device is not None or column is None:
-            return [(self._home(device or DeviceId(schema.stream.id), schema, deployment), table)]
-        names = pc.unique(table.column(column).cast(pa.string())).to_pylist()
-        homes: dict[RegionId, list[str]] = {}
-        for name in names:
-            homes.setdefault(self._home(DeviceId(name), schema, deployment), []).append(name)
+        if device is not None or stream.device is None:
+            whole = device or DeviceId(stream.id)
+            newest_us = pc.max(micros(table.column(stream.time))).as_py()
+            return [(self._home(whole, schema, deployment), table, [(whole, newest_us, table.num_rows)])]
+        homes: dict[RegionId, Newest] = {}
+        for known in newest_by_device(table, stream.time, stream.device):
+            homes.setdefault(self._home(known[0], schema, deployment), []).append(known)
         if len(homes) == 1:
-            return [(next(iter(homes)), table)]
-        keys = table.column(column).cast(pa.string())
-        return [(region, table.filter(pc.is_in(keys, pa.array(those)))) for region, those in homes.items()]
+            return [(region, table, newest) for region, newest in homes.items()]
+        names = table.column(stream.device).cast(pa.string())
+        return [
+            (region, table.filter(pc.is_in(names, pa.array([name for name, _, _ in those]))), those)
+            for region, those in homes.items()
+        ]
 
     def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
         region = self._region(device, deployment)
@@ -280,26 +299,8 @@ class Gateway:
         site = deployment.devices.get(device)
         return None if site is None else deployment.sites.get(site)
 
-    def _append(
-        self,
-        schema: Schema,
-        region: RegionId,
-        table: pa.Table,
-        deployment: Deployment,
-        device: DeviceId | None,
-        numbers: dict[str, int],
-    ) -> None:
-        stream = schema.stream
-        if stream.device is None or device is not None:
-            whole = device or DeviceId(stream.id)
-            newest = [(whole, newest_us, table.num_rows) for newest_us in (_newest(table, stream.time),)]
-        else:
-            newest = newest_by_device(table, stream.time, stream.device)
-        marks, rows = self._progress(schema, region, newest, deployment)
-        self.log(region, stream.id).append(table, marks, rows, numbers)
-
     def _progress(
-        self, schema: Schema, region: RegionId, newest: list[tuple[DeviceId, int, int]], deployment: Deployment
+        self, schema: Schema, region: RegionId, newest: Newest, deployment: Deployment
     ) -> tuple[dict[DeviceId, Mark], dict[str, int]]:
         """How far each device has come with its newest rows, and how many they are."""
         marks, rows = {}, {}
@@ -309,11 +310,6 @@ class Gateway:
             source.advance(deployment.sessions.get(name, 1), region, clock, newest_us)
             marks[name], rows[str(name)] = source.mark, count
         return marks, rows
-
-
-def _newest(table: pa.Table, time: str) -> int:
-    micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    return int(pc.max(micros).as_py())
 
 
 def _nothing(schema: Schema) -> pa.Table:

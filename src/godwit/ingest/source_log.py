@@ -15,13 +15,16 @@ import pyarrow.compute as pc
 from godwit.engine.segments import write_table
 from godwit.ids import DeviceId, RegionId
 from godwit.ingest.rates import Meter
-from godwit.ingest.schema import Schema
+from godwit.ingest.schema import Schema, micros
 from godwit.protocol.watermarks import Mark
 from godwit.storage import names
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.records import SourceRecord
 from godwit.storage.store import Store
+
+#: so many rows are looked at one by one
+FEW = 500
 
 
 class SourceLog:
@@ -101,19 +104,31 @@ def newest(table: pa.Table, time: str) -> int | None:
     """The greatest event time, in microseconds."""
     if table.num_rows == 0:
         return None
-    value = pc.max(table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
+    value = pc.max(micros(table.column(time))).as_py()
     return None if value is None else int(value)
 
 
 def newest_by_device(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:
     """(device, its greatest event time, its number of rows)"""
-    micros = table.column(time).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    if table.num_rows <= FEW:
+        return _newest_of_few(table, time, device)
+    at = micros(table.column(time))
     names, said = table.column(device), None
     if pa.types.is_dictionary(names.type):
         names = names.unify_dictionaries()
         said = names.chunk(0).dictionary if names.num_chunks else pa.array([], pa.string())
         names = pa.chunked_array([chunk.indices for chunk in names.chunks], pa.int32())
-    grouped = pa.table({"d": names if said is not None else names.cast(pa.string()), "t": micros}).group_by("d")
+    grouped = pa.table({"d": names if said is not None else names.cast(pa.string()), "t": at}).group_by("d")
     found = grouped.aggregate([("t", "max"), ("t", "count")]).to_pylist()
     called = None if said is None else said.to_pylist()
     return [(DeviceId(row["d"] if called is None else called[row["d"]]), row["t_max"], row["t_count"]) for row in found]
+
+
+def _newest_of_few(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:
+    """The same row by row: to set up a grouping takes longer."""
+    found: dict[str, tuple[int, int]] = {}
+    names = table.column(device).cast(pa.string()).to_pylist()
+    for name, at in zip(names, micros(table.column(time)).to_pylist(), strict=True):
+        newest_us, count = found.get(name, (at, 0))
+        found[name] = (max(newest_us, at), count + 1)
+    return [(DeviceId(name), newest_us, count) for name, (newest_us, count) in found.items()]

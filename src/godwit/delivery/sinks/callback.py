@@ -1,4 +1,4 @@
-"""Results to a Python function. At least once: after a crash, the rows of the last commits may come again."""
+"""Results to a Python function. At least once: after a crash, the rows of the last seconds may come again."""
 
 from __future__ import annotations
 
