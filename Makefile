@@ -48,10 +48,13 @@ bench-sqpr: setup  ## the admission planner experiments
 bench-isqd: setup  ## the published redeployment experiments, all strategies; control plane time at scale
 	$(PY) -m bench.isqd
 
+bench-peers: setup  ## Apache Flink, plain Spark and godwit on the same rows; ARGS=--quick to try it out
+	$(PY) -m bench.peers $(ARGS)
+
 lock: setup  ## write requirements.lock again from pyproject.toml
 	.venv/bin/uv pip compile -q --extra java --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
 
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
 
-.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd lock clean
+.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-peers lock clean

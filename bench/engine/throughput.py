@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,11 +122,11 @@ def _compare(spark: SparkSession, workload: Workload, work: Path, rows: int, pea
     runs = []
     for turn in range(workload.rounds):  # in turns, so that a busy minute of the machine does not hit one engine alone
         better, *slower = workload.providers
-        runs.append(_ours(spark, workload, whole, work / f"ours-{turn}"))
-        runs.append(_theirs(spark, workload, whole, work / f"native-{turn}", better))
-        runs += [_theirs(spark, workload, cut or whole, work / f"slower-{turn}", provider) for provider in slower]
+        runs.append(run_ours(spark, workload, whole, work / f"ours-{turn}"))
+        runs.append(run_native(spark, workload, whole, work / f"native-{turn}", better))
+        runs += [run_native(spark, workload, cut or whole, work / f"slower-{turn}", provider) for provider in slower]
         if cut is not None:
-            runs.append(_ours(spark, workload, cut, work / f"ours-cut-{turn}"))
+            runs.append(run_ours(spark, workload, cut, work / f"ours-cut-{turn}"))
     checks = {}
     for run in runs:
         checks.setdefault(run.rows, set()).add(run.check)
@@ -158,6 +158,8 @@ def _result(workload: Workload, runs: list[Run], equal: bool, peak: Peak) -> dic
 
 
 Inputs = Mapping[str, tuple[data.Stream, Path]]
+#: results -> (rows, checksum)
+Check = Callable[[DataFrame], tuple[int, int]]
 
 
 def _files(workload: Workload, folder: Path, rows: int) -> Inputs:
@@ -170,12 +172,12 @@ def _warm_up(spark: SparkSession, workload: Workload, work: Path) -> None:
     """Both engines once over a small and a last micro-batch: neither pays for its first compilation later on."""
     rows = workload.streams[0].rows_a_batch // 2
     inputs = _files(workload, work / "warm", rows)
-    _ours(spark, workload, inputs, work / "warm-ours")
+    run_ours(spark, workload, inputs, work / "warm-ours")
     for provider in workload.providers:
-        _theirs(spark, workload, inputs, work / "warm-native", provider)
+        run_native(spark, workload, inputs, work / "warm-native", provider)
 
 
-def _ours(spark: SparkSession, workload: Workload, inputs: Inputs, root: Path) -> Run:
+def run_ours(spark: SparkSession, workload: Workload, inputs: Inputs, root: Path, check: Check | None = None) -> Run:
     """Replay all files, a micro-batch at a time. What feeding costs (a clock for each device) is in the time."""
     with ground.fleet(spark, root, list(inputs), max_rows=workload.rows_a_batch) as fleet:
         query = fleet.submit(workload.sql, "q")
@@ -183,7 +185,7 @@ def _ours(spark: SparkSession, workload: Workload, inputs: Inputs, root: Path) -
         rows = _replay(fleet, inputs)
         seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
         took = [round(ms / 1000, 2) for ms in ground.times(ground.runner_of(fleet, "q"))]
-        run = Run("ours", rows, seconds, cpu, len(took), tuple(took[-20:]), _check(query.results()))
+        run = Run("ours", rows, seconds, cpu, len(took), tuple(took[-20:]), (check or checksum)(query.results()))
     shutil.rmtree(root)
     return _told(workload, run)
 
@@ -207,7 +209,14 @@ def _replay(fleet: Fleet, inputs: Inputs) -> int:
     return rows
 
 
-def _theirs(spark: SparkSession, workload: Workload, inputs: Inputs, work: Path, provider: str | None) -> Run:
+def run_native(
+    spark: SparkSession,
+    workload: Workload,
+    inputs: Inputs,
+    work: Path,
+    provider: str | None,
+    check: Check | None = None,
+) -> Run:
     from godwit.sql import compile_query
 
     streams = {name: _declared(name) for name in inputs}
@@ -217,10 +226,10 @@ def _theirs(spark: SparkSession, workload: Workload, inputs: Inputs, work: Path,
     cpu = cpu_seconds()
     done = native.run(spark, sql, inputs, work, provider)
     cpu = cpu_seconds() - cpu
-    check = _check(spark.read.parquet(str(done.output)))
+    found = (check or checksum)(spark.read.parquet(str(done.output)))
     shutil.rmtree(work)
     name = f"native {provider or 'stateless'}"
-    return _told(workload, Run(name, rows, done.seconds, cpu, done.batches, done.took, check))
+    return _told(workload, Run(name, rows, done.seconds, cpu, done.batches, done.took, found))
 
 
 def _declared(name: str) -> Any:
@@ -236,7 +245,7 @@ def _told(workload: Workload, run: Run) -> Run:
     return run
 
 
-def _check(results: DataFrame) -> tuple[int, int]:
+def checksum(results: DataFrame) -> tuple[int, int]:
     """(rows, sum of the rows' hashes): equal multisets have equal ones."""
     columns = sorted(results.columns)
     hashed = results.select(F.xxhash64(*columns).cast("decimal(38,0)").alias("h"))
