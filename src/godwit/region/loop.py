@@ -21,7 +21,7 @@ from functools import partial
 from godwit.engine.threads import region_thread
 from godwit.ids import RegionId
 from godwit.region.runner import Runner, TooLargeError
-from godwit.region.schedule import Schedule
+from godwit.region.schedule import StepSchedule
 from godwit.storage.log import Record
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class RegionLoop:
     def __init__(self, region: RegionId, stepped: Callable[[Runner], None]) -> None:
         self._region, self._stepped = region, stepped
         self._members: dict[str, Member] = {}
-        self._schedule: Schedule[str] = Schedule()
+        self._schedule: StepSchedule[str] = StepSchedule()
         #: guards the two above; never held while a runner is built or stepped
         self._news = threading.Condition()
         self._epoch = False
@@ -64,7 +64,7 @@ class RegionLoop:
         self._current: str | None = None
         self._looked_at = 0
         self._next_look = time.monotonic() + LOOK_EVERY
-        self._thread = region_thread(self._run, f"godwit-{region}", region)
+        self._thread = region_thread(self._run, f"{region}/loop", region)
 
     # --- from any thread
 

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Schedule(Generic[K]):
+class StepSchedule(Generic[K]):
     """Not thread-safe: the loop that owns it holds its lock."""
 
     def __init__(self) -> None:
