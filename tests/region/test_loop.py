@@ -12,6 +12,7 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.engine import plan_cache
+from godwit.engine.size_policy import SizePolicy
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.model.topology import Site, Topology
@@ -157,7 +158,9 @@ def test_a_large_step_runs_beside_and_small_ones_go_on(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, inside = threading.Event(), threading.Event()
-    fleet = fleet_of(open_fleet, FILTER.format("trains"), FILTER.format("trams"), limits=Limits(beside_rows=100))
+    fleet = fleet_of(
+        open_fleet, FILTER.format("trains"), FILTER.format("trams"), limits=Limits(sizes=SizePolicy(beside_rows=100))
+    )
     warm(fleet)
     large, small = runner_of(fleet, "q0"), runner_of(fleet, "q1")
     run = Runner._run

@@ -61,6 +61,10 @@ class Prepared:
     stands_for: dict[int, int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        #: that runs it on the calling thread; None: it runs as a job
+        self.engine = self.java.direct
+
     def run(self, leaves: Mapping[int, Leaf], direct: bool = True) -> pa.Table | None:
         """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it again.
 
@@ -107,9 +111,9 @@ class Prepared:
     @cached_property
     def _direct(self) -> DirectPlan | None:
         """The plan compiled to run on the calling thread, where that can be."""
-        if self.java.direct is None or self._plan is None:
+        if self.engine is None or self._plan is None:
             return None
-        return self.java.direct.compiled(self.frame, self._plan[0])
+        return self.engine.compiled(self.frame, self._plan[0])
 
     @cached_property
     def _arrow(self) -> pa.Schema:
@@ -152,6 +156,7 @@ class Java:
 
     def plan(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
         """The plan of a key: as it was kept, or else made."""
+        key = (self.direct is None, key)  # the leaves of plans that may run directly are other ones
         with self._lock:
             found = self._plans.get(key)
             if found is not None:

@@ -171,7 +171,7 @@ class RegionLoop:
 
     def _step_here(self, shape: str, member: Member, runner: Runner) -> None:
         try:
-            record = self._step(runner, most=runner.limits.beside_rows)
+            record = self._step(runner, most=runner.limits.sizes.beside_rows)
         except TooLargeError:
             self._aside(shape, member, lambda: self._step_alone(shape, member))
             return

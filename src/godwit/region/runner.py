@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from godwit.engine.plan_cache import planned_here
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
@@ -60,8 +61,8 @@ class Limits:
     max_rows: int = 2_000_000
     #: messages a reader may lag behind before this runner takes no more input
     max_lag: int = 200
-    #: micro-batches of more rows, or over more state, run beside the region's loop
-    beside_rows: int = 20_000
+    #: which way so many rows are executed
+    sizes: SizePolicy = USUAL
 
 
 class TooLargeError(Exception):
@@ -199,7 +200,7 @@ class Runner:
     def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
-        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays))
+        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes))
         try:
             return step.run()
         except SPARK_ERRORS as fault:
@@ -223,7 +224,7 @@ class Runner:
     @property
     def large(self) -> bool:
         """Whether it keeps so much that any micro-batch may read many rows."""
-        return any(state.rows > self.limits.beside_rows for state in self.memory.states.values())
+        return any(state.rows > self.limits.sizes.beside_rows for state in self.memory.states.values())
 
     def _is_due(self) -> bool:
         """Whether an operator wanted to be called by now, though nothing came."""
@@ -323,7 +324,9 @@ class Runner:
                 self.memory.cuts.setdefault(int(other), {})[region] = theirs
 
     def _arrange(self) -> None:
-        self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, self._tables)
+        self._tables = self.tables = Tables(
+            self.spark, self.region, self.shape, self.deployment, self._tables, self.limits.sizes
+        )
 
     # --- the commit record
 
