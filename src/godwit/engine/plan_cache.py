@@ -128,6 +128,8 @@ class Java:
         self._classes = self._jvm.org.apache.spark.sql.classic.SparkSession
         self._context = spark.sparkContext._jsc.sc()
         self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        #: plans that are being made; who needs one of them, too, waits for it
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         class_of = self._jvm.java.lang.Class.forName
         self._row = self._jvm.scala.reflect.ClassTag.apply(class_of("org.apache.spark.sql.catalyst.InternalRow"))
@@ -162,13 +164,26 @@ class Java:
             if found is not None:
                 self._plans.move_to_end(key)
                 return found
-        found = make()
-        _made.count = planned_here() + 1
-        with self._lock:
-            self._plans[key] = found
-            while len(self._plans) > MOST:
-                self._plans.popitem(last=False)
+            gate = self._making.setdefault(key, threading.Lock())
+        with gate:  # regions that begin with a shape at the same moment do not all make its plans
+            with self._lock:
+                found = self._plans.get(key)
+            if found is None:
+                found = self._make(key, make)
         return found
+
+    def _make(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
+        try:
+            found = make()
+            _made.count = planned_here() + 1
+            with self._lock:
+                self._plans[key] = found
+                while len(self._plans) > MOST:
+                    self._plans.popitem(last=False)
+            return found
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
 
     def standing_for(self, leaf: Leaf) -> Prepared:
         """A DataFrame of the leaf's columns, over rows that are not there."""
