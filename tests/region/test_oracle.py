@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from godwit.api.fleet import Fleet
+from godwit.engine.size_policy import SizePolicy
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, SiteId
 from godwit.model.changes import LinkAdded, LinkRemoved
@@ -27,6 +28,7 @@ from tests.region.world import (
     Submit,
     Withdraw,
     World,
+    sized,
     three_regions,
 )
 
@@ -109,16 +111,13 @@ def test_a_device_that_comes_back_before_its_rows_were_read(open_fleet: Callable
 
 
 @pytest.mark.parametrize("name", ["spread", "join", "session"])
-def test_large_batches_answer_the_same(
-    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_large_batches_answer_the_same(open_fleet: Callable[..., Fleet], name: str) -> None:
     """Batches that are not small are written by Spark's tasks, and rows that hardly group are kept as they come."""
-    monkeypatch.setattr("godwit.engine.segments.SMALL_ROWS", 3)
     spread = """SELECT load, count(*) AS n, count(coach) AS c, sum(boarded) AS s, avg(boarded) AS m, max(train) AS t,
                        bool_or(boarded > 3) AS any, count_if(alighted > 3) AS some, sum(load) AS l, window.end AS until
                 FROM passengers GROUP BY load, window(ts, '10 seconds')"""
     queries = {**QUERIES, "spread": spread}
-    world = World(open_fleet, {name: queries[name]})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3)), {name: queries[name]})
     steps = Step((0, 1, 2, 0, 1, 2))
     script = [Attach(1, "west"), Attach(3, "west"), Move(name, "west"), *QUIET[:4], steps, *QUIET[4:8], steps]
     script += [*QUIET[8:10], steps]
@@ -215,14 +214,14 @@ def test_a_region_that_learns_late_of_a_query_and_of_a_hop_waits_for_the_rows_be
 
 @pytest.mark.parametrize("handed", [0, 20_000])
 def test_state_of_one_of_two_queries_moves_whether_it_is_read_here_or_by_a_job(
-    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, handed: int
+    open_fleet: Callable[..., Fleet], handed: int
 ) -> None:
     """Up to so many rows leave without a job of Spark's; more of them, but still few, by one for all that go."""
-    monkeypatch.setattr("godwit.engine.segments.HANDED_ROWS", handed)
     sql = """SELECT a.train, b.train AS other, a.ts FROM passengers a JOIN passengers b
              ON a.coach = b.coach AND a.ts BETWEEN b.ts - INTERVAL 9 SECONDS AND b.ts
              WHERE a.boarded + b.alighted > {}"""
-    world = World(open_fleet, {"one": sql.format(3), "other": sql.format(5)})
+    opened = sized(open_fleet, SizePolicy(handed_rows=handed))
+    world = World(opened, {"one": sql.format(3), "other": sql.format(5)})
     steps = Step((0, 1, 2, 0, 1, 2))
     script = [Attach(1, "west"), *QUIET[:6], steps, Move("one", "west"), *QUIET[6:10], steps]
     world.play([*script, Move("one", "east"), Move("other", "west"), *QUIET[10:]])

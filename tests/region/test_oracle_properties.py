@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
+from godwit.engine.plan_cache import java_of
+from godwit.engine.size_policy import USUAL, Execution, SizePolicy
 from godwit.region.runner import MOMENTS
 from tests.region.world import (
     SITES,
@@ -28,6 +31,7 @@ from tests.region.world import (
     Submit,
     Withdraw,
     World,
+    sized,
 )
 
 TRAINS = 3
@@ -155,13 +159,13 @@ def stories(draw: st.DrawFn) -> tuple[dict[str, str], list[Action]]:
 Story = tuple[dict[str, str], list[Action]]
 
 
-def check(spark: SparkSession, story: Story) -> None:
+def check(spark: SparkSession, story: Story, sizes: SizePolicy = USUAL) -> None:
     chosen, script = story
     for name, sql in chosen.items():
         note(f"{name}: {sql}")
     note("\n".join(map(str, script)))
     with tempfile.TemporaryDirectory() as folder:
-        world = World(lambda **options: Fleet(Path(folder), spark, **options), chosen, trains=TRAINS)
+        world = World(sized(lambda **options: Fleet(Path(folder), spark, **options), sizes), chosen, trains=TRAINS)
         world.play(script)
         wrong = [str(verdict) for verdict in world.finish() if not verdict.equal]
         world.fleet.stop()
@@ -177,6 +181,28 @@ def test_results_equal_the_batch_whatever_happens(
     spark: SparkSession, story: tuple[dict[str, str], list[Action]]
 ) -> None:
     check(spark, story)
+
+
+#: every way in which a step may be executed; with many queries, tables are joined instead of written into the plan
+MODES = {
+    **{mode.value: SizePolicy.forced(mode) for mode in Execution},
+    **{f"{mode.value}, many queries": replace(SizePolicy.forced(mode), case_queries=0) for mode in Execution},
+    "cached plans as jobs": SizePolicy.forced(Execution.DIRECT),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=2, deadline=None, suppress_health_check=SLOW, derandomize=True, phases=[Phase.generate])
+@given(story=stories())
+def test_results_equal_the_batch_in_every_execution_mode(spark: SparkSession, mode: str, story: Story) -> None:
+    java = java_of(spark)
+    engine = java.direct
+    if mode == "cached plans as jobs":
+        java.direct = None
+    try:
+        check(spark, story, MODES[mode])
+    finally:
+        java.direct = engine
 
 
 @pytest.mark.full

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.engine import segments
+from godwit.engine.lazy_frame import made
+from godwit.engine.size_policy import SizePolicy
 from godwit.region.state import State
 from godwit.storage.overlays import edited
 from godwit.storage.place import Place
@@ -37,13 +39,12 @@ def place(folder: Path) -> Place:
 def test_edits_are_applied_on_reading(
     spark: SparkSession,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     edits: list[tuple[str | int, ...]],
     left: set[tuple[str, int, int]],
     handed: bool,
 ) -> None:
     """A segment of which nothing is left comes first: Spark must not take it for the end."""
-    monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
+    sizes = SizePolicy(handed_rows=10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
     gone, mine, plain = (
         segments.write(frame, place(tmp_path) / name, small=handed) for name in ("gone", "mine", "plain")
@@ -55,9 +56,9 @@ def test_edits_are_applied_on_reading(
         gone = edited(gone, *edit)
     for edit in edits:
         mine = edited(mine, *edit)
-    found = State([gone, mine, plain]).read(spark)
+    found = State([gone, mine, plain]).read(spark, sizes=sizes)
     assert found is not None
-    assert sorted(map(tuple, found.collect())) == sorted([*left, *ROWS])
+    assert sorted(map(tuple, made(found).select("__query", "n", "__gen").collect())) == sorted([*left, *ROWS])
 
 
 def test_leaving_again_leaves_one_edit(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,27 +77,16 @@ def test_sparks_tasks_leave_nothing_beside_their_files(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize("handed", [True, False])
-def test_a_crowd_of_few_rows_becomes_one_segment(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handed: bool
-) -> None:
-    monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
+def test_a_crowd_of_few_rows_becomes_one_segment(spark: SparkSession, tmp_path: Path, handed: bool) -> None:
+    sizes = SizePolicy(handed_rows=10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
     crowd = [segments.write(frame, place(tmp_path) / f"{n}", small=True, prune_by="n") for n in range(3)]
     state = State([edited(crowd[0], "generation", 8), *crowd[1:]])  # type: ignore[arg-type, list-item]
-    assert state.gather(list(state.live), place(tmp_path) / "gathered", "n") is handed
+    assert state.gather(list(state.live), place(tmp_path) / "gathered", "n", sizes) is handed
     assert len(state.live) == (1 if handed else 3)
-    found = state.read(spark)
+    found = state.read(spark, sizes=sizes)
     assert found is not None
-    assert sorted(map(tuple, found.collect())) == sorted([*((q, n, 8) for q, n, _ in ROWS), *ROWS, *ROWS])
+    assert sorted(map(tuple, made(found).select("__query", "n", "__gen").collect())) == sorted(
+        [*((q, n, 8) for q, n, _ in ROWS), *ROWS, *ROWS]
+    )
     assert (state.low, state.high) == (1, 4)
-
-
-def test_rows_of_several_frames_are_collected_by_one_job(spark: SparkSession) -> None:
-    first = spark.createDataFrame(ROWS, SCHEMA)
-    other = spark.sql("SELECT 'x' AS `an odd name`, 7 AS n, timestamp_seconds(1) AS at WHERE true")
-    nothing = first.where("n > 9")
-    for frames in ([first, other, nothing], [other], []):
-        for frame, (schema, table) in zip(frames, segments.collected(frames), strict=True):
-            assert schema == frame.schema
-            assert table.to_pylist() == frame.toArrow().to_pylist()
-            assert table.schema.types == frame.toArrow().schema.types

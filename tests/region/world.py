@@ -13,9 +13,17 @@ from typing import Any
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import Verdict
+from godwit.engine.size_policy import SizePolicy
 from godwit.model.topology import Link, Site, Topology
+from godwit.region.runner import Limits
 from godwit.testing import DETACH, KILL, MOVE, SEND, Player, readings
 from godwit.testing.rows import START as START
+
+
+def sized(open_fleet: Callable[..., Fleet], sizes: SizePolicy) -> Callable[..., Fleet]:
+    """Opens a fleet that takes so many rows for few."""
+    return lambda **options: open_fleet(**{**options, "limits": Limits(sizes=sizes)})
+
 
 SITES = ("west", "east", "cloud")
 SCHEMA = "train string, line string, coach int, boarded int, alighted int, load double, ts timestamp"

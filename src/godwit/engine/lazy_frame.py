@@ -4,23 +4,26 @@ Analysing, optimising and planning are two thirds of a micro-batch of few rows, 
 the batch before. So few rows are handed out as a lazy frame: it has a DataFrame's methods and records the calls. When
 its rows are wanted, the physical plan that was cached for the same calls runs over these rows (`plan_cache.py`).
 
-Whatever a lazy frame cannot record is done by the DataFrame it stands for, at that DataFrame's cost.
+What it cannot record is asked of the DataFrame it stands for (`made`), at that DataFrame's cost and in plain sight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, reduce
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from godwit.engine.frame import Frame
 from godwit.engine.plan_cache import Leaf, Prepared, java_of
+
+__all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
 
 Make = Callable[..., DataFrame]
 
@@ -66,14 +69,10 @@ class LazyFrame:
     def selectExpr(self, *texts: str) -> LazyFrame:  # noqa: N802 - as Spark has it
         return self.then(("select", texts), lambda frame: frame.selectExpr(*texts))
 
-    def select(self, *names: str | Column) -> Frame:
-        if not all(isinstance(name, str) for name in names):
-            return self.frame.select(*names)
+    def select(self, *names: str) -> LazyFrame:
         return self.then(("columns", names), lambda frame: frame.select(*names))
 
-    def where(self, condition: str | Column) -> Frame:
-        if not isinstance(condition, str):
-            return self.frame.where(condition)
+    def where(self, condition: str) -> LazyFrame:
         return self.then(("where", condition), lambda frame: frame.where(condition))
 
     def drop(self, *names: str) -> LazyFrame:
@@ -109,6 +108,11 @@ class LazyFrame:
         column = values(table).cast(to_arrow_type(kind))
         return LazyFrame.in_order(self.spark, table.append_column(name, column).combine_chunks(), schema)
 
+    def kept(self, keep: Callable[[pa.Table], pa.Array]) -> LazyFrame:
+        """The rows for which it is true, chosen here; for conditions that change like the values above."""
+        table = self.toArrow()
+        return LazyFrame.of(self.spark, table.filter(keep(table)).combine_chunks(), self.schema)
+
     def times(self, other: LazyFrame) -> LazyFrame:
         """Every row with every row of another, made here."""
         mine, theirs = self.toArrow(), other.toArrow()
@@ -118,11 +122,6 @@ class LazyFrame:
         for field, column in zip(repeated.schema, repeated.columns, strict=True):
             table = table.append_column(field, column)
         return LazyFrame.of(self.spark, table.combine_chunks(), StructType([*self.schema.fields, *other.schema.fields]))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.frame, name)
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -154,9 +153,6 @@ class LazyFrame:
         )
 
 
-Frame = DataFrame | LazyFrame
-
-
 def then(what: Hashable, make: Make, first: Frame, *others: Frame) -> Frame:
     """`make` of these: one more step of a draft if all are drafts, else done at once."""
     if isinstance(first, LazyFrame) and all(isinstance(other, LazyFrame) for other in others):
@@ -166,7 +162,7 @@ def then(what: Hashable, make: Make, first: Frame, *others: Frame) -> Frame:
 
 def made(frame: Frame) -> DataFrame:
     """As a DataFrame, with which anything can be done."""
-    return frame.frame if isinstance(frame, LazyFrame) else frame
+    return frame.frame if isinstance(frame, LazyFrame) else cast("DataFrame", frame)
 
 
 def together(frames: Iterable[Frame]) -> Frame:

@@ -61,6 +61,10 @@ class Prepared:
     stands_for: dict[int, int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        #: that runs it on the calling thread; None: it runs as a job
+        self.engine = self.java.direct
+
     def run(self, leaves: Mapping[int, Leaf], direct: bool = True) -> pa.Table | None:
         """What the plan makes of these rows; None: it reads something else as well, so Spark must plan it again.
 
@@ -107,9 +111,9 @@ class Prepared:
     @cached_property
     def _direct(self) -> DirectPlan | None:
         """The plan compiled to run on the calling thread, where that can be."""
-        if self.java.direct is None or self._plan is None:
+        if self.engine is None or self._plan is None:
             return None
-        return self.java.direct.compiled(self.frame, self._plan[0])
+        return self.engine.compiled(self.frame, self._plan[0])
 
     @cached_property
     def _arrow(self) -> pa.Schema:
@@ -124,6 +128,8 @@ class Java:
         self._classes = self._jvm.org.apache.spark.sql.classic.SparkSession
         self._context = spark.sparkContext._jsc.sc()
         self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        #: plans that are being made; who needs one of them, too, waits for it
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         class_of = self._jvm.java.lang.Class.forName
         self._row = self._jvm.scala.reflect.ClassTag.apply(class_of("org.apache.spark.sql.catalyst.InternalRow"))
@@ -152,18 +158,32 @@ class Java:
 
     def plan(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
         """The plan of a key: as it was kept, or else made."""
+        key = (self.direct is None, key)  # the leaves of plans that may run directly are other ones
         with self._lock:
             found = self._plans.get(key)
             if found is not None:
                 self._plans.move_to_end(key)
                 return found
-        found = make()
-        _made.count = planned_here() + 1
-        with self._lock:
-            self._plans[key] = found
-            while len(self._plans) > MOST:
-                self._plans.popitem(last=False)
+            gate = self._making.setdefault(key, threading.Lock())
+        with gate:  # regions that begin with a shape at the same moment do not all make its plans
+            with self._lock:
+                found = self._plans.get(key)
+            if found is None:
+                found = self._make(key, make)
         return found
+
+    def _make(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
+        try:
+            found = make()
+            _made.count = planned_here() + 1
+            with self._lock:
+                self._plans[key] = found
+                while len(self._plans) > MOST:
+                    self._plans.popitem(last=False)
+            return found
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
 
     def standing_for(self, leaf: Leaf) -> Prepared:
         """A DataFrame of the leaf's columns, over rows that are not there."""

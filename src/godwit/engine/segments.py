@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.model.plan import Column
 from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.inline import InlineRows
@@ -29,8 +30,6 @@ from godwit.storage.place import Place
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: up to so many input rows a micro-batch is 'small': one partition, no shuffle, results through Arrow
-SMALL_ROWS = 150_000
 #: how Spark's tasks write: straight into the folder (the commit says what counts), without checksum files beside, and
 #: without a process for each file that sets its permissions; together 10 to 15 % of the time
 WRITER = {
@@ -39,8 +38,6 @@ WRITER = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-#: up to so many rows in so many files are read here and handed to Spark
-HANDED_ROWS, HANDED_FILES = 20_000, 64
 
 
 def write(frame: Frame, path: Place, *, small: bool, prune_by: str | None = None) -> Segment | None:
@@ -97,11 +94,11 @@ def write_results(frame: Frame, path: Place, *, small: bool) -> Segment | None:
     return None if made is None else replace(made, tags={ROWS: rows})
 
 
-def read(spark: SparkSession, segments: Sequence[Segment]) -> Frame | None:
+def read(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = USUAL) -> Frame | None:
     """The rows of all the segments as one DataFrame, or None if there are no segments."""
     if not segments:
         return None
-    handed = hand(spark, segments)
+    handed = hand(spark, segments, sizes=sizes)
     if handed is not None:
         return handed
     frames: list[Frame] = []
@@ -127,13 +124,14 @@ def hand(
     segments: Sequence[Segment],
     revise: Callable[[pa.Table, Segment], pa.Table] = lambda table, segment: table,
     more: StructType = StructType(),  # noqa: B008 - never changed
+    sizes: SizePolicy = USUAL,
 ) -> LazyFrame | None:
     """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
 
     `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
     file lacks a column.
     """
-    found = tables(segments, revise, more)
+    found = tables(segments, revise, more, sizes)
     if not found:
         return None
     # In one chunk: Spark takes an Arrow batch without rows for the end of all.
@@ -146,9 +144,10 @@ def tables(
     segments: Sequence[Segment],
     revise: Callable[[pa.Table, Segment], pa.Table],
     more: StructType = StructType(),  # noqa: B008 - never changed
+    sizes: SizePolicy = USUAL,
 ) -> list[tuple[StructType, pa.Table]] | None:
     """A few rows, read here: a table for each schema. None: they are many, or a file lacks a column."""
-    if not are_few(segments):
+    if not are_few(segments, sizes):
         return None
     found = []
     for schema, alike in _by_schema(segments).items():
@@ -161,9 +160,9 @@ def tables(
     return found
 
 
-def are_few(segments: Sequence[Segment]) -> bool:
+def are_few(segments: Sequence[Segment], sizes: SizePolicy = USUAL) -> bool:
     """Whether they are worth being read here, without a job."""
-    return rows_of(segments) <= HANDED_ROWS and sum(len(segment.files) for segment in segments) <= HANDED_FILES
+    return sizes.is_handed(rows_of(segments), sum(len(segment.files) for segment in segments))
 
 
 def tables_of(segment: Segment) -> list[pa.Table]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
 from godwit.model.plan import Join
 from godwit.operators.base import OperatorContext, StatefulOperator, implements
@@ -89,19 +88,19 @@ class BandJoin(StatefulOperator):
         does."""
         if not meetings:
             return None
-        context.makes_few(context.few and max(m.rows for m in meetings) <= segments.SMALL_ROWS)
-        left = meeting(context.spark, [m.left for m in meetings])
-        right = None if left is None else meeting(context.spark, [m.right for m in meetings])
+        context.makes_few(context.few and context.sizes.is_small(max(m.rows for m in meetings)))
+        left = meeting(context.spark, [m.left for m in meetings], context.sizes)
+        right = None if left is None else meeting(context.spark, [m.right for m in meetings], context.sizes)
         if left is not None and right is not None:
             return self._met(context, left, right, _smaller(meetings), numbered=True)
         return union(self._held(context, one) for one in meetings)
 
     def _held(self, context: OperatorContext, one: Meeting) -> Frame:
-        left, right = one.left.read(context.spark), one.right.read(context.spark)
+        left, right = (part.read(context.spark, sizes=context.sizes) for part in (one.left, one.right))
         assert left is not None
         assert right is not None
         left, right = self._within(left, 0, one.right), self._within(right, 1, one.left)
-        return self._met(context, left, right, _smaller([one]) if one.rows <= segments.SMALL_ROWS else None)
+        return self._met(context, left, right, _smaller([one]) if context.sizes.is_small(one.rows) else None)
 
     def _within(self, frame: Frame, side: int, of: State) -> Frame:
         low, high = self._band(side, of)

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import godwit.operators
 from godwit.engine.lazy_frame import Frame
+from godwit.engine.size_policy import SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import Operator
 from godwit.region.poll import Arrived
@@ -34,6 +35,7 @@ class OperatorContext(Protocol):
 
     spark: SparkSession
     tables: Tables
+    sizes: SizePolicy
 
     @property
     def few(self) -> bool:

@@ -33,13 +33,13 @@ def of_keys(context: OperatorContext, state: State, new: Frame, keys: Sequence[s
         values = _values([leaf.table for leaf in new.leaves.values()], keys)
         found = _found(state, values)
         rows = sum(table.num_rows for table in found.values())
-        if rows <= segments.HANDED_ROWS:
+        if rows <= context.sizes.handed_rows:
             parts = (
                 LazyFrame.of(context.spark, table.combine_chunks(), segments.struct(schema))
                 for schema, table in found.items()
             )
             return together(parts) if rows else None
-    old = state.read(context.spark)
+    old = state.read(context.spark, sizes=context.sizes)
     assert old is not None
     names = [QUERY, *keys]
     theirs = new.selectExpr(*(f"`{name}` AS `__k{n}`" for n, name in enumerate(names)))

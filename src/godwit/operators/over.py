@@ -74,7 +74,7 @@ class OverRows(StatefulOperator):
             return None
         if (few := chosen.handed(context.spark, pick)) is not None:
             return few if few.rows else None
-        frame = chosen.read(context.spark)
+        frame = chosen.read(context.spark, sizes=context.sizes)
         assert frame is not None
         frame = context.tables.per_query(frame, closed, "__closed", otherwise=FOREVER)
         frame = context.tables.per_query(frame, closing, "__closing", otherwise=NEVER)

@@ -53,7 +53,7 @@ class RunningTotals(StatefulOperator):
 
     def _totals(self, context: OperatorContext, fresh: State, state: State) -> Frame | None:
         """The new totals of the keys of fresh rows."""
-        new = fresh.read(context.spark)
+        new = fresh.read(context.spark, sizes=context.sizes)
         assert new is not None
         old = of_keys(context, state, new, self.node.keys)
         few = isinstance(new, LazyFrame) and (old is None or isinstance(old, LazyFrame))

@@ -7,7 +7,6 @@ a batch in which a session may close rewrites the open ones.
 from __future__ import annotations
 
 from godwit.engine import lazy_frame as drafts
-from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
 from godwit.model.plan import GENERATION, QUERY, WINDOW_END, Aggregate
 from godwit.operators.aggregate import merge_sessions, results
@@ -32,7 +31,7 @@ class SessionAggregate(WindowAggregate):
         state, node = context.state(), self.node
         if not state.between(NEVER, max(moving.values())):
             return None
-        few = state.rows <= segments.SMALL_ROWS
+        few = context.sizes.is_small(state.rows)
         context.makes_few(few)
         ours, kept = _ours(context)
         merged = drafts.then(("sessions", node), lambda rows: merge_sessions(rows, node), ours)
@@ -54,7 +53,7 @@ class SessionAggregate(WindowAggregate):
 
 def _ours(context: OperatorContext) -> tuple[Frame, list[Frame]]:
     """(the rows to merge, rows that wait to be handed over: they belong to the next owner, and stay as they are)"""
-    frame, kept = context.state().read(context.spark), []
+    frame, kept = context.state().read(context.spark, sizes=context.sizes), []
     assert frame is not None
     for query, epoch in context.leaving():
         mine = f"{QUERY} = {text(query)} AND {GENERATION} < {epoch}"

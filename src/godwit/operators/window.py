@@ -39,7 +39,7 @@ class WindowAggregate(StatefulOperator):
         # A window that ends just when the watermark stands is closed: hence the microsecond.
         bounds = self._bounds(context.released())
         open_from = {query: bound + 1 for query, bound in bounds.items() if bound > NEVER}
-        state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(state))
+        state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(context, state))
         for arrived in context.arrivals():
             state.live += [segment for part in arrived.parts.values() for segment in part]
         context.hand_over()
@@ -70,7 +70,7 @@ class WindowAggregate(StatefulOperator):
         due = _due(context, chosen, closed, closing)
         if due is None:
             return None
-        few = rows_of(chosen) <= segments.SMALL_ROWS
+        few = context.sizes.is_small(rows_of(chosen))
         context.makes_few(few)
         due = context.for_readers(context.tables.of_queries(due))
         node, only = self.node, context.tables.only
@@ -90,10 +90,10 @@ class WindowAggregate(StatefulOperator):
         context.tidy(0, context.dead_before(closing), merged)
 
 
-def _few_expected(state: State) -> bool:
+def _few_expected(context: OperatorContext, state: State) -> bool:
     """However many rows come in, their partials are few where they were few before: a matter of the keys."""
     newest = state.live[-2:]
-    return bool(newest) and max(segment.rows for segment in newest) <= segments.SMALL_ROWS // 4
+    return bool(newest) and context.sizes.is_small(4 * max(segment.rows for segment in newest))
 
 
 def _due(context: OperatorContext, chosen: list[Segment], closed: Watermarks, closing: Watermarks) -> Frame | None:
@@ -105,9 +105,9 @@ def _due(context: OperatorContext, chosen: list[Segment], closed: Watermarks, cl
         after = pc.greater(ends, pc.fill_null(by_query(table, closed), 2**62))
         return table.filter(pc.and_(after, pc.less_equal(ends, pc.fill_null(by_query(table, closing), NEVER))))
 
-    if (few := State(chosen).handed(context.spark, pick)) is not None:
+    if (few := State(chosen).handed(context.spark, pick, context.sizes)) is not None:
         return few if few.rows else None
-    frame = State(chosen).read(context.spark)
+    frame = State(chosen).read(context.spark, sizes=context.sizes)
     if frame is None:
         return None
     frame = context.tables.per_query(frame, closed, "__closed", otherwise=2**62)

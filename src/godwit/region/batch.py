@@ -7,7 +7,7 @@ only. Everything written is staged: it counts only once the runner's commit name
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
+from godwit.engine.size_policy import USUAL, Execution, SizePolicy
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import Operator, Shape
 from godwit.model.signature import StateKey
@@ -133,10 +134,14 @@ class Batch:
     waits_for: Callable[[Migration, Operator], bool] = _nobody_waits
     #: moves away from here whose state is not sent but made again, and of which rows of the sources
     replays: Mapping[Migration, dict[str, Any]] = field(default_factory=dict)
+    #: which way so many rows are executed
+    sizes: SizePolicy = USUAL
 
     def __post_init__(self) -> None:
         self.outputs = Outputs()
-        self.small = self.work.rows <= segments.SMALL_ROWS
+        #: how the rows that come in are executed; operators that read state decide by what they read
+        self.execution = self.sizes.execution(self.work.rows, sum(len(s.files) for s in self._taken_in()))
+        self.small = self.execution is not Execution.LARGE
         #: operator -> whether it makes few rows; the stateful ones say so themselves: it depends on what they read
         self.sized: dict[int, bool] = {}
         #: aggregate -> how the rows it is given become partials, where they are not yet
@@ -148,6 +153,12 @@ class Batch:
         #: operator -> rows that had waited and are let in now
         self.let_in: dict[int, int] = {}
         self._count = 0
+
+    def _taken_in(self) -> Iterator[Segment]:
+        for found in self.work.sources.values():
+            yield from found
+        for sent in self.work.channels.values():
+            yield from (segment for segment, _ in sent)
 
     # --- staging
 
@@ -168,7 +179,7 @@ class Batch:
         inputs = self.shape.plan.operators[index].inputs
         sent = [segment for (k, _), parts in self.work.channels.items() if k == index for segment, _ in parts]
         here = all(self.sized[child] for child in inputs) if inputs else self.small
-        return here and segments.rows_of(sent) + self.let_in.get(index, 0) <= segments.SMALL_ROWS
+        return here and self.sizes.is_small(segments.rows_of(sent) + self.let_in.get(index, 0))
 
     def learn(self, index: int, fresh: Segment | None) -> None:
         """Where a large batch's partials are nearly as many as its rows, the next ones are not grouped as they come."""
@@ -195,7 +206,7 @@ class Batch:
         waited = self.memory.rooms.pop(room, State())
         self.let_in[index] = self.let_in.get(index, 0) + waited.rows
         self.outputs.dead += waited.live
-        return waited.read(self.spark)
+        return waited.read(self.spark, sizes=self.sizes)
 
     # --- moves
 

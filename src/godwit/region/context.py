@@ -23,7 +23,7 @@ class StepContext:
 
     def __init__(self, batch: Batch, index: int) -> None:
         self._batch, self._index = batch, index
-        self.spark, self.tables = batch.spark, batch.tables
+        self.spark, self.tables, self.sizes = batch.spark, batch.tables, batch.sizes
         self._specs = batch.shape.plan.operators[index].state
 
     @property
@@ -50,13 +50,13 @@ class StepContext:
 
     def _in_time(self, segment: Segment, side: int, since: Watermarks) -> Segment | None:
         time = self._specs[side].time
-        if time is None or not any_before(segment, time, since):
+        if time is None or not any_before(segment, time, since, self.sizes):
             return segment
-        rows = State([segment]).read(self.spark)
+        rows = State([segment]).read(self.spark, sizes=self.sizes)
         assert rows is not None
         rows = self.tables.per_query(rows, since, "__since", otherwise=NEVER)
         is_late = f"unix_micros(`{time}`) < __since"
-        few = segment.rows <= segments.SMALL_ROWS
+        few = self.sizes.is_small(segment.rows)
         late = self._batch.write(rows.where(is_late).drop("__since"), f"late-{self._index}-{side}", small=few)
         if late is None:
             return segment
@@ -98,13 +98,13 @@ class StepContext:
         crowd = state.crowded()
         if not crowd:
             return
-        few = segments.rows_of(crowd) <= segments.SMALL_ROWS
+        few = self.sizes.is_small(segments.rows_of(crowd))
 
         def rewrite(frame: Frame) -> Segment | None:
             merged = frame if merge is None else merge(frame.coalesce(1) if few else frame)
             return self.write(merged, "compact", side, few)
 
         path = self._batch.folder / self._batch.name(f"gathered-{self._index}-{side}")
-        if merge is not None or not state.gather(crowd, path, self._specs[side].time):
-            state.compact(self.spark, crowd, rewrite)
+        if merge is not None or not state.gather(crowd, path, self._specs[side].time, self.sizes):
+            state.compact(self.spark, crowd, rewrite, self.sizes)
         self._batch.outputs.dead += crowd

@@ -84,8 +84,8 @@ def _given(
     for move in going:
         state.leave_out(move.query, int(move.epoch))
     mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
-    if whole.rows > segments.SMALL_ROWS:
-        frame = whole.read(batch.spark)
+    if not batch.sizes.is_small(whole.rows):
+        frame = whole.read(batch.spark, sizes=batch.sizes)
         assert frame is not None
         written = {move: batch.write(frame.where(those), what, time) for move, those in mine.items()}
         return {move: [segment] for move, segment in written.items() if segment is not None}
@@ -102,10 +102,10 @@ def _given(
 def _at_hand(batch: Batch, whole: State, wanted: str) -> list[tuple[str, pa.Table]]:
     """Rows of a small state as Arrow tables with their schemas: read here, or by one job for all that go. Ten queries
     that follow their trains at once must not wait for one another."""
-    tables = segments.tables(whole.live, revised) if all(map(simple, whole.live)) else None
+    tables = segments.tables(whole.live, revised, sizes=batch.sizes) if all(map(simple, whole.live)) else None
     if tables is not None:
         return [(segments.text_of(schema), table) for schema, table in tables]
-    frame = whole.read(batch.spark)
+    frame = whole.read(batch.spark, sizes=batch.sizes)
     assert frame is not None
     frame = frame.where(wanted).coalesce(1)
     return [(segments.schema_of(frame), frame.toArrow())]

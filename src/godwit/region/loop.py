@@ -64,7 +64,7 @@ class RegionLoop:
         self._current: str | None = None
         self._looked_at = 0
         self._next_look = time.monotonic() + LOOK_EVERY
-        self._thread = region_thread(self._run, f"godwit-{region}", region)
+        self._thread = region_thread(self._run, f"{region}/loop", region)
 
     # --- from any thread
 
@@ -171,7 +171,7 @@ class RegionLoop:
 
     def _step_here(self, shape: str, member: Member, runner: Runner) -> None:
         try:
-            record = self._step(runner, most=runner.limits.beside_rows)
+            record = self._step(runner, most=runner.limits.sizes.beside_rows)
         except TooLargeError:
             self._aside(shape, member, lambda: self._step_alone(shape, member))
             return

@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import made as as_dataframe
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
@@ -164,7 +165,7 @@ class _Scratch:
 
 def _compute(made: Frame | None) -> None:
     if made is not None:
-        made.write.format("noop").mode("overwrite").save()
+        as_dataframe(made).write.format("noop").mode("overwrite").save()
 
 
 def _alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:

@@ -17,18 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from godwit.engine.lazy_frame import Frame, LazyFrame, together
+from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import CLASS, DEVICE, EPOCH, PARAMETER, QUERY, Query, Scan, Shape
 from godwit.model.taps import ends, executor
 from godwit.storage.overlays import by_query
-
-#: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
-FEW = 16
-
-#: up to so many (row, query) pairs are made here, of few rows that every query reads
-MOST_PAIRS = 50_000
 
 #: the column with the region that a row goes to
 TO = "__to"
@@ -73,7 +68,9 @@ class Tables:
         shape: Shape,
         deployment: Deployment,
         previous: Tables | None = None,
+        sizes: SizePolicy = USUAL,
     ) -> None:
+        self.sizes = sizes
         self.spark, self.region, self.shape, self.deployment = spark, region, shape, deployment
         key = shape.key
         self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
@@ -131,9 +128,9 @@ class Tables:
             (query,) = reading.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
         table = self._parameters_of(scan_index)
-        if isinstance(frame, LazyFrame) and frame.rows * len(reading) <= MOST_PAIRS:
+        if isinstance(frame, LazyFrame) and frame.rows * len(reading) <= self.sizes.paired_rows:
             return frame.times(self._at_hand(table)).selectExpr(*columns, QUERY, *self._names)
-        return frame.selectExpr(*columns).crossJoin(F.broadcast(table))
+        return made(frame).selectExpr(*columns).crossJoin(F.broadcast(table))
 
     def with_parameters(self, frame: Frame, *texts: str) -> Frame:
         """Add the parameter columns that the texts mention and the frame does not have.
@@ -144,7 +141,7 @@ class Tables:
         missing = {name for text in texts for name in _PARAMETER.findall(text)} - set(frame.columns)
         if not missing:
             return frame
-        if len(self.queries) <= FEW:
+        if len(self.queries) <= self.sizes.case_queries:
             known = ", ".join(text(q) for q in self.queries)
             mine = frame.where(f"{QUERY} IN ({known})" if known else "false")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
@@ -177,7 +174,7 @@ class Tables:
             # Texts tell strings apart, not numbers (1 and 1.0).
             apart = len(values) == len(set(values)) and all(value.startswith("'") for value in values)
             cases = (f"WHEN {column} IN ({', '.join(sorted(v))}) THEN {text(q)}" for q, v in wanted.items() if v)
-            few = apart and 0 < len(wanted) <= FEW and values
+            few = apart and 0 < len(wanted) <= self.sizes.case_queries and values
             self._choices[scan_index] = f"CASE {' '.join(cases)} END AS {QUERY}" if few else None
         return self._choices[scan_index]
 
@@ -239,15 +236,15 @@ class Tables:
         """Join a small table. To few rows it comes as rows, too: what is in it makes no other plan."""
         key = QUERY if on == QUERY else F.expr(on)
         if not isinstance(frame, LazyFrame):
-            return frame.join(F.broadcast(table), key)
+            return made(frame).join(F.broadcast(table), key)
         rows = self._at_hand(table)
         return frame.then(("looked up", on), lambda one, other: one.join(other.hint("shuffle_hash"), key), rows)
 
     def _at_hand(self, table: DataFrame) -> LazyFrame:
         """A small table as rows; made once."""
         if id(table) not in self._handed:
-            made = LazyFrame.of(self.spark, table.toArrow().combine_chunks(), table.schema)
-            self._handed[id(table)] = (table, made)  # (the table, too: its id must stay its own)
+            rows = LazyFrame.of(self.spark, table.toArrow().combine_chunks(), table.schema)
+            self._handed[id(table)] = (table, rows)  # (the table, too: its id must stay its own)
         return self._handed[id(table)][1]
 
     def _typed(self, sql: str) -> DataFrame:
@@ -275,7 +272,7 @@ class Tables:
             return frame
         others = [f"`{name}`" for name in frame.columns if name != QUERY and not _PARAMETER.fullmatch(name)]
         since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
-        if len(readers) > FEW:
+        if len(readers) > self.sizes.case_queries:
             table = pa.table(
                 {
                     "__read": pa.array([leader for leader, mine in readers.items() for _ in mine], pa.string()),
@@ -284,7 +281,7 @@ class Tables:
                 }
             )
             read = frame.where(f"{QUERY} NOT IN ({', '.join(map(text, readers))})").selectExpr(QUERY, *others)
-            joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), F.expr(f"{QUERY} = __read"))
+            joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), F.expr(f"{QUERY} = __read"))
             mine = joined.where(f"__begins <= {since}").selectExpr(f"__reader AS {QUERY}", *others)
             return together([read, mine])
         cases = " ".join(f"WHEN {QUERY} = {text(leader)} THEN {_pairs(mine)}" for leader, mine in readers.items())
@@ -316,7 +313,7 @@ class Tables:
 
     def marked(self, frame: Frame, routes: RowRoutes) -> Frame:
         """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
-        if len(self.queries) <= FEW:
+        if len(self.queries) <= self.sizes.case_queries:
             return frame.selectExpr("*", self._way(routes))
         with_device = routes.with_device
         names, values = [QUERY, "__there"], []
@@ -328,7 +325,7 @@ class Tables:
         columns = list(zip(*values, strict=True))
         table = pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
         on = [QUERY, DEVICE] if with_device else [QUERY]
-        joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
+        joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
         return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
 
     def regions_of(self, rows: pa.Table, routes: RowRoutes) -> pa.Array:
@@ -359,7 +356,7 @@ class Tables:
     def per_query(self, frame: Frame, values: Mapping[QueryId, int], name: str, otherwise: int) -> Frame:
         """Add a column with each row's query's value."""
         if isinstance(frame, LazyFrame):
-            return frame.with_column(name, LongType(), lambda rows: pc.fill_null(by_query(rows, values), otherwise))
+            return frame.with_column(name, LongType(), lambda rows: _by_query(rows, values, otherwise))
         by_value: dict[int, list[str]] = {}
         for query, value in values.items():
             by_value.setdefault(value, []).append(text(query))
@@ -367,11 +364,11 @@ class Tables:
             return frame.selectExpr("*", f"{otherwise}L AS {name}")
         if len(by_value) == 1 and set(values) >= set(self.queries):
             return frame.selectExpr("*", f"{next(iter(by_value))}L AS {name}")
-        if len(by_value) <= FEW and len(values) <= 10 * FEW:
+        if len(by_value) <= self.sizes.case_queries and len(values) <= 10 * self.sizes.case_queries:
             cases = " ".join(f"WHEN {QUERY} IN ({', '.join(q)}) THEN {value}L" for value, q in by_value.items())
             return frame.selectExpr("*", f"CASE {cases} ELSE {otherwise}L END AS {name}")
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
-        joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
+        joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
 
 
@@ -388,3 +385,9 @@ def text(value: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _by_query(rows: pa.Table, values: Mapping[QueryId, int], otherwise: int) -> pa.Array:
+    if not values:
+        return pa.repeat(pa.scalar(otherwise, pa.int64()), rows.num_rows)
+    return pc.fill_null(by_query(rows, values), otherwise)

@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from godwit.engine.plan_cache import planned_here
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
@@ -32,6 +33,7 @@ from godwit.protocol.memory import Failure
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
 from godwit.region.batch import Batch, Memory, Outputs
+from godwit.region.commit_record import commit_record
 from godwit.region.epochs import EpochReader
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
 from godwit.region.outbox import Outbox
@@ -60,8 +62,8 @@ class Limits:
     max_rows: int = 2_000_000
     #: messages a reader may lag behind before this runner takes no more input
     max_lag: int = 200
-    #: micro-batches of more rows, or over more state, run beside the region's loop
-    beside_rows: int = 20_000
+    #: which way so many rows are executed
+    sizes: SizePolicy = USUAL
 
 
 class TooLargeError(Exception):
@@ -182,7 +184,8 @@ class Runner:
         outputs = self._run(self.data / names.number(number), work, decision)
         self._at("staged")
         commit = self.kernel.commit(work, decision, number, outputs.receivers)
-        record = self._record(commit, work, outputs, number, started)
+        kept = self._remember(whole=commit.snapshot == number)
+        record = commit_record(self.region, commit, work, outputs, self.memory, kept, started)
         self.commits.append(record)
         self._due = outputs.due
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
@@ -199,7 +202,7 @@ class Runner:
     def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
-        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays))
+        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes))
         try:
             return step.run()
         except SPARK_ERRORS as fault:
@@ -223,7 +226,7 @@ class Runner:
     @property
     def large(self) -> bool:
         """Whether it keeps so much that any micro-batch may read many rows."""
-        return any(state.rows > self.limits.beside_rows for state in self.memory.states.values())
+        return any(state.rows > self.limits.sizes.beside_rows for state in self.memory.states.values())
 
     def _is_due(self) -> bool:
         """Whether an operator wanted to be called by now, though nothing came."""
@@ -323,25 +326,11 @@ class Runner:
                 self.memory.cuts.setdefault(int(other), {})[region] = theirs
 
     def _arrange(self) -> None:
-        self._tables = self.tables = Tables(self.spark, self.region, self.shape, self.deployment, self._tables)
+        self._tables = self.tables = Tables(
+            self.spark, self.region, self.shape, self.deployment, self._tables, self.limits.sizes
+        )
 
     # --- the commit record
-
-    def _record(self, commit: ProtocolCommit, work: Work, outputs: Outputs, number: int, started: float) -> Record:
-        memory = self.memory
-        return {
-            **commit.to_json(),
-            "channels": outputs.channels,
-            "results": [segment.to_json() for segment in outputs.results],
-            "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
-            "handovers": outputs.handovers,
-            "arrived": [arrived.move.to_json() for arrived in work.arrived],
-            "cuts": {str(e): known[self.region] for e, known in memory.cuts.items() if self.region in known},
-            "memory": self._remember(whole=commit.snapshot == number),
-            "entered": work.entered,
-            "newest_us": work.newest_us,
-            "metrics": self._metrics(work, outputs, started),
-        }
 
     def _remember(self, whole: bool) -> Record:
         """The engine's part of the memory: whole, or what changed since the last commit."""
@@ -357,24 +346,6 @@ class Runner:
         lag = self.shape.plan.sink.lag_us
         clocks = self.progress.clocks(self.memory.book, sink)
         return {q: c if abs(c) >= FOREVER else c - lag for q, c in clocks.items()}
-
-    def _metrics(self, work: Work, outputs: Outputs, started: float) -> Record:
-        now = time.time()
-        return {
-            "wall": now,
-            "took_ms": round((now - started) * 1000, 1),
-            "rows_in": work.rows,
-            "bytes_in": work.bytes,
-            "by_source": work.by_source,
-            "rows_out": sum(s.rows for s in outputs.results),
-            "rows_late": sum(s.rows for _, s in outputs.late),
-            "sent": [[p["to"], p["segment"]["rows"], p["segment"]["bytes"]] for p in outputs.channels],
-            "handed_over": sum(s["bytes"] for h in outputs.handovers for part in h["parts"].values() for s in part),
-            "latency_ms": None if work.entered is None else round((now - work.entered) * 1000, 1),
-            "event_latency_ms": None if work.newest_us is None else round(now * 1000 - work.newest_us / 1000, 1),
-            "state_rows": {str(key): state.rows for key, state in self.memory.states.items()},
-            "state_bytes": {str(key): state.bytes for key, state in self.memory.states.items()},
-        }
 
     # --- after a restart
 

@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.model.signature import StateKey
@@ -78,20 +79,27 @@ class State:
         """Segments that may hold rows within [low, high]."""
         return [s for s in self.live if s.low is None or s.high is None or (s.low <= high and s.high >= low)]
 
-    def read(self, spark: SparkSession, chosen: Sequence[Segment] | None = None) -> Frame | None:
+    def read(
+        self, spark: SparkSession, chosen: Sequence[Segment] | None = None, sizes: SizePolicy = USUAL
+    ) -> Frame | None:
         """The rows of the chosen segments (default: all) as one DataFrame, as their edits say."""
         chosen = self.live if chosen is None else chosen
-        handed = State(list(chosen)).handed(spark)
+        handed = State(list(chosen)).handed(spark, sizes=sizes)
         if handed is not None:
             return handed
         groups: dict[str, list[Segment]] = {}
         for segment in chosen:
             groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
-        return union(_as_edited(segments.read(spark, group), group[0]) for group in groups.values())
+        return union(_as_edited(segments.read(spark, group, sizes), group[0]) for group in groups.values())
 
-    def handed(self, spark: SparkSession, pick: Callable[[pa.Table, Segment], pa.Table] = revised) -> LazyFrame | None:
+    def handed(
+        self,
+        spark: SparkSession,
+        pick: Callable[[pa.Table, Segment], pa.Table] = revised,
+        sizes: SizePolicy = USUAL,
+    ) -> LazyFrame | None:
         """Few rows, without a job of Spark's; None: they are many, or their edits need Spark."""
-        return segments.hand(spark, self.live, pick) if all(map(simple, self.live)) else None
+        return segments.hand(spark, self.live, pick, sizes=sizes) if all(map(simple, self.live)) else None
 
     def crowded(self) -> list[Segment]:
         """Segments of about one size, if there are enough of them to be worth rewriting as one; or all whose rows
@@ -104,15 +112,21 @@ class State:
             tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
         return next((tier for tier in tiers.values() if len(tier) >= FAN_IN), [])
 
-    def compact(self, spark: SparkSession, crowd: list[Segment], rewrite: Callable[[Frame], Segment | None]) -> None:
+    def compact(
+        self,
+        spark: SparkSession,
+        crowd: list[Segment],
+        rewrite: Callable[[Frame], Segment | None],
+        sizes: SizePolicy = USUAL,
+    ) -> None:
         """Replace the crowd by what `rewrite` makes of its rows."""
-        frame = self.read(spark, crowd)
+        frame = self.read(spark, crowd, sizes)
         assert frame is not None
         self._replace(crowd, [rewrite(frame)])
 
-    def gather(self, crowd: list[Segment], path: Place, prune_by: str | None) -> bool:
+    def gather(self, crowd: list[Segment], path: Place, prune_by: str | None, sizes: SizePolicy = USUAL) -> bool:
         """Replace a crowd of few rows by one segment a schema, without Spark; False: they are many, or not simple."""
-        tables = segments.tables(crowd, revised) if all(map(simple, crowd)) else None
+        tables = segments.tables(crowd, revised, sizes=sizes) if all(map(simple, crowd)) else None
         if tables is None:
             return False
         spill = sum(segment.bytes for segment in crowd if segment.inline is not None) > MOST_INLINE
@@ -168,10 +182,10 @@ def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
     return frame
 
 
-def meeting(spark: SparkSession, states: Sequence[State]) -> Frame | None:
+def meeting(spark: SparkSession, states: Sequence[State], sizes: SizePolicy = USUAL) -> Frame | None:
     """The rows of several states with the number of theirs; None: too many to be handed, or not without Spark."""
     numbered = [edited(segment, "meeting", k) for k, state in enumerate(states) for segment in state.live]
-    return segments.hand(spark, numbered, revised, NUMBERED) if all(map(simple, numbered)) else None
+    return segments.hand(spark, numbered, revised, NUMBERED, sizes) if all(map(simple, numbered)) else None
 
 
 def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Place, prune_by: str | None) -> list[Segment]:
@@ -188,12 +202,12 @@ def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Place, p
     return [segment for segment in found if segment is not None]
 
 
-def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int]) -> bool:
+def any_before(segment: Segment, time: str, clocks: Mapping[QueryId, int], sizes: SizePolicy = USUAL) -> bool:
     """Whether a row's time may lie before its query's clock. Looked up where the rows are few; else by their bounds."""
     first = max(clocks.values(), default=None)
     if first is None or segment.low is None or segment.low >= first:
         return False
-    if not (segments.are_few([segment]) and simple(segment)):
+    if not (segments.are_few([segment], sizes) and simple(segment)):
         return True
     for table in segments.tables_of(segment):
         if pc.any(pc.less(segments.micros(table[time]), by_query(table, clocks))).as_py():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
@@ -34,6 +35,7 @@ from godwit.model.plan import (
 from godwit.operators.base import implementation
 from godwit.operators.deferred import can_defer, defer
 from godwit.operators.partial import partial
+from godwit.protocol.handover import Migration
 from godwit.region.batch import Batch, Outputs
 from godwit.region.context import StepContext
 from godwit.region.routing_tables import TO, text
@@ -106,18 +108,16 @@ class Step:
         """A stream that is joined with itself is read once."""
         rows = tuple(segment.key for segment in found)
         if rows not in self._opened:
-            self._opened[rows] = segments.read(self._batch.spark, found)
+            self._opened[rows] = segments.read(self._batch.spark, found, self._batch.sizes)
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self._batch.small and not isinstance(frame, LazyFrame):
             frame = frame.coalesce(1)
         # Written as SQL, here and below: Column objects cost a round trip to Java each.
-        taken_in = f"{int(self._tables.deployment.epoch)}L"
-        columns = [
-            f"{taken_in if name == EPOCH and name not in frame.columns else f'`{name}`'} AS `{scan.alias}__{name}`"
-            for name in scan.columns
-        ]
+        if EPOCH in scan.columns and EPOCH not in frame.columns:
+            frame = self._tables.per_query(frame, {}, EPOCH, otherwise=int(self._tables.deployment.epoch))
+        columns = [f"`{name}` AS `{scan.alias}__{name}`" for name in scan.columns]
         stream = self._tables.deployment.streams[scan.stream]
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
@@ -213,7 +213,7 @@ class Step:
         if by_epoch and local is not None:
             # What came from elsewhere has no parameters: beside rows that have, it would seem that theirs are NULL.
             local = self._tables.without_parameters(local)
-        frames = [(batch.epoch, local)] + [(e, segments.read(batch.spark, s)) for e, s in by_epoch.items()]
+        frames = [(batch.epoch, local)] + [(e, segments.read(batch.spark, s, batch.sizes)) for e, s in by_epoch.items()]
         if not operator.stateful:
             return union(frame for _, frame in frames)
         there = union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
@@ -222,7 +222,7 @@ class Step:
     def _may_land(self, index: int, sent: Sequence[tuple[Segment, Epoch]]) -> bool:
         """Only few rows, and nothing that must wait for its instance's state."""
         wait = any(map(self._batch.waits, self._batch.incoming(index))) if sent else False
-        return bool(sent) and segments.are_few([segment for segment, _ in sent]) and not wait
+        return bool(sent) and segments.are_few([segment for segment, _ in sent], self._batch.sizes) and not wait
 
     def _admitted(self, index: int, side: int, frame: Frame | None) -> Frame | None:
         """Rows of an instance that must wait for its state wait as well: in a log of their own, until it has come."""
@@ -233,9 +233,8 @@ class Step:
             if move in here:
                 inside.append(self._batch.leave(room, index))
             elif inside[0] is not None and self._batch.waits(move):
-                mine = f"{QUERY} = {text(move.query)} AND {GENERATION} = {int(move.epoch)}"
-                self._batch.keep(room, self._batch.write(inside[0].where(mine), f"waiting-{index}-{side}"))
-                inside[0] = inside[0].where(f"NOT ({mine})")
+                mine, inside[0] = _divided(inside[0], move)
+                self._batch.keep(room, self._batch.write(mine, f"waiting-{index}-{side}"))
         return union(inside)
 
     def _with_generation(self, index: int, epoch: Epoch, frame: Frame | None) -> Frame | None:
@@ -304,3 +303,15 @@ class Step:
                 return True
             index, _ = self._plan.consumer(index)
         return False
+
+
+def _divided(frame: Frame, move: Migration) -> tuple[Frame, Frame]:
+    """(rows of the instance that a move brings, all others)"""
+    if isinstance(frame, LazyFrame):
+
+        def mine(rows: pa.Table) -> pa.Array:
+            return pc.and_(pc.equal(rows[QUERY], move.query), pc.equal(rows[GENERATION], int(move.epoch)))
+
+        return frame.kept(mine), frame.kept(lambda rows: pc.invert(mine(rows)))
+    those = f"{QUERY} = {text(move.query)} AND {GENERATION} = {int(move.epoch)}"
+    return frame.where(those), frame.where(f"NOT ({those})")

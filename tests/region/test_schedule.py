@@ -1,0 +1,90 @@
+"""Which shape is next: in turn among those with news, by time for the others, never one whose step is under way."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from godwit.region.schedule import StepSchedule
+
+
+def scheduled(*keys: str) -> StepSchedule[str]:
+    schedule: StepSchedule[str] = StepSchedule()
+    for key in keys:
+        schedule.add(key)
+    return schedule
+
+
+def test_whoever_always_has_news_waits_for_its_turn() -> None:
+    schedule, taken = scheduled("flooded", "calm", "other"), []
+    for _ in range(6):
+        key = schedule.take(0.0)
+        assert key is not None
+        taken.append(key)
+        schedule.news(key)
+    assert taken == ["flooded", "calm", "other"] * 2
+
+
+def test_news_of_the_same_shape_is_one_turn() -> None:
+    schedule = scheduled("a")
+    for _ in range(5):
+        schedule.news("a")
+    assert [schedule.take(0.0), schedule.take(0.0)] == ["a", None]
+
+
+def test_a_timer_goes_off_once_and_can_be_put_off() -> None:
+    schedule = scheduled("a", "b")
+    assert {schedule.take(0.0), schedule.take(0.0)} == {"a", "b"}
+    schedule.due("a", 5.0)
+    schedule.due("b", 3.0)
+    schedule.due("b", 7.0)
+    assert (schedule.until(), schedule.take(4.9)) == (5.0, None)
+    assert (schedule.take(5.0), schedule.take(5.0), schedule.until()) == ("a", None, 7.0)
+    schedule.due("b", None)
+    assert (schedule.until(), schedule.take(100.0)) == (None, None)
+
+
+def test_one_that_is_under_way_is_passed_over_and_keeps_its_news() -> None:
+    schedule = scheduled("large", "small")
+    schedule.leave("large")
+    assert [schedule.take(0.0), schedule.take(0.0)] == ["small", None]
+    schedule.back("large")
+    assert schedule.take(0.0) == "large"
+
+
+def test_one_that_is_gone_is_never_taken() -> None:
+    schedule = scheduled("a")
+    schedule.due("a", 1.0)
+    schedule.remove("a")
+    schedule.news("a")
+    schedule.due("a", 1.0)
+    assert (schedule.take(2.0), schedule.until()) == (None, None)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("news", "due", "away", "back", "take"))), max_size=60)
+)
+def test_nobody_with_news_is_passed_over_twice(moves: list[tuple[str, str]]) -> None:
+    """Between two turns of one shape, every other that had news all along and was not away has had one."""
+    schedule, had, away, now = scheduled("a", "b", "c"), {"a", "b", "c"}, set[str](), 0.0
+    passed = dict.fromkeys("abc", 0)
+    for key, what in moves:
+        now += 1.0
+        if what == "news":
+            schedule.news(key)
+            had.add(key)
+        elif what == "due":
+            schedule.due(key, now)
+            had.add(key)
+        elif what in ("away", "back"):
+            (schedule.leave if what == "away" else schedule.back)(key)
+            (away.add if what == "away" else away.discard)(key)
+        else:
+            found = schedule.take(now)
+            assert (found is None) == (not had - away)
+            if found is not None:
+                had.discard(found)
+                for other in had - away:
+                    passed[other] += 1
+                passed[found] = 0
+                assert max(passed[other] for other in "abc" if other not in away) <= 2 or away
