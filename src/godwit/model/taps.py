@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from godwit.ids import QueryId
-from godwit.model import signature
 from godwit.model.plan import Aggregate, Join, Operator, Plan, Query, Scan
 
 
@@ -26,10 +25,10 @@ def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
     executed: dict[tuple[int, str], QueryId] = {}
     for other in running:
         if other.shape.key == query.shape.key:
-            for index, text in enumerate(_signatures(other)):
+            for index, text in enumerate(other.signatures):
                 if index not in other.taps:
                     executed.setdefault((index, text), other.id)
-    plan, mine, found = query.shape.plan, _signatures(query), dict[int, QueryId]()
+    plan, mine, found = query.shape.plan, query.signatures, dict[int, QueryId]()
     for index in reversed(range(len(plan.operators) - 1)):
         leader = executed.get((index, mine[index]))
         if index not in found and leader is not None and can_be_tapped(plan, index):
@@ -92,12 +91,3 @@ def _below(plan: Plan, index: int) -> Iterator[int]:
     yield index
     for child in plan.operators[index].inputs:
         yield from _below(plan, child)
-
-
-def _signatures(query: Query) -> tuple[str, ...]:
-    """For each operator: equal to another's exactly when the two do the same to the same rows."""
-    # The last literal of a part's reader is its beginning: what it reads is told apart by class.
-    literals = (*query.parameters[:-1], "") if query.parts else query.parameters
-    return signature.of_values(
-        query.shape.plan.operators, literals, lambda index: sorted(query.subscriptions.get(index, ()))
-    )

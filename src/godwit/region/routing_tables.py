@@ -59,12 +59,13 @@ class Tables:
         self._parameters: DataFrame | None = None
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
-        if previous is not None and previous.queries == self.queries:
+        same = previous is not None and previous.queries == self.queries
+        self.readers: Readers = previous.readers if same and previous else Readers(shape, self.queries)
+        if previous is not None and same:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices = previous._choices
         self._routes: dict[int, RowRoutes] = {}
-        self.readers = Readers(shape, self.queries)
 
     # --- queries and parameters
 
