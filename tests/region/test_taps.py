@@ -171,7 +171,9 @@ def test_people_are_told_what_is_shared_and_with_whom(open_fleet: Callable[..., 
     world = World(open_fleet, {"first": QUERIES["hopping"], "second": STRICTER, "session": QUERIES["session"]})
     world.fleet.submit(QUERIES["session"], "other")
     assert "-- shared: operators 0, 1, 2 run once for first, second" in world.fleet.query("second").explain()
-    assert "-- shared" not in world.fleet.query("other").explain()
+    alone = world.fleet.query("other").explain()
+    assert "-- shared" not in alone
+    assert "-- not shared: operator 2, which session has as well: its state is not kept by beginning" in alone
     assert status(world, "first").shared_by == ("second",)
     assert status(world, "second").shared_by == ("first",)
     assert status(world, "other").shared_by == ()

@@ -77,6 +77,16 @@ def together(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[l
     yield from ((operators, list(users)) for users, operators in found.items() if len(users) > 1)
 
 
+def apart(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[int, list[QueryId], str]]:
+    """(operator, queries that execute the same on their own, why)"""
+    for index, operator in enumerate(query.shape.plan.operators):
+        alike = [q for q in queries.values() if q.shape.key == query.shape.key and q.id != query.id]
+        same = sorted(q.id for q in alike if q.signatures[index] == query.signatures[index])
+        if operator.stateful and same and not can_be_tapped(query.shape.plan, index):
+            can = _has_classes(operator) or _has_partials(operator)
+            yield index, same, "it is above a window" if can else "its state is not kept by beginning"
+
+
 def _has_classes(operator: Operator) -> bool:
     """Whether each row that comes out is made of rows of which the oldest is known."""
     return not operator.stateful or isinstance(operator, Join)
