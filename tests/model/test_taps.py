@@ -9,7 +9,7 @@ import pytest
 from godwit.ids import QueryId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Column, Join, Query, Stream
-from godwit.model.taps import can_be_tapped, ends, executor, find, together
+from godwit.model.taps import apart, can_be_tapped, ends, executor, find, together
 from godwit.sql import compile_query
 
 COLUMNS = tuple(Column(*c) for c in (("train", "string"), ("coach", "int"), ("load", "double"), ("ts", "timestamp")))
@@ -88,6 +88,16 @@ def test_what_is_tapped_goes_on_when_a_query_is_not_run():
     left = whole.without([first.id, second.id])
     assert {name: q.internal for name, q in left.queries.items()} == {"first": True, "second": True, "third": False}
     assert set(whole.without([second.id, third.id]).queries) == {"first"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"), [(SESSION, "its state is not kept by beginning"), (NESTED, "it is above a window")]
+)
+def test_what_is_the_same_and_not_shared_has_a_reason(sql: str, why: str):
+    first = query(sql, "first", 3, 10)
+    second = query(sql, "second", 3, 10, running=(first,))
+    ((_, others, told),) = apart(second, {q.id: q for q in (first, second)})
+    assert (others, told) == (["first"], why)
 
 
 def test_a_scan_alone_is_not_worth_a_tap():

@@ -16,7 +16,7 @@ from godwit.model.changes import LinkAdded, SiteAdded, SiteRemoved
 from godwit.model.plan import CLASS, Scan
 from godwit.model.topology import Link, Site
 from godwit.observe.status import QueryStatus
-from godwit.region.routing_tables import Tables
+from godwit.region.readers import Readers
 from godwit.region.runner import MOMENTS
 from godwit.storage.overlays import rows_by_query
 from tests.region.test_oracle_properties import SLOW, Story, check
@@ -111,7 +111,7 @@ def test_large_batches_and_many_who_are_tapped(
 ) -> None:
     """The ways that rows take when they are many, and when those who are tapped are."""
     monkeypatch.setattr("godwit.engine.segments.SMALL_ROWS", 3)
-    monkeypatch.setattr("godwit.region.routing_tables.FEW", 0)
+    monkeypatch.setattr("godwit.region.readers.FEW", 0)
     first, later = ALIKE[name]
     world = World(open_fleet, {"first": first})
     world.play([action for action in in_the_middle(first, later) if not isinstance(action, Withdraw)])
@@ -149,7 +149,7 @@ def test_one_class_is_left_when_all_open_windows_began_after_the_newest_reader(
     assert wrong(world) == []
 
 
-def ignoring(self: Tables, frame: Frame, scan: Scan) -> Frame:
+def ignoring(self: Readers, frame: Frame, scan: Scan) -> Frame:
     """A broken rule: all rows seem to have been taken in after everybody began."""
     return frame.selectExpr("*", f"{2**40}L AS {CLASS}") if self.classes else frame
 
@@ -158,7 +158,7 @@ def ignoring(self: Tables, frame: Frame, scan: Scan) -> Frame:
 def test_ignoring_the_class_is_caught(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(Tables, "with_class", ignoring)
+    monkeypatch.setattr(Readers, "with_class", ignoring)
     first, later = ALIKE[name]
     world = World(open_fleet, {"first": first})
     script = [*ROWS[:6], Submit("second", later), *ROWS[6:14], Step((0, 1, 2)), *ROWS[14:16], Submit("third", later)]
@@ -171,7 +171,9 @@ def test_people_are_told_what_is_shared_and_with_whom(open_fleet: Callable[..., 
     world = World(open_fleet, {"first": QUERIES["hopping"], "second": STRICTER, "session": QUERIES["session"]})
     world.fleet.submit(QUERIES["session"], "other")
     assert "-- shared: operators 0, 1, 2 run once for first, second" in world.fleet.query("second").explain()
-    assert "-- shared" not in world.fleet.query("other").explain()
+    alone = world.fleet.query("other").explain()
+    assert "-- shared" not in alone
+    assert "-- not shared: operator 2, which session has as well: its state is not kept by beginning" in alone
     assert status(world, "first").shared_by == ("second",)
     assert status(world, "second").shared_by == ("first",)
     assert status(world, "other").shared_by == ()
@@ -183,6 +185,30 @@ def test_a_name_is_free_again_while_others_tap_what_ran_under_it(open_fleet: Cal
     assert world.fleet.queries == ["first", "second"]
     assert wrong(world) == []
     assert status(world, "second").shared_by == (world.fleet.execution(QueryId("first")).id,)
+
+
+def test_readers_that_feed_streams_and_readers_that_are_altered(open_fleet: Callable[..., Fleet]) -> None:
+    """What a reader puts into a stream is in time for those who read that; who is altered begins again."""
+    busy = """INSERT INTO {} SELECT train, line, sum(boarded) AS people, window.end AS at
+              FROM passengers GROUP BY train, line, window(ts, '5 seconds')"""
+    lines = "SELECT line, max(people) AS most, window.end AS until FROM {} GROUP BY line, window(at, '10 seconds')"
+    world = World(open_fleet, {"one": busy.format("busy"), "first": QUERIES["hopping"]})
+    world.play([*ROWS[:8], Step((0, 1, 2)), Submit("two", busy.format("crowded")), Submit("three", STRICTER)])
+    world.fleet.submit(lines.format("crowded"), "lines")
+    assert set(world.fleet.deployment.queries[QueryId("two")].taps.values()) == {"one"}
+    world.play([*ROWS[8:20], Step((0, 1, 2)), Move("one", "west", only=0), *ROWS[20:24], Step((0, 1))])
+    world.fleet.alter(QueryId("first"), STRICTER)
+    world.play([*ROWS[24:32], Crash("committed"), *ROWS[32:]])
+    assert wrong(world) == []
+    assert world.fleet.query("lines").results().count() > 0
+    assert status(world, "three").shared_by == (world.fleet.execution(QueryId("first")).id,)
+
+
+def test_what_is_shared_is_sent_where_other_state_is_made_again(open_fleet: Callable[..., Fleet]) -> None:
+    opened = lambda **options: open_fleet(state="recreate-best", **options)  # noqa: E731
+    world = World(opened, {"first": QUERIES["tumbling"], "alone": QUERIES["union"]})
+    world.play([a for a in in_the_middle("", QUERIES["tumbling"]) if not isinstance(a, Withdraw)])
+    assert wrong(world) == []
 
 
 def test_one_query_that_fails_does_not_stop_who_shares_with_it(open_fleet: Callable[..., Fleet]) -> None:

@@ -211,12 +211,8 @@ class AdmissionController:
         return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
 
     def _tapping(self, query: Query) -> Query:
-        """The query as one that taps what it has in common with those that run.
-
-        State that is made again from the rows of the sources would have no classes: then nothing is tapped.
-        """
-        running = () if self._fleet.transfer.replays else self._fleet.deployment.queries.values()
-        return replace(query, taps=find(query, running))
+        """The query as one that taps what it has in common with those that run."""
+        return replace(query, taps=find(query, self._fleet.deployment.queries.values()))
 
     def _let(self, made: Split, plan: AdmittedPlan) -> Let:
         queries = self._fleet.deployment.queries

@@ -19,7 +19,7 @@ from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
 from godwit.model.plan import CLASS, EPOCH, QUERY, Query
-from godwit.model.taps import together
+from godwit.model.taps import apart, together
 from godwit.sql.sharing import own_names
 
 
@@ -50,6 +50,8 @@ class QueryHandle:
         for operators, users in together(query, self._fleet.deployment.queries):
             run = f"operators {', '.join(map(str, operators))}" if len(operators) > 1 else f"operator {operators[0]}"
             yield f"-- shared: {run} run once for {', '.join(users)}\n"
+        for operator, others, why in apart(query, self._fleet.deployment.queries):
+            yield f"-- not shared: operator {operator}, which {', '.join(others)} has as well: {why}\n"
 
     def _shared(self, part: Query) -> str:
         queries = self._fleet.deployment.queries.values()

@@ -473,6 +473,14 @@ class Query:
         """Equal for queries that are the same in all but their name."""
         return self.whole or signature.digest([self.shape.key, self.parameters, self.subscriptions, self.target])
 
+    @cached_property
+    def signatures(self) -> tuple[str, ...]:
+        """Of each operator: equal to that of another query exactly when the two do the same to the same rows."""
+        # The last literal of a part's reader is its beginning: what it reads is told apart by class.
+        literals = (*self.parameters[:-1], "") if self.parts else self.parameters
+        wanted = {index: sorted(values) for index, values in self.subscriptions.items()}
+        return signature.of_values(self.shape.plan.operators, literals, lambda index: wanted.get(index, []))
+
 
 def _aggregation(window: Window, keys: Any, aggregates: tuple[AggregateCall, ...]) -> str:
     size, slide = seconds(window.size_us), seconds(window.slide_us)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from godwit.ids import QueryId
-from godwit.model import signature
 from godwit.model.plan import Aggregate, Join, Operator, Plan, Query, Scan
 
 
@@ -26,10 +25,10 @@ def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
     executed: dict[tuple[int, str], QueryId] = {}
     for other in running:
         if other.shape.key == query.shape.key:
-            for index, text in enumerate(_signatures(other)):
+            for index, text in enumerate(other.signatures):
                 if index not in other.taps:
                     executed.setdefault((index, text), other.id)
-    plan, mine, found = query.shape.plan, _signatures(query), dict[int, QueryId]()
+    plan, mine, found = query.shape.plan, query.signatures, dict[int, QueryId]()
     for index in reversed(range(len(plan.operators) - 1)):
         leader = executed.get((index, mine[index]))
         if index not in found and leader is not None and can_be_tapped(plan, index):
@@ -78,6 +77,16 @@ def together(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[l
     yield from ((operators, list(users)) for users, operators in found.items() if len(users) > 1)
 
 
+def apart(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[int, list[QueryId], str]]:
+    """(operator, queries that execute the same on their own, why)"""
+    for index, operator in enumerate(query.shape.plan.operators):
+        alike = [q for q in queries.values() if q.shape.key == query.shape.key and q.id != query.id]
+        same = sorted(q.id for q in alike if q.signatures[index] == query.signatures[index])
+        if operator.stateful and same and not can_be_tapped(query.shape.plan, index):
+            can = _has_classes(operator) or _has_partials(operator)
+            yield index, same, "it is above a window" if can else "its state is not kept by beginning"
+
+
 def _has_classes(operator: Operator) -> bool:
     """Whether each row that comes out is made of rows of which the oldest is known."""
     return not operator.stateful or isinstance(operator, Join)
@@ -92,12 +101,3 @@ def _below(plan: Plan, index: int) -> Iterator[int]:
     yield index
     for child in plan.operators[index].inputs:
         yield from _below(plan, child)
-
-
-def _signatures(query: Query) -> tuple[str, ...]:
-    """For each operator: equal to another's exactly when the two do the same to the same rows."""
-    # The last literal of a part's reader is its beginning: what it reads is told apart by class.
-    literals = (*query.parameters[:-1], "") if query.parts else query.parameters
-    return signature.of_values(
-        query.shape.plan.operators, literals, lambda index: sorted(query.subscriptions.get(index, ()))
-    )

@@ -17,12 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import CLASS, DEVICE, EPOCH, PARAMETER, QUERY, Query, Scan, Shape
-from godwit.model.taps import ends, executor
+from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.region.readers import Readers
+from godwit.region.sql_text import quoted
+from godwit.region.sql_text import text as text
 from godwit.storage.overlays import by_query
 
 #: the column with the region that a row goes to
@@ -80,36 +82,14 @@ class Tables:
         #: the same tables as rows at hand
         self._handed: dict[int, tuple[DataFrame, LazyFrame]] = {}
         self._scan_parameters: dict[int, DataFrame] = {}
-        if previous is not None and previous.queries == self.queries:
+        same = previous is not None and previous.queries == self.queries
+        self.readers: Readers = previous.readers if same and previous else Readers(shape, self.queries)
+        if previous is not None and same:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices, self._handed = previous._choices, previous._handed
             self._scan_parameters = previous._scan_parameters
         self._routes: dict[int, RowRoutes] = {}
-        #: scan -> the queries it reads rows for; the others tap one of them
-        self._scanning: dict[int, dict[QueryId, Query]] = {}
-        #: query -> the class of the rows that it takes in now, for those who tap it
-        self.classes: dict[QueryId, int] = {}
-        #: operator -> who executes it -> those who go on with its rows, and since which class
-        self._readers: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
-        #: withdrawn while others tap them: they have no results any more
-        self.unseen: list[QueryId] = []
-        self._arrange_taps()
-
-    def _arrange_taps(self) -> None:
-        scans = self.shape.plan.scans
-        for query in self.queries.values():
-            for leader in {executor(query, i, self.queries).id for i, _ in scans if i in query.taps}:
-                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
-            for operator, leader in ends(query):
-                whole = self.queries.get(leader)
-                own = {leader: 0} if whole is not None and not whole.internal and operator not in whole.taps else {}
-                self._readers.setdefault(operator, {}).setdefault(leader, own)[query.id] = query.begins
-        tapped = {leader for query in self.queries.values() for leader in query.taps.values()}
-        self.unseen = sorted(q for q in tapped & self.queries.keys() if self.queries[q].internal)
-        for index, _ in scans:
-            mine = {q.id: q for q in self.queries.values() if index not in q.taps}
-            self._scanning[index] = mine if len(mine) < len(self.queries) else self.queries
 
     # --- queries and parameters
 
@@ -123,7 +103,7 @@ class Tables:
                 rows = frame.selectExpr(*columns, chosen).where(f"{QUERY} IS NOT NULL")
                 return self.with_parameters(rows, *self._names)
             return self._subscribed(frame.selectExpr(*columns), scan_index, f"{scan.alias}__{scan.subscribe}")
-        reading = self._scanning[scan_index]
+        reading = self.readers.scanning[scan_index]
         if len(reading) == 1:
             (query,) = reading.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
@@ -168,7 +148,7 @@ class Tables:
     def _chosen(self, scan_index: int, column: str) -> str | None:
         """The query that wants a row, as one expression; None where several may, or where there are many."""
         if scan_index not in self._choices:
-            reading = self._scanning[scan_index].values()
+            reading = self.readers.scanning[scan_index].values()
             wanted = {q.id: set(q.subscriptions.get(scan_index, ())) for q in reading}
             values = [value for those in wanted.values() for value in those]
             # Texts tell strings apart, not numbers (1 and 1.0).
@@ -196,15 +176,15 @@ class Tables:
 
     def _parameters_of(self, scan_index: int) -> DataFrame:
         """The same for the queries that a scan reads rows for."""
-        reading = self._scanning[scan_index]
-        if reading is self.queries:
+        reading = self.readers.scanning[scan_index]
+        if len(reading) == len(self.queries):
             return self.parameters()
         if scan_index not in self._scan_parameters:
             self._scan_parameters[scan_index] = self._parameter_table(reading.values())
         return self._scan_parameters[scan_index]
 
     def _parameter_table(self, queries: Iterable[Query]) -> DataFrame:
-        rows = [f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries]
+        rows = [f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries]
         names = [QUERY, *(p.name for p in self.shape.parameters)]
         return self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
 
@@ -212,8 +192,8 @@ class Tables:
         """One row a (query, wanted value), with the query's parameters."""
         if scan_index not in self._subscriptions:
             rows = [
-                f"('{_quoted(q.id)}'{''.join(', ' + v for v in q.parameters)}, {value})"
-                for q in self._scanning[scan_index].values()
+                f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)}, {value})"
+                for q in self.readers.scanning[scan_index].values()
                 for value in q.subscriptions.get(scan_index, ())
             ]
             names = [QUERY, *(p.name for p in self.shape.parameters), "__wanted"]
@@ -252,42 +232,11 @@ class Tables:
         frame = self.spark.sql(sql)
         return frame.select(*(F.col(c).cast(types[c]).alias(c) if c in types else F.col(c) for c in frame.columns))
 
-    # --- taps
-
-    def with_class(self, frame: Frame, scan: Scan) -> Frame:
-        """Rows that are taken in, with their class; where nobody taps anything, they need none.
-
-        Of a part's rows the class is the newest beginning that is not after the epoch of the oldest of them.
-        """
-        if not self.classes or EPOCH not in scan.columns:
-            return self.per_query(frame, self.classes, CLASS, otherwise=0) if self.classes else frame
-        begun = ", ".join(f"{begins}L" for begins in sorted({q.begins for q in self.queries.values() if q.taps}))
-        passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
-        return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
-
     def for_readers(self, frame: Frame, index: int) -> Frame:
-        """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
-        readers = self._readers.get(index)
-        if not readers:
+        """An operator's rows, once for everybody who taps it: without parameters, which are those of its executor."""
+        if not self.readers.at(index):
             return frame
-        others = [f"`{name}`" for name in frame.columns if name != QUERY and not _PARAMETER.fullmatch(name)]
-        since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
-        if len(readers) > self.sizes.case_queries:
-            table = pa.table(
-                {
-                    "__read": pa.array([leader for leader, mine in readers.items() for _ in mine], pa.string()),
-                    "__reader": pa.array([name for mine in readers.values() for name in mine], pa.string()),
-                    "__begins": pa.array([begins for mine in readers.values() for begins in mine.values()], pa.int64()),
-                }
-            )
-            read = frame.where(f"{QUERY} NOT IN ({', '.join(map(text, readers))})").selectExpr(QUERY, *others)
-            joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), F.expr(f"{QUERY} = __read"))
-            mine = joined.where(f"__begins <= {since}").selectExpr(f"__reader AS {QUERY}", *others)
-            return together([read, mine])
-        cases = " ".join(f"WHEN {QUERY} = {text(leader)} THEN {_pairs(mine)}" for leader, mine in readers.items())
-        one = f"array(named_struct('name', {QUERY}, 'begins', 0L))"
-        told = f"explode(filter(CASE {cases} ELSE {one} END, reader -> reader.begins <= {since})) AS __reader"
-        return frame.selectExpr(*others, told).selectExpr(f"__reader.name AS {QUERY}", *others)
+        return self.readers.tell_apart(self.without_parameters(frame), index, self.spark)
 
     # --- routes
 
@@ -370,21 +319,6 @@ class Tables:
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
         joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
-
-
-def _pairs(begins: Mapping[QueryId, int]) -> str:
-    """Names and beginnings as an array of SQL."""
-    rows = (f"named_struct('name', {text(name)}, 'begins', {since}L)" for name, since in begins.items())
-    return f"array({', '.join(rows)})"
-
-
-def text(value: str) -> str:
-    """As a literal of SQL."""
-    return f"'{_quoted(value)}'"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _by_query(rows: pa.Table, values: Mapping[QueryId, int], otherwise: int) -> pa.Array:

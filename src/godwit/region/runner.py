@@ -291,6 +291,8 @@ class Runner:
         found = {}
         everybody = self.kernel.members(work.peers)
         for move in self.memory.moves.ready(markers) if self.transfer.replays else ():
+            if move.query in self.tables.readers.involved:
+                continue  # rows that are read again would have no class
             known = self.memory.cuts.get(int(move.epoch), {})
             rows = ranges(self.store, self.reader.control, self.tables.queries[move.query], move, known)
             if rows is not None and set(known) >= everybody:

@@ -64,7 +64,7 @@ class Step:
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
             self._batch.sized[index] = self._batch.small_input(index)
             made = self._made(index, operator, inputs)
-            if made is not None and operator.emits == "arrival":  # (a window has told them apart already)
+            if made is not None and operator.emits == "arrival":  # (a window has told its readers apart already)
                 made = self._tables.for_readers(made, index)
             local[index] = made if index == last else self._route(index, made)
         return local[last]
@@ -122,7 +122,7 @@ class Step:
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
-        return self._tables.with_class(self._tables.with_queries(frame, columns, index, scan), scan)
+        return self._tables.readers.with_class(self._tables.with_queries(frame, columns, index, scan), scan)
 
     def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
@@ -169,7 +169,7 @@ class Step:
         batch = self._batch
         alone = (consumer, 0) not in self._work.channels and not batch.incoming(consumer)
         stays = self._tables.routes(index).only() == batch.region
-        apart = bool(self._tables.classes)
+        apart = bool(self._tables.readers.classes)
         return batch.memory.deferring.get(consumer, 0) > 0 and alone and stays and not batch.small and not apart
 
     def _union(self, inputs: list[Frame | None]) -> Frame | None:
@@ -182,8 +182,7 @@ class Step:
     def _sink(self, index: int, operator: Sink, frame: Frame | None) -> None:
         """Results leave."""
         if frame is not None:
-            if self._tables.unseen:
-                frame = frame.where(f"{QUERY} NOT IN ({', '.join(map(text, self._tables.unseen))})")
+            frame = self._tables.readers.of_users(frame)
             wanted = [QUERY, *operator.written]
             # (what the frame's columns are is asked for anyway: they are written down with the segment)
             frame = frame if frame.columns == wanted else frame.select(*wanted)

@@ -1,0 +1,105 @@
+"""Who reads what of whom in one shape: rows get a class as they are taken in, and are told apart by it at a tap.
+
+The rules are in `model/taps.py`. All is written as SQL over literals, so that few rows run as direct plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from godwit.engine.lazy_frame import Frame, made, together
+from godwit.ids import QueryId
+from godwit.model.plan import CLASS, EPOCH, QUERY, Query, Scan, Shape
+from godwit.model.taps import ends, executor
+from godwit.region.sql_text import text
+
+#: up to so many queries that are tapped, a CASE is cheaper than a join
+FEW = 16
+
+
+class Readers:
+    """The taps of one shape's queries under one deployment."""
+
+    def __init__(self, shape: Shape, queries: Mapping[QueryId, Query]) -> None:
+        scans = [index for index, _ in shape.plan.scans]
+        #: scan -> the queries that it takes rows in for; the others tap one of them
+        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps} for i in scans}
+        self._begins = sorted({q.begins for q in queries.values() if q.taps})
+        #: query -> the class of the rows that it takes in now
+        self.classes: dict[QueryId, int] = {}
+        self._at: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
+        for query in queries.values():
+            for leader in {executor(query, i, queries).id for i in scans if i in query.taps}:
+                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
+            for operator, leader in ends(query):
+                itself = {} if queries[leader].internal else {leader: 0}
+                self._at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
+        tapped = {leader for query in queries.values() for leader in query.taps.values()}
+        #: those who tap or are tapped
+        self.involved = tapped | {query.id for query in queries.values() if query.taps}
+        #: withdrawn while others tap them: they have no results any more
+        self.unseen = sorted(leader for leader in tapped if queries[leader].internal)
+
+    def with_class(self, frame: Frame, scan: Scan) -> Frame:
+        """Rows that were taken in, with their class; where nobody taps anything they need none.
+
+        Of a part's rows it is the newest beginning that is not after the epoch of the oldest of them.
+        """
+        if not self.classes:
+            return frame
+        if EPOCH in scan.columns:
+            begun = ", ".join(f"{begins}L" for begins in self._begins)
+            passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
+            return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
+        alike: dict[int, list[str]] = {}
+        for query, begins in self.classes.items():
+            alike.setdefault(begins, []).append(text(query))
+        cases = " ".join(f"WHEN {QUERY} IN ({', '.join(names)}) THEN {begins}L" for begins, names in alike.items())
+        return frame.selectExpr("*", f"CASE {cases} ELSE 0L END AS {CLASS}")
+
+    def at(self, index: int) -> Mapping[QueryId, Mapping[QueryId, int]]:
+        """Of an operator: who executes it -> those who go on with its rows, and since which class."""
+        return self._at.get(index, {})
+
+    def tell_apart(self, frame: Frame, index: int, spark: SparkSession) -> Frame:
+        """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
+        readers = self.at(index)
+        others = [f"`{name}`" for name in frame.columns if name != QUERY]
+        since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
+        if len(readers) > FEW:
+            rows = [(leader, name, begins) for leader, mine in readers.items() for name, begins in mine.items()]
+            return together([self._unread(frame, readers, others), _joined(frame, rows, since, others, spark)])
+        cases = " ".join(f"WHEN {QUERY} = {text(leader)} THEN {_array(mine)}" for leader, mine in readers.items())
+        itself = f"array(named_struct('name', {QUERY}, 'begins', 0L))"
+        those = f"filter(CASE {cases} ELSE {itself} END, reader -> reader.begins <= {since})"
+        told = frame.selectExpr(*others, f"explode({those}) AS __reader")
+        return told.selectExpr(f"__reader.name AS {QUERY}", *others)
+
+    def _unread(self, frame: Frame, readers: Mapping[QueryId, object], others: list[str]) -> Frame:
+        names = ", ".join(map(text, readers))
+        return frame.where(f"{QUERY} NOT IN ({names})").selectExpr(QUERY, *others)
+
+    def of_users(self, frame: Frame) -> Frame:
+        """Results of those who still have any."""
+        names = ", ".join(map(text, self.unseen))
+        return frame.where(f"{QUERY} NOT IN ({names})") if names else frame
+
+
+def _joined(
+    frame: Frame, readers: list[tuple[QueryId, QueryId, int]], since: str, others: list[str], spark: SparkSession
+) -> Frame:
+    types = {"__read": pa.string(), "__reader": pa.string(), "__begins": pa.int64()}
+    columns = zip(types.items(), zip(*readers, strict=True), strict=True)
+    table = pa.table({name: pa.array(values, kind) for (name, kind), values in columns})
+    joined = made(frame).join(F.broadcast(spark.createDataFrame(table)), F.expr(f"{QUERY} = __read"))
+    return joined.where(f"__begins <= {since}").selectExpr(f"__reader AS {QUERY}", *others)
+
+
+def _array(begins: Mapping[QueryId, int]) -> str:
+    """Names and beginnings, as SQL."""
+    rows = (f"named_struct('name', {text(name)}, 'begins', {since}L)" for name, since in begins.items())
+    return f"array({', '.join(rows)})"
