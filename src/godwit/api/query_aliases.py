@@ -1,7 +1,7 @@
 """Queries that are the same in all but their name share one execution; who stands for whom is kept on disk.
 
 A query that is withdrawn while others stand on it goes on running, unseen, until the last of them is withdrawn too. A
-query that was withdrawn for good is remembered, so that its results stay readable.
+query that was withdrawn for good is remembered, so that its results stay readable; the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.storage.names import ALIASES
 from godwit.storage.store import Store
+
+#: so many queries that have ended are remembered
+KEEP = 100
 
 
 class QueryAliases:
@@ -57,7 +60,10 @@ class QueryAliases:
         needed = runs not in self._unseen or runs in self._stands_for.values()
         if not needed:
             self._unseen.discard(runs)
+            self._ended.pop(runs, None)
             self._ended[runs] = deployment.queries[runs]
+            for old in list(self._ended)[:-KEEP]:
+                del self._ended[old]
         self._save()
         return None if needed else deployment.queries[runs]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 from godwit.control.impact import Touched, touched
@@ -29,7 +30,7 @@ from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
-from godwit.protocol.watermarks import session_of
+from godwit.protocol.watermarks import epoch_of, session_of
 
 CLOUD = RegionId("cloud")
 
@@ -195,6 +196,7 @@ class Planner:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
         self.ground.hope(wishes, ways)
+        query = replace(query, since=epoch_of(self.session))
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
 
@@ -514,6 +516,11 @@ class Planner:
             self.abandon(mark)
             self.subplans.renumber(numbers)
             self.rows.sessions, self._before = sessions, before
+
+    def settled(self) -> None:
+        """What was planned so far is in force, and will not be taken back."""
+        self.journal.forget()
+        self.subplans.tidy(self.topology.has)
 
     def abandon(self, mark: int) -> None:
         """Take back everything written since the mark."""

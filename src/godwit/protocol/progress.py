@@ -1,8 +1,8 @@
 """Clocks of queries at the operators of one region: which marks count for whom.
 
 Below the first stateful operator a query's clock is made of its sources' marks, heard at the scan. Above it, of what
-the stateful operator has released: its own clock, published under the name "@query" (by each of several owners under
-"@query#region"), because it may be held while the sources go on.
+the stateful operator has released: its own clock, published under the name "@12:query", where 12 is the epoch that the
+query began with (by each of several owners under "@12:query#region"), because it may be held while the sources go on.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ Released = dict[int, dict[QueryId, int]]
 Heard = tuple[int, str]
 
 
-def released(query: QueryId, region: RegionId, owners: Collection[RegionId]) -> str:
+def released(query: Query, region: RegionId, owners: Collection[RegionId]) -> str:
     """The name under which a region's stateful operator publishes how far it has released a query's watermark.
 
     While one region owns the operator the name is the query's: whoever comes next goes on under it. Where its keys are
-    divided, each owner has a name of its own, and the least of them counts.
+    divided, each owner has a name of its own, and the least of them counts. With the epoch that it began with: a mark
+    of a query that has ended must not be taken for one of its successor's.
     """
-    return f"@{query}#{region}" if len(owners) > 1 else f"@{query}"
+    name = f"@{query.since}:{query.id}"
+    return f"{name}#{region}" if len(owners) > 1 else name
 
 
-def releasing(source: str) -> tuple[QueryId, ...]:
-    """The queries whose released watermark a source may be: by its name as a whole, or without the region."""
-    return (QueryId(source[1:]), QueryId(source[1:].rpartition("#")[0])) if source.startswith("@") else ()
+def releasing(source: str) -> tuple[tuple[int, QueryId], ...]:
+    """(since when, query) whose released watermark a source may be: by its name as a whole, or without the region."""
+    if not source.startswith("@"):
+        return ()
+    since, _, name = source[1:].partition(":")
+    return (int(since), QueryId(name)), (int(since), QueryId(name.rpartition("#")[0]))
 
 
 class Progress:
@@ -79,7 +84,7 @@ class Progress:
             node = self._plan.operators[child]
             if node.stateful:
                 owners = self._deployment.owners(query, child)
-                yield from ((child, released(query.id, region, owners)) for region in owners or (RegionId(""),))
+                yield from ((child, released(query, region, owners)) for region in owners or (RegionId(""),))
             elif isinstance(node, Scan):
                 devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
@@ -116,8 +121,9 @@ class Watermarks:
         for query, clock in clocks.items():
             held = self._held(query, operator, markers)
             now[query] = before[query] if held else max(before[query], clock)
-            owners = self.deployment.owners(self.deployment.queries[query], operator)
-            self.book.hear(operator, released(query, self.moves.region, owners), Mark(1, now[query]))
+            known = self.deployment.queries[query]
+            owners = self.deployment.owners(known, operator)
+            self.book.hear(operator, released(known, self.moves.region, owners), Mark(1, now[query]))
         self.released[operator] = now
         return before, now
 
