@@ -1,4 +1,4 @@
-"""Queries that were withdrawn and devices that left leave nothing behind in the control plane; 10,000 cycles: bench/core."""
+"""Queries that were withdrawn and devices that left leave nothing behind in the control plane (bench/core: 10,000)."""
 
 from __future__ import annotations
 
