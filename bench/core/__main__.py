@@ -11,6 +11,7 @@ from pathlib import Path
 from bench._harness import machine, say
 from bench.core import report
 from bench.core.commit_record import commit_record
+from bench.core.control_leftovers import control_leftovers
 from bench.core.leftovers import leftovers
 from bench.core.lines import lines
 from bench.core.quick import SIZES, device_moves
@@ -31,6 +32,8 @@ def main(arguments: list[str]) -> int:
         found["commit_record"] = commit_record(spark, Path(folder) / "records", hops=options.hops)
         say("commit records measured")
         found["leftovers"] = leftovers(spark, Path(folder) / "leftovers", cycles=options.cycles)
+    say("leftovers of the data plane measured")
+    found["control_leftovers"] = control_leftovers()
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
     if options.save:
         report.save(found, where)

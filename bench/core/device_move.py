@@ -34,7 +34,7 @@ from godwit.storage.store import Store
 from godwit.testing.topologies import levels
 
 
-class _NoRunners(RunnerPool):
+class NoRunners(RunnerPool):
     """Notes which runners an epoch needs, as in a fleet, and starts none."""
 
     def hire(self) -> None:
@@ -67,7 +67,7 @@ def device_move(sites: int, queries: int = 1000, moves: int = 50, seed: int = 7)
 def _control(root: Path, sites: int, queries: int, rng: Random) -> tuple[ControlLoop, list[DeviceId], list[Any]]:
     events, news, lock = deque[Event](), threading.Condition(), threading.RLock()
     store = Store.local(root)
-    pool = _NoRunners(None, store, Limits(), lambda moment: None, ())  # type: ignore[arg-type]
+    pool = NoRunners(None, store, Limits(), lambda moment: None, ())  # type: ignore[arg-type]
     tracker = ReconfigurationTracker(History(store), lambda instance, epoch: None)
     executor = Executor(ControlPlane(Topology()), Control(store), Gateway(store), pool, tracker, lock, events.append)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.core import report
 from bench.core.commit_record import commit_record
+from bench.core.control_leftovers import control_leftovers
 from bench.core.leftovers import leftovers
 from bench.core.lines import lines
 from godwit.engine.session import spark_session
@@ -26,6 +27,7 @@ def figures() -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         yield from report.record_figures(commit_record(spark, Path(folder) / "records", hops=30))
         yield from report.leftover_figures(leftovers(spark, Path(folder) / "leftovers", cycles=120, every=6))
+    yield from report.leftover_figures(control_leftovers(cycles=400, every=50), "control_leftover")
 
 
 def device_moves(sizes: tuple[int, ...], moves: int) -> dict[str, dict[str, float]] | None:

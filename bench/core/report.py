@@ -47,12 +47,12 @@ def record_figures(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield _figure("commit_write", wrote, was.get("write_median_ms"), f"< {WRITE_MS:g} ms", wrote < WRITE_MS, note)
 
 
-def leftover_figures(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def leftover_figures(found: dict[str, Any], prefix: str = "leftover") -> Iterator[dict[str, Any]]:
     was = before("leftovers").get("slopes_per_cycle", {})
     for name, limit in found["limits"].items():
         slope = found["slopes_per_cycle"][name]
         note = f"growth per submit/withdraw and join/leave cycle, over {found['cycles']} cycles"
-        yield _figure(f"leftover_{name}", slope, was.get(name), f"<= {limit:g}", slope <= limit, note)
+        yield _figure(f"{prefix}_{name}", slope, was.get(name), f"<= {limit:g}", slope <= limit, note)
 
 
 def lines_figures(found: dict[str, int]) -> Iterator[dict[str, Any]]:

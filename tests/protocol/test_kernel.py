@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from godwit.ids import DeviceId, SiteId
 from godwit.model.deployment import Delta
 from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.inputs import Inputs
-from godwit.protocol.watermarks import Mark, source_id
+from godwit.protocol.watermarks import NEVER, Mark, source_id
 from tests.protocol.pair import EAST, LEFT, NORTH, QUERY, WEST, WINDOW, Pair, deployment, window_at
 
 
@@ -78,7 +79,7 @@ def test_marks_are_published_once_and_again_to_a_newcomer() -> None:
     commits = pair.regions[WEST].commits
     assert [c.snapshot for c in commits[:17]] == [1] * 16 + [17]
     told = [{source for _, source, _ in commit.marks} for commit in commits]
-    assert told[0] == {"left/d1", "left/d2", "@q0"}
+    assert told[0] == {"left/d1", "left/d2", "@0:q0"}
     assert told[5] == {"left/d1"}
     assert told[16] == {"left/d1"}, "a whole memory is for the restart"
     assert all(set(commit.messages) == {EAST} for commit in commits)
@@ -124,3 +125,16 @@ def test_a_commit_survives_being_written_and_read() -> None:
     for region in pair.all():
         records = [json.loads(json.dumps(commit.to_json())) for commit in region.commits]
         assert [ProtocolCommit.from_json(record) for record in records] == region.commits
+
+
+def test_a_watermark_from_before_a_withdrawal_is_not_the_new_querys() -> None:
+    """The east reads what the west released for a query only after it was withdrawn and another has taken its name."""
+    pair = Pair(deployment(["d1"]))
+    pair.rest()
+    pair.step(WEST, {"d1": Mark(1, 50)})
+    assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 50}
+    pair.apply(Delta({QUERY.id: None}))
+    pair.apply(Delta({QUERY.id: replace(QUERY, since=3)}))
+    pair.step(EAST)
+    released = {s: marks for (at, s), marks in pair.regions[EAST].kernel.book.known.items() if at == WINDOW}
+    assert all(mark.clock == NEVER for marks in released.values() for mark in marks), released

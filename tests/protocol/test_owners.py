@@ -32,14 +32,14 @@ def test_the_deployment_asks_the_route_table() -> None:
 
 
 def test_a_consumer_waits_for_every_owner() -> None:
-    assert Progress(QUERY.shape, ONE_OWNER).heard(QUERY.id, SINK) == ((WINDOW, "@q0"),)
+    assert Progress(QUERY.shape, ONE_OWNER).heard(QUERY.id, SINK) == ((WINDOW, "@0:q0"),)
     progress, book = Progress(QUERY.shape, TWO_OWNERS), WatermarkTracker()
-    assert progress.heard(QUERY.id, SINK) == ((WINDOW, "@q0#east"), (WINDOW, "@q0#west"))
-    book.hear(WINDOW, "@q0#west", Mark(1, 9))
+    assert progress.heard(QUERY.id, SINK) == ((WINDOW, "@0:q0#east"), (WINDOW, "@0:q0#west"))
+    book.hear(WINDOW, "@0:q0#west", Mark(1, 9))
     assert progress.clocks(book, SINK) == {QUERY.id: NEVER}
-    book.hear(WINDOW, "@q0#east", Mark(1, 5))
+    book.hear(WINDOW, "@0:q0#east", Mark(1, 5))
     assert progress.clocks(book, SINK) == {QUERY.id: 5}
-    book.hear(WINDOW, "@q0#east", Mark(1, 12))
+    book.hear(WINDOW, "@0:q0#east", Mark(1, 12))
     assert progress.clocks(book, SINK) == {QUERY.id: 9}
 
 
@@ -49,7 +49,7 @@ def test_each_owner_releases_under_its_own_name() -> None:
         book.hear(0, source_id(LEFT, "d1"), Mark(1, 7))
         watermarks = Watermarks(TWO_OWNERS, Progress(QUERY.shape, TWO_OWNERS), book, moves, {})
         watermarks.release(WINDOW, dict.fromkeys(range(SINK + 1), Epoch(1)))
-        assert book.mark(WINDOW, f"@q0#{region}") == Mark(1, told)
+        assert book.mark(WINDOW, f"@0:q0#{region}") == Mark(1, told)
 
 
 def test_both_owners_publish_what_they_released_and_a_query_that_ends_is_forgotten() -> None:
@@ -58,8 +58,11 @@ def test_both_owners_publish_what_they_released_and_a_query_that_ends_is_forgott
     pair.rest()
     for name, region in pair.regions.items():
         told = {source: mark for commit in region.commits for _, source, mark in commit.marks}
-        assert told[f"@q0#{name}"] == Mark(1, 7)
-        assert {source for _, source in region.kernel.book.known if source.startswith("@")} == {"@q0#east", "@q0#west"}
+        assert told[f"@0:q0#{name}"] == Mark(1, 7)
+        assert {source for _, source in region.kernel.book.known if source.startswith("@")} == {
+            "@0:q0#east",
+            "@0:q0#west",
+        }
     kernel: RegionKernel = pair.regions[WEST].kernel
     kernel._forget(QUERY.id)
     assert not any(source.startswith("@") for _, source in kernel.book.known)

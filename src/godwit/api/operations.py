@@ -22,7 +22,7 @@ from godwit.control.events import (
 from godwit.errors import DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import producer
-from godwit.model.changes import DeviceAdded, DeviceMoved
+from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Device
@@ -51,6 +51,7 @@ class Operations:
             case Withdraw(name):
                 if not again or name in self._fleet.queries:
                     self._withdraw(QueryId(name))
+                self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
             case ChangeTopology(changes):
@@ -104,6 +105,12 @@ class Operations:
         ended = self._fleet.aliases.leave(query, self._fleet.deployment)
         self._fleet.undeploy(ended.id)
         self._admission.leave(ended)
+
+    def _remove_producer(self, name: QueryId) -> None:
+        """The device through which an INSERT INTO query fed its stream goes with the query."""
+        device = producer(name)
+        if name not in self._fleet.deployment.queries and device in self._fleet.plane.topology.devices:
+            self._fleet.control.ask(ChangesArrived((DeviceRemoved(device),)))
 
     def _alter(self, name: QueryId, sql: str, again: bool) -> None:
         """The query ends, and a new version of it begins, with the new parameters, under the same name."""

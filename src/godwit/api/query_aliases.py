@@ -1,6 +1,6 @@
 """What runs, or ran, under a query's name: itself or, once it was altered, its newest version. Kept on disk.
 
-A query that was withdrawn is remembered, so that its results stay readable.
+A query that was withdrawn is remembered, so that its results stay readable; the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.storage.names import ALIASES
 from godwit.storage.store import Store
+
+#: so many queries that have ended are remembered
+KEEP = 100
 
 
 class QueryAliases:
@@ -34,7 +37,10 @@ class QueryAliases:
     def leave(self, query: QueryId, deployment: Deployment) -> Query:
         """The query is withdrawn; returns the execution that ends."""
         runs = self.runs(query, deployment)
+        self._ended.pop(runs.id, None)
         self._ended[runs.id] = runs
+        for old in list(self._ended)[:-KEEP]:
+            del self._ended[old]
         self._save()
         return runs
 

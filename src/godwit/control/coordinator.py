@@ -144,7 +144,7 @@ class Coordinator:
         # What has happened to the topology is in the control log, also if no row changes by it.
         todo = [stage for stage in stages if not stage.empty] or (stages[-1:] if batch.changes else [])
         if not todo:
-            self.planner.journal.forget()
+            self.planner.settled()
             return self._begin() if self._waiting else []
         self._running, self._todo, self._published = batch, todo, []
         self.story = Story(self.story.number + 1, batch.cause)
@@ -214,7 +214,7 @@ class Coordinator:
             return self._end("reverted")
         if self._todo:
             return self._publish_next()
-        self.planner.journal.forget()
+        self.planner.settled()
         self.stable = self.epoch
         return [EpochCommitted(self.epoch), *self._end("committed")]
 

@@ -31,7 +31,7 @@ from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
 from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
 from godwit.protocol.handover import Migration
-from godwit.protocol.watermarks import session_of
+from godwit.protocol.watermarks import epoch_of, session_of
 
 CLOUD = RegionId("cloud")
 
@@ -201,6 +201,7 @@ class Planner:
         if not self.rows.queries.keys() >= set(query.taps.values()):
             query = replace(query, taps={})  # whom it was to tap has left since
         self.ground.hope(wishes, ways)
+        query = replace(query, since=epoch_of(self.session))
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
 
@@ -534,6 +535,11 @@ class Planner:
             self.abandon(mark)
             self.subplans.renumber(numbers)
             self.rows.sessions, self._before = sessions, before
+
+    def settled(self) -> None:
+        """What was planned so far is in force, and will not be taken back."""
+        self.journal.forget()
+        self.subplans.tidy(self.topology.has)
 
     def abandon(self, mark: int) -> None:
         """Take back everything written since the mark."""

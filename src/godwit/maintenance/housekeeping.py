@@ -10,6 +10,7 @@ A reader's safe position is the one in its last commit record: a restart begins 
     devices          that left are forgotten when every shape has committed past the last that they sent
     epochs           go when every region has committed past them; a whole copy takes their place
     kept results     go by age and number, as `Retention` says
+    shapes           that nobody runs go when their last commit is as old as results may be
 
 A pass is done bit by bit, so that micro-batches have the processor in between: on a busy machine a pass in one go was
 seen as a second of latency. What it goes by was read at its beginning, and readers only ever go on from there.
@@ -21,7 +22,7 @@ which is what the oracle needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -76,6 +77,8 @@ class Swept:
     files: int = 0
     #: whose results lie in other files now, or are gone
     folded: set[Key] = field(default_factory=set)
+    #: shapes that nobody runs, and whose results are too old
+    shapes: set[str] = field(default_factory=set)
     #: devices that left, and have been read to the end
     devices: set[DeviceId] = field(default_factory=set)
 
@@ -118,6 +121,7 @@ class Housekeeper:
         self._done_at, self._queries, self._departed = commits, queries, departed or {}
         running = {shape.key: shape for shape in shapes}
         newest = {key: self._newest(key) for key in names.shapes(self._store.disk) if key[1] in running}
+        swept.shapes |= self._forsaken(running)
         live = self._live(newest)
         sources = self._sources()
         self._devices(running, newest, swept)
@@ -131,9 +135,24 @@ class Housekeeper:
             self._source(region, stream, log, running, newest, swept)
             yield
         self._epochs(newest, swept)
+        for key in self._free.keys() - newest.keys():
+            del self._free[key]
 
     def _newest(self, key: Key) -> Record | None:
         return self._store.log(commit_log(*key)).newest()
+
+    def _forsaken(self, running: Collection[str]) -> set[str]:
+        """Shapes that nobody runs, and whose results may go."""
+        idle = {shape for _, shape in names.shapes(self._store.disk)} - set(running)
+        if self.retention.keep:
+            return set()
+        last: dict[str, float] = dict.fromkeys(idle, 0.0)
+        for key in [key for key in names.shapes(self._store.disk) if key[1] in idle]:
+            newest = self._newest(key)
+            last[key[1]] = max(last[key[1]], newest["metrics"]["wall"] if newest is not None else 0.0)
+        for shape in last.keys() & {p["shape"] for p in positions(self._store) if p["query"] in self._queries}:
+            del last[shape]
+        return {shape for shape, wall in last.items() if wall <= self._now() - self.retention.result_seconds}
 
     def _live(self, newest: Iterable[Key]) -> AbstractSet[str]:
         """Files of state, and of what a region was promised and has not fetched yet."""

@@ -108,6 +108,7 @@ class Supervisor:
             swept.folded.clear()
             yield
         pool.forget_results(swept.folded)
+        pool.remove(swept.shapes)
         self._fleet.forget_devices(swept.devices)
 
     def must_be_whole(self, query_id: QueryId) -> None:

@@ -467,6 +467,8 @@ class Query:
     taps: Mapping[int, QueryId] = field(default_factory=dict)
     #: the epoch that brought it: rows that were taken in before are not its
     begins: int = 0
+    #: the epoch that it was planned for: tells it apart from an earlier one of the same name
+    since: int = 0
 
     @property
     def identity(self) -> str:

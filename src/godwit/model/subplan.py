@@ -7,7 +7,7 @@ its operators or its connections change. A version is handed out only once, also
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import networkx as nx
@@ -77,9 +77,11 @@ class Subplans:
         self.operators: dict[DqpId, dict[InstanceId, None]] = {}
         self.node: dict[DqpId, NodeId] = {}
         self.version: dict[DqpId, int] = {}
-        # These two only ever grow, also when an update is taken back: ids and versions are never used twice.
+        # Not taken back with an update: ids and versions are never used twice, as long as the node is there.
         self._last_id: dict[NodeId, int] = {}
         self._last_version: dict[DqpId, int] = {}
+        #: sub-plans that ended since they were last tidied up after
+        self._ended: dict[DqpId, NodeId] = {}
 
     def get(self, dqp: DqpId) -> Dqp:
         operators = frozenset(self.operators[dqp])
@@ -101,6 +103,15 @@ class Subplans:
     def renumber(self, numbers: tuple[dict[NodeId, int], dict[DqpId, int]]) -> None:
         """Only after a dry run: what it handed out, nobody has seen."""
         self._last_id, self._last_version = numbers
+
+    def tidy(self, has: Callable[[NodeId], bool]) -> None:
+        """What ended will not be taken back: forget its numbers, and those of nodes that are not there any more."""
+        ended, self._ended = self._ended, {}
+        for dqp, node in ended.items():
+            if dqp not in self.operators:
+                self._last_version.pop(dqp, None)
+            if not has(node):
+                self._last_id.pop(node, None)
 
     def update(
         self, was: Mapping[InstanceId, NodeId | None], cut: Iterable[Edge], joined: Iterable[Edge]
@@ -285,6 +296,8 @@ class _Update:
             after = self._all._last_version.get(dqp, 0) + 1
             self._all._last_version[dqp] = after
             self._journal.put(self._all.version, dqp, after)
+        else:
+            self._all._ended[dqp] = self._node[dqp]
         return DqpEdit(
             dqp, self._node[dqp], before, after, frozenset(plus), frozenset(minus), frozenset(won), frozenset(lost)
         )

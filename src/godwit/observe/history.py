@@ -11,8 +11,8 @@ from godwit.control.reconfigurations import Story
 from godwit.storage.names import HISTORY
 from godwit.storage.store import Store
 
-#: so many stories are kept at least; at one a second, three hours
-KEEP = 10_000
+#: so many stories are kept at least; at one a second, half an hour
+KEEP = 2_000
 
 
 class History:
@@ -36,7 +36,7 @@ class History:
         for tell in self._told:
             tell(record)
         self._lines += 1
-        if self._lines > 3 * KEEP:
+        if self._lines > 2 * KEEP:
             self._forget()
 
     def _forget(self) -> None:

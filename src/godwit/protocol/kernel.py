@@ -252,8 +252,9 @@ class RegionKernel:
         self.moves.forget(query)
         for clocks in self.released.values():
             clocks.pop(query, None)
-        for source in {source for _, source in self.book.known if query in releasing(source)}:
-            self.book.forget(source)
+        for source in {source for _, source in self.book.known}:
+            if any(query == name for _, name in releasing(source)):
+                self.book.forget(source)
 
     def _arrange(self, before: Deployment | None) -> None:
         """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
@@ -300,7 +301,7 @@ class RegionKernel:
     def _counts(self, operator: int, source: str) -> bool:
         """Nothing is kept of queries that have ended, nor of devices that are gone and forgotten."""
         if known := releasing(source):
-            return any(query in self.queries for query in known)
+            return any(query in self.queries and self.queries[query].since == since for since, query in known)
         return (operator, source) in self.book.known or self._is_known(source)
 
     def _is_known(self, source: str) -> bool:

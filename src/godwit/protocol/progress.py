@@ -1,8 +1,8 @@
 """Clocks of queries at the operators of one region: which marks count for whom.
 
 Below the first stateful operator a query's clock is made of its sources' marks, heard at the scan. Above it, of what
-the stateful operator has released: its own clock, published under the name "@query" (by each of several owners under
-"@query#region"), because it may be held while the sources go on.
+the stateful operator has released: its own clock, published under the name "@12:query", where 12 is the epoch that the
+query began with (by each of several owners under "@12:query#region"), because it may be held while the sources go on.
 """
 
 from __future__ import annotations
@@ -26,22 +26,27 @@ Released = dict[int, dict[QueryId, int]]
 Heard = tuple[int, str]
 
 
-def released(query: QueryId, region: RegionId, table: RouteTable | None) -> str:
+def released(query: Query, region: RegionId, table: RouteTable | None) -> str:
     """The name under which a region's stateful operator publishes how far it has released a query's watermark.
 
     While one region owns the operator the name is the query's: whoever comes next goes on under it. Where its keys are
     divided, each owner has a name of its own, and the least of them counts. An owner that is given keys takes a new
-    name: what it has released before was not said of these keys, whose windows may lie behind it.
+    name: what it has released before was not said of these keys, whose windows may lie behind it. With the epoch that
+    the query began with: a mark of one that has ended must not be taken for one of its successor's.
     """
+    name = f"@{query.since}:{query.id}"
     if table is None or len(table.owners()) == 1:
-        return f"@{query}"
+        return name
     turn = table.turn_of(region)
-    return f"@{query}#{region}" + (f"~{turn}" if turn else "")
+    return f"{name}#{region}" + (f"~{turn}" if turn else "")
 
 
-def releasing(source: str) -> tuple[QueryId, ...]:
-    """The queries whose released watermark a source may be: by its name as a whole, or without the region."""
-    return (QueryId(source[1:]), QueryId(source[1:].rpartition("#")[0])) if source.startswith("@") else ()
+def releasing(source: str) -> tuple[tuple[int, QueryId], ...]:
+    """(since when, query) whose released watermark a source may be: by its name as a whole, or without the region."""
+    if not source.startswith("@"):
+        return ()
+    since, _, name = source[1:].partition(":")
+    return (int(since), QueryId(name)), (int(since), QueryId(name.rpartition("#")[0]))
 
 
 class Progress:
@@ -87,7 +92,7 @@ class Progress:
             if node.stateful:
                 table = self._deployment.routes(query, child)
                 owners = (RegionId(""),) if table is None else table.owners()
-                yield from ((child, released(query.id, region, table)) for region in owners)
+                yield from ((child, released(query, region, table)) for region in owners)
             elif isinstance(node, Scan):
                 devices = self._deployment.sources_of(query, child)
                 yield from ((child, source_id(node.stream, device)) for device in devices)
@@ -143,10 +148,11 @@ class Watermarks:
     def name(self, query: QueryId, operator: int) -> str | None:
         """Under which name the operator here says how far it has released a query's watermark; None: it says nothing,
         because keys are on their way to it whose windows it may have passed."""
-        table = self.deployment.routes(self.deployment.queries[query], operator)
+        known = self.deployment.queries[query]
+        table = self.deployment.routes(known, operator)
         if table is not None and table.turn and self.moves.pending(query, operator):
             return None
-        return released(query, self.moves.region, table)
+        return released(known, self.moves.region, table)
 
     def receive(self, move: Migration, clock: int) -> None:
         """State has arrived: its query's watermark goes at least as far as the sender had released it. Where keys

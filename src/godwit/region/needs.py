@@ -28,6 +28,8 @@ class Needs:
         for stream, devices in delta.feeds.items():
             for device in devices:
                 self._feeds.setdefault(device, set()).add(stream)
+        for device in delta.forgotten:
+            self._feeds.pop(device, None)
         for query_id, query in delta.queries.items():
             self._count(before.queries.get(query_id), -1)
             self._count(query, 1)
@@ -51,6 +53,8 @@ class Needs:
         for _, scan in query.shape.plan.scans:
             readers = self._readers.setdefault(scan.stream, set())
             (readers.add if self._uses[key] > 0 else readers.discard)(key)
+        if not self._uses[key]:
+            del self._uses[key], self.shapes[key]
 
     def _place(self, found: Needed, after: Deployment, queries: Iterable[QueryId]) -> None:
         """Where rows of these queries' holistic operators go."""

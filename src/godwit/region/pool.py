@@ -9,7 +9,7 @@ A region acknowledges an epoch when all its runners work under it; the pool repo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
-from godwit.storage.names import commit_log, regions_of
+from godwit.storage.names import REMOVING, commit_log, regions, regions_of, shape_folder
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
@@ -58,6 +58,7 @@ class RunnerPool:
         self._acked: dict[RegionId, Epoch] = {}
         #: guards the tables above; never held while a runner is built, stepped or waited for
         self._changing = threading.Lock()
+        self._remove(store.get_document(REMOVING) or [])  # an earlier process may have died over it
 
     def follow(self, told: Callable[[Runner, int, Record], None]) -> None:
         """Be told of every commit from now on, by the region's thread: `told` must not wait for anything."""
@@ -68,11 +69,11 @@ class RunnerPool:
     def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
         """The next epoch is about to be published: note the runners that it needs; returns those that are new."""
         new: list[Key] = []
-        for shape, regions in self._needs.change(before, delta, after).items():
+        for shape, needed in self._needs.change(before, delta, after).items():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
             known = self._needs.shapes[shape]
-            missing = [(region, shape) for region in sorted(regions | earlier) if (region, shape) not in self._wanted]
+            missing = [(region, shape) for region in sorted(needed | earlier) if (region, shape) not in self._wanted]
             with self._changing:
                 self._wanted.update(dict.fromkeys(missing, known))
             new += missing
@@ -104,6 +105,25 @@ class RunnerPool:
         for region, shape in gone:
             if (loop := self._loops.get(region)) is not None:
                 loop.remove(shape)
+
+    def remove(self, shapes: Iterable[str]) -> None:
+        """Nobody runs these shapes, and what they kept is too old: nothing is left of them.
+
+        In all regions or in none: what one region knows of another's messages must not outlive them.
+        """
+        with self._changing:
+            idle = sorted(set(shapes) - {key for _, key in self._wanted})
+            if idle:
+                self.store.put_document(REMOVING, idle)
+                self._remove(idle)
+
+    def _remove(self, shapes: Sequence[str]) -> None:
+        for shape in shapes:
+            for region in regions(self.store.disk):
+                self.store.disk.delete_folder(shape_folder(region, shape))
+                self._entries.pop((region, shape), None)
+        if shapes:
+            self.store.delete_document(REMOVING)
 
     def _start(self, key: Key, shape: Shape) -> None:
         region, name = key

@@ -14,8 +14,8 @@ from godwit.errors import ConfigError
 from godwit.storage import names
 from godwit.storage.store import Store
 
-#: so many answered commands are kept at least, for whoever still wants to read an answer
-KEEP = 1000
+#: so many answered commands are kept at least, for whoever still wants to read an answer; how many go at once
+KEEP, SLICE = 200, 50
 #: how often a process that waits for an answer looks (seconds)
 LOOK_EVERY = 0.01
 
@@ -55,7 +55,7 @@ class CommandLog:
 
     def answer(self, number: int, answer: Answer) -> None:
         self._store.put_document(_answer(number), asdict(answer))
-        if number % KEEP == 0:
+        if number % SLICE == 0:
             self._forget(number - KEEP)
 
     def answer_of(self, number: int) -> Answer | None:

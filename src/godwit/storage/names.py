@@ -22,6 +22,8 @@ CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
 STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
 ALIASES, RELAYS, DEAD_LETTERS = "twins", "ways", "dead_letters"
 HISTORY = "history.jsonl"
+#: shapes whose folders are being removed: one that is named here is removed before anything else happens to it
+REMOVING = "removing"
 
 #: logs that several processes write: a file for each record, so that the file system decides who has a number. All
 #: others have one writer, and many records per file
@@ -91,6 +93,10 @@ def regions(disk: Disk) -> list[RegionId]:
 def regions_of(disk: Disk, shape: str) -> list[RegionId]:
     """The regions that run, or ever ran, a shape."""
     return [region for region in regions(disk) if disk.exists(commit_log(region, shape))]
+
+
+def shape_folder(region: str, shape: str) -> str:
+    return f"regions/{region}/shapes/{shape}"
 
 
 def shapes(disk: Disk) -> Iterator[Key]:
