@@ -146,30 +146,34 @@ class RegionLoop:
     def _adopt(self) -> None:
         """An epoch has been published: all shapes look at it, one after the other, before more rows are read."""
         with self._news:
-            shapes = [shape for shape in self._members if shape in self._schedule]
-        for shape in shapes:
-            member = self._members.get(shape)
             # (one that runs beside the loop, or is to, finds the epoch by itself)
-            if member is not None and not member.cold and shape not in self._schedule.away:
-                self._guarded(shape, member, partial(self._adopt_one, shape))
+            here = [
+                (shape, member)
+                for shape, member in self._members.items()
+                if shape in self._schedule and not member.cold and shape not in self._schedule.away
+            ]
+        for shape, member in here:
+            self._guarded(shape, member, partial(self._adopt_one, shape))
 
     def _adopt_one(self, shape: str, runner: Runner) -> None:
-        record = self._step(runner, sources=False)
+        try:
+            record = self._step(runner, sources=False, most=runner.limits.sizes.beside_rows)
+        except TooLargeError:
+            return  # it has news, and its turn comes
         self._rest(shape, runner, record)
 
     def _turn(self, shape: str) -> None:
         member = self._members.get(shape)
-        if member is None or member.runner is None:
-            return
-        if not member.runner.waiting():
-            self._rest(shape, member.runner, None)
-            return
-        if member.cold or member.runner.large:
-            self._aside(shape, member, lambda: self._step_alone(shape, member))
-        else:
+        if member is not None and member.runner is not None:
             self._guarded(shape, member, lambda runner: self._step_here(shape, member, runner))
 
     def _step_here(self, shape: str, member: Member, runner: Runner) -> None:
+        if not runner.waiting():
+            self._rest(shape, runner, None, idle=True)
+            return
+        if member.cold or runner.large:
+            self._aside(shape, member, lambda: self._step_alone(shape, member))
+            return
         try:
             record = self._step(runner, most=runner.limits.sizes.beside_rows)
         except TooLargeError:
@@ -183,10 +187,10 @@ class RegionLoop:
         self._stepped(runner)
         return record
 
-    def _rest(self, shape: str, runner: Runner, record: Record | None) -> None:
+    def _rest(self, shape: str, runner: Runner, record: Record | None, idle: bool = False) -> None:
         """When to look at a shape again, if nobody announces anything."""
         again = runner.next_due()
-        if runner.held_back or runner.memory.underway:
+        if (runner.held_back and not idle) or runner.memory.underway:
             again = min(again or float("inf"), time.time() + LOOK_AGAIN)
         more = record is not None and runner.waiting()
         with self._news:
