@@ -255,6 +255,21 @@ def test_a_stopped_dispatcher_leaves_everything_for_the_next(store: Store) -> No
     dispatcher.stop()
 
 
+def test_a_sink_that_takes_the_place_of_another_goes_on_where_that_one_was(
+    store: Store, dispatcher: Dispatcher
+) -> None:
+    region, first, second = Region(store, dispatcher), Seen(), Seen()
+    dispatcher.add(subject(), first)
+    for n in range(10):
+        region.commit(("q", n))
+    first.wait_for(10)
+    dispatcher.add(subject(), second)
+    for n in range(10, 20):
+        region.commit(("q", n))
+    second.wait_for(10)
+    assert first.rows + second.rows == list(range(20))
+
+
 def _lines(path: Path) -> list[int]:
     return [json.loads(line)["n"] for line in path.read_text().splitlines()]
 

@@ -175,6 +175,7 @@ class ControlLoop:
         self._take_events()
         self._time_out()
         while (command := self._read_next()) is not None:
+            self._take_events()  # an acknowledgement that has come since lets this one be published at once
             if not isinstance(command, ChangeTopology) and not self._executor.plane.idle:
                 if self._pool.running:
                     break
@@ -182,6 +183,8 @@ class ControlLoop:
                 self._answer()
             self._take(self._next, command)
             self._answer()
+            for number in self._open:
+                self._own.taken(number)
         self._answer()
 
     def _read_next(self) -> Command | None:
@@ -244,7 +247,6 @@ class ControlLoop:
             raise
         else:
             self._open.append(number)
-            self._own.taken(number)
 
     def _refuse(self, number: int, error: Exception) -> None:
         self._commands.answer(number, Answer(None, type(error).__name__, str(error)))

@@ -21,8 +21,8 @@ class Waiter:
 
     def answer(self, error: BaseException | None = None) -> None:
         self.error = error
-        self.taken.set()
         self.answered.set()
+        self.taken.set()  # last: whoever waits for both wakes up once
 
 
 class OwnCommands:

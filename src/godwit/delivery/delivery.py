@@ -88,6 +88,7 @@ class Delivery:
         self._in_step: set[RegionId] = set()
         self._behind: set[RegionId] = set()
         self._scheduled = False
+        self._ended = False
         sink.open(saved["state"])
         self._saved_at = 0.0
         self._saved: dict[str, int] = {}
@@ -143,7 +144,7 @@ class Delivery:
 
     def _pump(self, whole: bool) -> None:
         with self._turn:
-            if not self._attempts.due(time.monotonic()):
+            if self._ended or not self._attempts.due(time.monotonic()):
                 return
             try:
                 if self.failure is not None:
@@ -233,6 +234,12 @@ class Delivery:
             for region in self._in_step if not self._queue else ():
                 done = self._announced(region, self.subject.shape).done
                 self.positions[region] = max(self.positions.get(region, 0), done)
+
+    def end(self) -> None:
+        """Another sink goes on from here: returns when this one is not at work, and its position is kept."""
+        with self._turn:
+            self._ended = True
+        self.keep()
 
     def detach(self) -> None:
         """Deliver no more, and let go of what was not delivered."""

@@ -19,7 +19,7 @@ from godwit.storage.by_query import rows_by_query
 from godwit.storage.log import Record, Segment
 from godwit.storage.store import Store
 
-#: positions of many sinks are not all written at once: each takes about so long (seconds) of the pause between rounds
+#: with many sinks, positions are written less often: a pause of so many seconds for each of them
 SAVE_EACH = 0.02
 
 
@@ -42,12 +42,14 @@ class Dispatcher:
     def add(self, subject: Subject, sink: ResultSink) -> Delivery:
         """A sink of a query; one of the same name takes the place of an earlier one."""
         with self._changing:
+            before = self.deliveries.get((subject.name, sink.name))
+            if before is not None:
+                before.end()
             delivery = Delivery(self._store, subject, sink, self._told)
             self.deliveries = {**self.deliveries, (subject.name, sink.name): delivery}
-            readers: dict[str, dict[str, list[Delivery]]] = {}
-            for one in self.deliveries.values():
-                readers.setdefault(one.subject.shape, {}).setdefault(one.subject.query, []).append(one)
-            self._readers = readers
+            of_shape = self._readers.get(subject.shape, {})
+            others = [one for one in of_shape.get(subject.query, ()) if one is not before]
+            self._readers = {**self._readers, subject.shape: {**of_shape, subject.query: [*others, delivery]}}
         if self._workers.running:
             self._workers.put(partial(self._serve, delivery, Delivery.pump))
         return delivery
