@@ -143,7 +143,7 @@ class Grouping:
     def _time_of_totals(self) -> list[tuple[exp.Column, ScopeField]]:
         """The first time column there is, as a reference and as a field."""
         times = ((r, f) for r in self._scope.relations for f in r.fields if f.lag_us is not None)
-        return [(exp.column(f.name, table=r.alias, quoted=True), f) for r, f in times][:1]
+        return [(self._scope.reference(r, f), f) for r, f in times][:1]
 
     def _keys(self, items: list[exp.Expr]) -> tuple[ColumnNode, ...]:
         keys: list[ColumnNode] = []

@@ -19,7 +19,7 @@ from godwit.sql.draft import ColumnNode, Draft, OverNode, ProjectNode, ScanNode,
 from godwit.sql.duration import interval
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import RANKING
-from godwit.sql.scope import NameScope, ScopeField
+from godwit.sql.scope import NameScope, Relation, ScopeField
 
 #: aggregates over all rows of a key so far: the next answer can be made of the last one
 _CARRIED = frozenset(("count", "sum", "min", "max", "avg"))
@@ -87,10 +87,11 @@ class Overs:
         partition, time = self._order
         read = names([*self._below.values(), *partition])
         fields = [(r, f) for r in self._scope.relations for f in r.fields]
-        devices = {str(r.draft.stream.device).lower() for r in self._scope.relations if isinstance(r.draft, ScanNode)}
-        first = [(r, f) for r, f in fields if f.name.lower() in devices and isinstance(r.draft, ScanNode)]
+        scans = [r for r in self._scope.relations if isinstance(r.draft, ScanNode)]
+        devices = {(id(r), device.lower()) for r in scans if (device := _device(r))}
+        first = [(r, f) for r, f in fields if (id(r), f.name.lower()) in devices]
         rest = sorted(((r, f) for r, f in fields if f.flat in read), key=lambda one: one[1].flat)
-        found = {f.flat: exp.column(f.name, table=r.alias, quoted=True) for r, f in (*first, *rest)}
+        found = {f.flat: self._scope.reference(r, f) for r, f in (*first, *rest)}
         return [(name, reference) for name, reference in found.items() if name != time.flat]
 
     def _call(self, node: exp.Window) -> str:
@@ -198,6 +199,10 @@ def _distance(bound: exp.Expr | str | None, kind: str, node: exp.Window) -> int 
             return length
     msg = "ROWS counts rows, RANGE over time takes an interval"
     raise SqlFault(msg, node, f"write {_FRAME}")
+
+
+def _device(relation: Relation) -> str | None:
+    return relation.draft.stream.device if isinstance(relation.draft, ScanNode) else None
 
 
 def _name(function: exp.Expr) -> str:

@@ -48,6 +48,10 @@ class NameScope:
     def field(self, flat: str) -> ScopeField | None:
         return next((f for r in self.relations for f in r.fields if f.flat == flat), None)
 
+    def reference(self, relation: Relation, field: ScopeField) -> exp.Column:
+        """How the query itself can name a field. (A sub-query that stands alone need not have a name.)"""
+        return exp.column(field.name, table=relation.alias if len(self.relations) > 1 else None, quoted=True)
+
     def resolve(self, expression: exp.Expr, special: Special | None = None) -> exp.Expr:
         """A copy of the expression that reads flat names only."""
 
