@@ -63,7 +63,7 @@ def _run(found: dict[str, Any], peer: Flink | None, work: Path, options: argpars
     rows = options.rows or (1_000_000 if quick else 20_000_000)
     parts = {
         "throughput": lambda: throughput.measure(spark, peer, work / "throughput", rows, rounds=1 if quick else 2),
-        "latency": lambda: latency.measure(spark, peer, work / "latency", *((8.0, 10.0) if quick else (20.0, 40.0))),
+        "latency": lambda: latency.measure(spark, peer, work / "latency", *((5.0, 9.0) if quick else (20.0, 40.0))),
         "moves": lambda: moves.measure(
             spark, peer, work / "moves", moves=1 if quick else 3, warm_s=10.0 if quick else 15.0, apart_s=12.0
         ),

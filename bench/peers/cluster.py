@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "execution.checkpointing.interval": "10 s",
     "state.backend.incremental": True,
 }
-START_S = 60.0
+START_S = 120.0
 
 
 class ClusterError(RuntimeError):

@@ -1,7 +1,8 @@
 """The same generated rows in two layouts: many files in order of time, and Flink's two files, one per reader.
 
 A micro-batch engine takes a few files at a time, in order. Flink's readers take whole files in any order, and a reader
-that runs ahead in time makes others' rows late: so each of its two readers gets one file, with every other row.
+that runs ahead in time makes others' rows late: so each of its two readers gets one file, with every other row. (It
+must take a while: a reader that is done before the other one has begun takes the second file, too, and all is late.)
 Times are whole milliseconds, because Flink's event time has no finer ones.
 """
 
@@ -28,29 +29,29 @@ class PeerInput:
     stream: data.Stream
     #: for micro-batches
     many: Path
-    #: for Flink
+    #: for Flink: as many files as it has readers
     few: Path
+    readers: int
     rows: int
     #: rows of this time (microseconds) only let windows close; what they would add is no result
     last_us: int
 
 
-def write(stream: data.Stream, folder: Path, rows: int) -> PeerInput:
+def write(stream: data.Stream, folder: Path, rows: int, readers: int = READERS) -> PeerInput:
     """At least so many rows (whole files), and a last one per device that closes all windows."""
-    found = PeerInput(stream, folder / "many", folder / "few", 0, 0)
-    for place in (found.many, found.few):
+    many, few, written = folder / "many", folder / "few", 0
+    for place in (many, few):
         place.mkdir(parents=True)
-    written = 0
     # Snappy: Flink's Parquet has no LZ4.
-    writers = [pq.ParquetWriter(found.few / f"{n}.parquet", data.ARROW, compression="snappy") for n in range(READERS)]
+    writers = [pq.ParquetWriter(few / f"{n}.parquet", data.ARROW, compression="snappy") for n in range(readers)]
     for number, table in enumerate(_tables(stream, rows)):
-        pq.write_table(table, found.many / f"{number:05d}.parquet", compression="snappy", row_group_size=data.ROW_GROUP)
+        pq.write_table(table, many / f"{number:05d}.parquet", compression="snappy", row_group_size=data.ROW_GROUP)
         for n, writer in enumerate(writers):
-            writer.write_table(table.take(pa.array(np.arange(n, table.num_rows, READERS))))
+            writer.write_table(table.take(pa.array(np.arange(n, table.num_rows, readers))))
         written += table.num_rows
     for writer in writers:
         writer.close()
-    return PeerInput(stream, found.many, found.few, written, _last_us(stream, rows))
+    return PeerInput(stream, many, few, readers, written, _last_us(stream, rows))
 
 
 def _tables(stream: data.Stream, rows: int) -> Iterator[pa.Table]:

@@ -125,7 +125,9 @@ def flink_run(
     output = work / "flink"
     sources = [_SOURCE.format(name=name, path=one.few.as_uri()) for name, one in inputs.items()]
     statements = [*sources, _SINK.format(columns=columns, path=output.as_uri()), f"INSERT INTO results {sql}"]
-    answer = flink.ask("run", statements=statements, options={"state.backend.type": backend})
+    readers = max(one.readers for one in inputs.values())
+    options = {"state.backend.type": backend, "parallelism.default": readers}
+    answer = flink.ask("run", statements=statements, options=options)
     check = _check_of(inputs)(spark.read.parquet(str(output)))
     shutil.rmtree(output)
     seconds = flink.job_seconds(answer["job"])

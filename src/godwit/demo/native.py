@@ -26,7 +26,7 @@ NAME = "native-restart"
 
 
 #: for so long plain Spark may read what is left (seconds): the demonstration takes under three minutes
-CATCH_UP_S = 35.0
+CATCH_UP_S = 30.0
 
 
 def play(
