@@ -105,7 +105,7 @@ def test_all_readers_at_the_end(open_fleet: Callable[..., Fleet], name: str) -> 
     assert all(world.fleet.query(name).results().count() for name in ("first", "second", "third"))
 
 
-@pytest.mark.parametrize("name", ["window", "join", "window over a join"])
+@pytest.mark.parametrize("name", ["window over a join"])
 def test_large_batches_and_many_who_are_tapped(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

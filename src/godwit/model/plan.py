@@ -461,8 +461,6 @@ class Query:
     parts: tuple[QueryId, ...] = ()
     #: nobody's query: a shared part, or one that was withdrawn while others tap it
     internal: bool = False
-    #: of a query that was split into parts: what it was before (see `identity`)
-    whole: str = ""
     #: operator -> the running query that executes it for this one as well (`model/taps.py`)
     taps: Mapping[int, QueryId] = field(default_factory=dict)
     #: the epoch that brought it: rows that were taken in before are not its
@@ -472,8 +470,8 @@ class Query:
 
     @property
     def identity(self) -> str:
-        """Equal for queries that are the same in all but their name."""
-        return self.whole or signature.digest([self.shape.key, self.parameters, self.subscriptions, self.target])
+        """Equal for queries that are the same in all but their name and target."""
+        return signature.digest([self.shape.key, self.parameters, self.subscriptions])
 
     @cached_property
     def signatures(self) -> tuple[str, ...]:

@@ -111,8 +111,7 @@ class RegionKernel:
         news = self._apply(inputs) or news
         if elsewhere := self._failed_elsewhere(inputs):
             news, at = True, Epoch(self.whole.epoch + 1)
-            self.exclude(elsewhere)
-            ended += [(query, at) for query in elsewhere if query not in self.deployment.queries]
+            ended += [(query, at) for query in self.exclude(elsewhere)]
         self._forget_departed()
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
@@ -142,15 +141,17 @@ class RegionKernel:
 
     # --- queries that cannot be run
 
-    def exclude(self, failed: Mapping[QueryId, Failure]) -> None:
-        """These queries are not run any more, as if they had been withdrawn."""
+    def exclude(self, failed: Mapping[QueryId, Failure]) -> set[QueryId]:
+        """These queries are not run any more, as if they had been withdrawn; returns those that end here and now: one
+        that others tap does so with the last of them."""
         before = self.deployment
         self.failed |= failed
         self.deployment = self.whole.without(self.failed)
-        for query in failed:
-            if query not in self.deployment.queries:  # else others tap it
-                self._forget(query)
+        ended = _ids(before, self.shape) - self.deployment.queries.keys()
+        for query in ended:
+            self._forget(query)
         self._arrange(before)
+        return ended
 
     def _failed_elsewhere(self, inputs: Inputs[Any]) -> dict[QueryId, Failure]:
         """Queries that other regions had to stop, unless they have begun again since."""

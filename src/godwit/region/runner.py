@@ -267,8 +267,7 @@ class Runner:
 
     def _exclude(self, failed: Mapping[QueryId, Failure]) -> None:
         """These queries are not run any more, as if they had been withdrawn."""
-        self.kernel.exclude(failed)
-        for query in failed.keys() - self.deployment.queries.keys():
+        for query in self.kernel.exclude(failed):
             self.memory.forget(query, Epoch(self.kernel.whole.epoch + 1))
         self._arrange()
 

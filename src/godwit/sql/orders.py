@@ -7,7 +7,6 @@ FROM of a query is reordered; joins are left-deep, as they are executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import permutations
 
 from godwit.errors import SqlError
@@ -17,11 +16,10 @@ from godwit.sql.compile import compile_query, width
 
 
 def orders(query: Query, streams: Mapping[StreamId, Stream]) -> Iterator[Query]:
-    """The query as written, then in every other order that can run. All have the identity of the first."""
+    """The query as written, then in every other order that can run."""
     yield query
     for order in list(permutations(range(width(query.sql))))[1:]:
         try:
-            other = compile_query(query.sql, streams, query.id, order)
+            yield compile_query(query.sql, streams, query.id, order)
         except SqlError:
             continue  # nothing joins these two directly
-        yield replace(other, whole=query.identity)

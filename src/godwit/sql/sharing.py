@@ -133,8 +133,7 @@ class _Splitter:
         name = known.id if known else QueryId(f"shared_{part.identity[:8]}_{self._since}")
         below = [self.parts[s.stream][0] for _, s in part.shape.plan.scans if s.stream in self.parts]
         stream = Stream(StreamId(name), columns, str(sink.time))
-        # Its identity stays that of a query without target and name, or nobody would find it again.
-        made = replace(part, id=name, target=StreamId(name), parts=_standing_on(below), whole=part.identity)
+        made = replace(part, id=name, target=StreamId(name), parts=_standing_on(below))
         return known or made, stream
 
     def reader(self, tree: _Tree) -> Query:
@@ -153,7 +152,6 @@ class _Splitter:
             parameters=tuple(flat.literals),
             subscriptions=flat.subscriptions,
             parts=tuple(part.id for part, _ in self.parts.values()),
-            whole=self._query.identity,
         )
 
 
