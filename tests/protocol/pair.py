@@ -13,7 +13,7 @@ from godwit.model.instances import instance_id
 from godwit.model.plan import Query
 from godwit.protocol.commit import ProtocolCommit
 from godwit.protocol.handover import EpochChange, Migration, moves_between
-from godwit.protocol.inputs import Inputs
+from godwit.protocol.inputs import Arrived, Inputs
 from godwit.protocol.kernel import Decision, RegionKernel
 from godwit.protocol.watermarks import Mark, source_id
 from godwit.sim.worlds import LEFT, STREAMS, tumbling
@@ -93,7 +93,7 @@ class Pair:
         decision = region.kernel.take_in(inputs, more.pop("now", 0.0), **more)
         if decision.commit or arrived:
             for move, clock in arrived:
-                region.kernel.receive(move, clock)
+                region.kernel.receive(Arrived(move, {}, clock))
             for move in region.kernel.moves.ready(decision.markers):
                 region.sent.append((move, region.kernel.released.get(WINDOW, {}).get(move.query, 0)))
                 region.kernel.moves.sent(move)
