@@ -17,9 +17,10 @@ from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick
+from godwit.sim.schedule import Action, Deliver, MigrateKeys, Move, Schedule, Send, Sight, SubmitQuery, Tick
 
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
+_ready, _admits = MigrationLedger.ready, MigrationLedger.admits
 
 
 def _never_held(*_: Any) -> bool:
@@ -81,6 +82,26 @@ def _rows_only(members: Any, known: Any, addressed: Any, news: bool) -> Any:
     return set(addressed)
 
 
+def _no_copies(*_: Any) -> None:
+    """Rows that are copies are processed, and what comes of them is emitted."""
+    return
+
+
+def _copies_at_once(self: MigrationLedger, markers: Any) -> list[Any]:
+    """A copy of the state is sent without waiting for the marker."""
+    return sorted({*_ready(self, markers), *(move for move in self.outgoing if move.copy)})
+
+
+def _admitted_at_once(*_: Any) -> bool:
+    """State is taken in, and the keys answered for, before the source has said that it is through."""
+    return True
+
+
+def _overtaking(self: MigrationLedger, move: Any, markers: Any, readers: Any) -> bool:
+    """The source is through, but whoever reads the results may not have had the last of them."""
+    return _admits(self, move, markers, ())
+
+
 def _everybody() -> tuple[Action, ...]:
     """All messages arrive, every region works, and so three times."""
     ticks = (Tick(region, Sight()) for region in ("west", "east", "cloud"))
@@ -108,6 +129,38 @@ OVERTAKEN = Schedule(
     ),
 )
 
+#: keys go from west to east, with rows of d2 coming from the cloud, where the results leave, too
+_D2_IN_THE_CLOUD: tuple[Action, ...] = (
+    SubmitQuery("q0", "running", 0),
+    *_everybody(),
+    Move("d2", "c"),
+    *_everybody(),
+    MigrateKeys("q0", (0,), "a1", "partial-pause"),
+    *_everybody() * 2,
+    Send("d1", "left", ((21, 0, 1),)),
+    *_everybody(),
+)
+#: west answers a row of d2 after it has said that it works under the new epoch; the cloud reads that answer last
+ANSWERED_LATE = Schedule(
+    0,
+    "bottom-up",
+    "incremental",
+    (
+        *_D2_IN_THE_CLOUD,
+        Send("d2", "left", ((22, 0, 1),)),
+        Tick("cloud", Sight()),
+        MigrateKeys("q0", (0,), "b1", "partial-pause"),
+        Tick("west", Sight(peers=(0, 2))),
+        *(Tick(region, Sight()) for region in ("cloud", "east") * 3),
+        Tick("west", Sight()),
+        Send("d1", "left", ((23, 0, 1),)),
+        Tick("west", Sight()),
+        Tick("east", Sight()),
+        Tick("east", Sight()),
+        Tick("cloud", Sight(peers=(2, 0))),
+        *_everybody(),
+    ),
+)
 #: what is broken -> (where, its name, the broken rule, a schedule that sees it: a seed, or written by hand)
 BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "state left behind": (EpochChange, "moves_of", lambda *_: [], 0),
@@ -121,7 +174,18 @@ BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "expected sources forgotten": (RegionKernel, "_expect", _nothing, OVERTAKEN),
     "start positions wrong": (RegionKernel, "_begin_queries", _begin_at_zero, 1),
     "delta drops the marks": (kernel_module, "difference", _delta_without("marks"), 455),
-    "ends of sessions not published": (RegionKernel, "_publish", _ends_unsaid, 0),
+    "ends of sessions not published": (RegionKernel, "_publish", _ends_unsaid, 1),
     "markers without rows not sent": (outbox, "receivers", _rows_only, 0),
     "drained operators not published": (RegionKernel, "_must_publish", _never_held, 1),
+}
+
+#: the same for keys that migrate; the seeds are of `draw_keys`
+BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
+    "no emission filter": (MigrationLedger, "copied", _no_copies, 1),
+    "no marker": (MigrationLedger, "ready", _copies_at_once, 385),
+    "no acknowledgement": (MigrationLedger, "admits", _admitted_at_once, ANSWERED_LATE),
+    "results overtake": (MigrationLedger, "admits", _overtaking, ANSWERED_LATE),
+    "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
+    "clock not held": (MigrationLedger, "held", _never_held, 187),
+    "watermark told too early": (MigrationLedger, "pending", _never_held, 531),
 }

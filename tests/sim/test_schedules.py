@@ -22,10 +22,10 @@ from godwit.protocol.idle import IdleSources
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.memory import Snapshot
 from godwit.sim.run import play, run, story
-from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick, Wait, draw
+from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick, Wait, draw, draw_keys
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
-from tests.sim.broken import BROKEN
+from tests.sim.broken import BROKEN, BROKEN_KEYS
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
@@ -62,6 +62,20 @@ def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -
     assert play(schedule) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(schedule)
+
+
+@pytest.mark.parametrize("broken", BROKEN_KEYS)
+def test_a_broken_rule_of_key_migration_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, told = BROKEN_KEYS[broken]
+    schedule = draw_keys(told) if isinstance(told, int) else told
+    assert play(schedule) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(schedule)
+
+
+def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> None:
+    bad = run(SCHEDULES // 2, drawing=draw_keys)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 2} schedules failed; the first:\n{story(draw_keys(bad[0]))}"
 
 
 def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
-from godwit.sim.schedule import Schedule, draw
+from godwit.sim.schedule import Schedule, draw, draw_keys
 from godwit.sim.world import World
 
 
@@ -42,30 +43,38 @@ def story(schedule: Schedule) -> str:
     return "\n".join([schedule.script().splitlines()[0], *lines, f"wrong in the end: {faults}"])
 
 
-def failing(seeds: Iterable[int]) -> list[int]:
-    return [seed for seed in seeds if play(draw(seed))]
+def failing(seeds: Iterable[int], drawing: Callable[[int], Schedule] = draw) -> list[int]:
+    return [seed for seed in seeds if play(drawing(seed))]
 
 
-def run(schedules: int, first: int = 0, processes: int | None = None, chunk: int = 250) -> list[int]:
+def run(
+    schedules: int,
+    first: int = 0,
+    processes: int | None = None,
+    chunk: int = 250,
+    drawing: Callable[[int], Schedule] = draw,
+) -> list[int]:
     """The seeds that fail among `schedules` of them, over all cores."""
     chunks = [range(k, min(k + chunk, first + schedules)) for k in range(first, first + schedules, chunk)]
     processes = processes or os.cpu_count() or 1
     if processes == 1 or len(chunks) == 1:
-        return [seed for seeds in chunks for seed in failing(seeds)]
+        return [seed for seeds in chunks for seed in failing(seeds, drawing)]
     with ProcessPoolExecutor(processes) as pool:
-        return [seed for found in pool.map(failing, chunks) for seed in found]
+        return [seed for found in pool.map(partial(failing, drawing=drawing), chunks) for seed in found]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m godwit.sim.run", description=__doc__)
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
     parser.add_argument("--seed", type=int, help="play one schedule and print its story")
     options = parser.parse_args(arguments)
+    drawing = draw_keys if options.keys else draw
     if options.seed is not None:
-        sys.stdout.write(story(draw(options.seed)) + "\n")
-        return int(bool(play(draw(options.seed))))
-    bad = run(options.schedules, options.first)
+        sys.stdout.write(story(drawing(options.seed)) + "\n")
+        return int(bool(play(drawing(options.seed))))
+    bad = run(options.schedules, options.first, drawing=drawing)
     sys.stdout.write(f"{options.schedules} schedules, {len(bad)} failed{': ' + str(bad[:20]) if bad else ''}\n")
     return int(bool(bad))
 

@@ -142,16 +142,17 @@ class _Step:
             return
         row = {**row, GENERATION: self.moves.owned_since(query, index, epoch, key)}
         for move in self._waited_for(index):
-            if move.query == query and move.epoch == row[GENERATION] and contains(move.keys, key):
+            if move.query == query and move.epoch <= row[GENERATION] and contains(move.keys, key):
                 self.runner.rooms.setdefault((move, side), []).append(row)
                 self.kernel.ask_for(move)
                 return
         inside.append(row)
 
     def _waited_for(self, index: int) -> list[Migration]:
+        """Moves whose state is not here, the newest first: that is the one a row waits for."""
         here = {arrived.move for arrived in self.work.arrived}
         mine = (move for move in self.moves.incoming if move.operator == index and move not in here)
-        return [move for move in mine if self.moves.waits(move)]
+        return sorted((move for move in mine if self.moves.waits(move)), reverse=True)
 
     def _shadow(self, key: ShadowKey, side: int) -> list[Row]:
         return self.runner.shadows.setdefault(key, {}).setdefault(side, [])
