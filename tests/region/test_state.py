@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from godwit.engine import segments
+from godwit.region import state as state_module
 from godwit.region.state import State
 from godwit.storage.overlays import edited
 from godwit.storage.place import Place
@@ -15,6 +17,7 @@ from godwit.storage.store import Store
 
 ROWS = [("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)]
 SCHEMA = "__query string, n int, __gen bigint"
+NUMBERS = '{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}'
 OLD_A, NO_A, NO_B = ("without", "a", 3), ("without", "a", 9), ("without", "b", 9)
 
 
@@ -22,7 +25,7 @@ def place(folder: Path) -> Place:
     return Place(Store.local(folder), "data")
 
 
-@pytest.mark.parametrize("handed", [True, False])
+@pytest.mark.parametrize(("handed", "inline"), [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize(
     ("edits", "left"),
     [
@@ -41,14 +44,17 @@ def test_edits_are_applied_on_reading(
     edits: list[tuple[str | int, ...]],
     left: set[tuple[str, int, int]],
     handed: bool,
+    inline: bool,
 ) -> None:
     """A segment of which nothing is left comes first: Spark must not take it for the end."""
     monkeypatch.setattr(segments, "HANDED_ROWS", 10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
     gone, mine, plain = (
-        segments.write(frame, place(tmp_path) / name, small=handed) for name in ("gone", "mine", "plain")
+        segments.write(frame, place(tmp_path) / name, small=small)
+        for name, small in (("gone", inline), ("mine", inline), ("plain", False))
     )
     assert gone is not None
+    assert (gone.inline is not None) == inline
     assert mine is not None
     assert plain is not None
     for edit in (NO_A, NO_B):
@@ -100,3 +106,34 @@ def test_rows_of_several_frames_are_collected_by_one_job(spark: SparkSession) ->
             assert schema == frame.schema
             assert table.to_pylist() == frame.toArrow().to_pylist()
             assert table.schema.types == frame.toArrow().schema.types
+
+
+def test_what_travels_in_records_is_put_into_a_file_when_it_is_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a commit that has all state whole stays small, whatever comes."""
+    monkeypatch.setattr(state_module, "MOST_INLINE", 2_000)
+    state, here, most = State(), place(tmp_path), 0
+    for number in range(100):
+        table = pa.table({"n": pa.array([number] * 10, pa.int32())})
+        state.append(segments.write_table(table, here / f"{number}", NUMBERS, "n"))
+        crowd = state.crowded()
+        if crowd:
+            assert state.gather(crowd, here / f"gathered-{number}", "n")
+        most = max(most, sum(segment.bytes for segment in state.live if segment.inline is not None))
+        assert len(state.live) < 64
+    assert 1_000 < most <= 2_000
+    assert any(segment.files for segment in state.live)
+    rows = sorted(n for segment in state.live for table in segment.tables() for n in table["n"].to_pylist())
+    assert rows == [number for number in range(100) for _ in range(10)]
+
+
+def test_rows_in_a_record_become_a_file_for_whoever_needs_one(tmp_path: Path) -> None:
+    made = segments.write_table(pa.table({"n": pa.array([3, 4], pa.int32())}), place(tmp_path) / "a", NUMBERS, "n")
+    assert made is not None
+    assert not made.files
+    assert not made.paths
+    filed = segments.filed(edited(made, "generation", 8), place(tmp_path) / "b")
+    assert filed.tables() == made.tables()
+    assert (filed.low, filed.high, filed.rows, filed.tags["edits"]) == (3, 4, 2, [["generation", 8]])
+    assert Path(filed.paths[0]).exists()

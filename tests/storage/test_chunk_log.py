@@ -120,6 +120,15 @@ def test_what_is_dropped_frees_its_chunks_and_the_log_goes_on(disk: Any) -> None
     assert Store(disk).floor("l") == 195
 
 
+def test_a_folder_that_is_removed_begins_anew(disk: Any) -> None:
+    store = Store(disk, alone=True)
+    store.log("shapes/s/commits").append({"n": 1})
+    store.remove("shapes/s")
+    assert store.log("shapes/s/commits").last == 0
+    store.log("shapes/s/commits").append({"n": 7})
+    assert numbers(store, "shapes/s/commits") == numbers(Store(disk), "shapes/s/commits") == [7]
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_a_missing_chunk_is_a_gap(disk: Any) -> None:
     log = Store(disk).log("l")

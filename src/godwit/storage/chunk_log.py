@@ -123,16 +123,26 @@ class ChunkLog:
                 kept.record = decode(kept.encoded.text, kept.defined, lambda n, _: rows[n])
             return kept.record
 
-    def _read(self, number: int) -> Any | None:
+    def record_bytes(self, number: int) -> int:
+        """How large a record is on disk; 0: it is not there."""
+        with self._lock:
+            _, frame = self._found(number) if self.has(number) else (None, None)
+            return 0 if frame is None else frame.end - frame.offset
+
+    def _found(self, number: int) -> tuple[Chunk, Frame | None]:
         assert self._chunks is not None
         chunk = self._chunks[bisect_right(self._chunks, number, key=lambda c: c.first) - 1]
-        file = self._file(chunk.first)
+        if not chunk.records:
+            self._scan(chunk)
+        return chunk, chunk.records[number - chunk.first] if chunk.first <= number <= chunk.last else None
+
+    def _read(self, number: int) -> Any | None:
+        file = self._name
         try:
-            if not chunk.records:
-                self._scan(chunk)
-            if not chunk.first <= number <= chunk.last:
+            chunk, frame = self._found(number)
+            if frame is None:
                 return None
-            frame = chunk.records[number - chunk.first]
+            file = self._file(chunk.first)
             body = self._disk.read_from(file, frame.body, frame.size)
         except FileNotFoundError:
             if not self._writing:
