@@ -76,6 +76,20 @@ def test_a_reader_in_another_process_follows_over_chunks(disk: Any) -> None:
     assert len(disk.names("l")) == 4
 
 
+@pytest.mark.usefixtures("small_chunks")
+def test_old_records_are_found_in_any_order_without_remembering_where_all_of_them_lie() -> None:
+    store = Store.memory()
+    log = store.log("l")
+    for n in range(1, 601):
+        log.append({"n": n, "schema": SharedText(SCHEMA)})
+    order = random.Random(1).sample(range(1, 601), 600)
+    for reader in (store, Store(store.disk)):
+        assert [reader.read_record("l", n)["n"] for n in order] == order  # type: ignore[index]
+        chunks = reader._log("l")._chunks  # type: ignore[union-attr]
+        assert len(chunks) == 200
+        assert sum(len(chunk.records) for chunk in chunks) <= 3 * (chunk_log.MOST_SCANNED + 1)
+
+
 def test_the_writer_needs_no_disk_to_read_and_others_one_look() -> None:
     disk = Watched()
     store, other = Store(disk), Store(disk)

@@ -27,11 +27,13 @@ from godwit.storage.sync import GroupSync
 CHUNK_BYTES, CHUNK_RECORDS = 1_000_000, 4_096
 #: so many of the newest records stay in memory, of so many bytes at most
 TAIL_RECORDS, TAIL_BYTES = 128, 500_000
+#: where the records lie is remembered of the last chunk and of so many that were read lately
+MOST_SCANNED = 4
 
 
 @dataclass
 class Chunk:
-    """What is known of a chunk file: as far as it was scanned."""
+    """What is known of a chunk file: as far as it was scanned. Of an earlier one, nothing until it is read."""
 
     first: int
     #: up to the end of the last whole frame
@@ -45,6 +47,10 @@ class Chunk:
     @property
     def last(self) -> int:
         return self.first + len(self.records) - 1
+
+    def close(self) -> None:
+        """Forget where its records lie; they are looked for again when somebody reads them."""
+        self.size, self.records, self.defined = 0, [], []
 
     @property
     def full(self) -> bool:
@@ -72,6 +78,9 @@ class ChunkLog:
         self._chunks: list[Chunk] | None = None
         self._alone, self._writing = alone, False
         self._known: dict[Definition, int] = {}
+        #: the chunk whose name is known to be durable
+        self._synced: str | None = None
+        self._scanned: list[Chunk] = []
         self._tail: dict[int, _Kept] = {}
         self._tail_bytes = 0
 
@@ -132,8 +141,10 @@ class ChunkLog:
     def _found(self, number: int) -> tuple[Chunk, Frame | None]:
         assert self._chunks is not None
         chunk = self._chunks[bisect_right(self._chunks, number, key=lambda c: c.first) - 1]
-        if not chunk.records:
-            self._scan(chunk)
+        if chunk is not self._chunks[-1] and not chunk.records:
+            self._scanned.append(self._scan(chunk))
+            if len(self._scanned) > MOST_SCANNED:
+                self._scanned.pop(0).close()
         return chunk, chunk.records[number - chunk.first] if chunk.first <= number <= chunk.last else None
 
     def _read(self, number: int) -> Any | None:
@@ -192,7 +203,9 @@ class ChunkLog:
                     self._scan(chunks[-1])
                 if not chunks[-1].full or not self._disk.exists(self._file(chunks[-1].last + 1)):
                     return
-                chunks.append(Chunk(chunks[-1].last + 1, floor=chunks[-1].floor))
+                following = Chunk(chunks[-1].last + 1, floor=chunks[-1].floor)
+                chunks[-1].close()
+                chunks.append(following)
         except FileNotFoundError:
             pass
         self._chunks = self._listed()
@@ -296,13 +309,16 @@ class ChunkLog:
         try:
             self._disk.append(file, head + data)
             if self._group is not None:
-                self._group.note(file)
+                self._group.note(file, grown=file == self._synced)
                 self._group.wait()
+                self._synced = file
         except OSError:
             self._take_back(file, chunk.size)
             raise
         chunk.size += len(head) + len(data)
         if begin is not None:
+            if self._chunks:
+                self._chunks[-1].close()
             self._chunks.append(chunk)
             self._known = {}
         return chunk
