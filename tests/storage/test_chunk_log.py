@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import StateError
-from godwit.storage import chunk_log
+from godwit.storage import chunk, chunk_log
 from godwit.storage.faulty import Crashed, DiskFault, FaultyDisk, VolatileDisk
 from godwit.storage.inline import INLINE_BYTES, InlineRows, SharedText
 from godwit.storage.local import LocalDisk
@@ -37,7 +37,7 @@ class Watched(MemoryDisk):
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_log, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(chunk, "CHUNK_RECORDS", 3)
 
 
 @pytest.fixture(params=["local", "memory", "faulty"])
@@ -87,7 +87,7 @@ def test_old_records_are_found_in_any_order_without_remembering_where_all_of_the
         assert [reader.read_record("l", n)["n"] for n in order] == order  # type: ignore[index]
         chunks = reader._log("l")._chunks  # type: ignore[union-attr]
         assert len(chunks) == 200
-        assert sum(len(chunk.records) for chunk in chunks) <= 3 * (chunk_log.MOST_SCANNED + 1)
+        assert sum(len(one.records) for one in chunks) <= 3 * (chunk_log.MOST_SCANNED + 1)
 
 
 def test_the_writer_needs_no_disk_to_read_and_others_one_look() -> None:

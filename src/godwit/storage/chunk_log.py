@@ -13,48 +13,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from godwit.errors import StateError
 from godwit.storage import frames, names
 from godwit.storage.base import Disk
-from godwit.storage.frames import BEGIN, DEFINING, FLOOR, HEAD_SIZE, Frame
+from godwit.storage.chunk import Chunk
+from godwit.storage.frames import FLOOR, Frame
 from godwit.storage.inline import Definition, Encoded, decode, encode
 from godwit.storage.sync import GroupSync
 
-#: a chunk of so many bytes, or so many records, is followed by the next one
-CHUNK_BYTES, CHUNK_RECORDS = 1_000_000, 4_096
 #: so many of the newest records stay in memory, of so many bytes at most
 TAIL_RECORDS, TAIL_BYTES = 128, 500_000
 #: where the records lie is remembered of the last chunk and of so many that were read lately
 MOST_SCANNED = 4
-
-
-@dataclass
-class Chunk:
-    """What is known of a chunk file: as far as it was scanned. Of an earlier one, nothing until it is read."""
-
-    first: int
-    #: up to the end of the last whole frame
-    size: int = 0
-    records: list[Frame] = field(default_factory=list)
-    defined: list[Definition] = field(default_factory=list)
-    #: the first number of the chunk before it; None: its beginning is not there
-    previous: int | None = None
-    floor: int = 1
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.records) - 1
-
-    def close(self) -> None:
-        """Forget where its records lie; they are looked for again when somebody reads them."""
-        self.size, self.records, self.defined = 0, [], []
-
-    @property
-    def full(self) -> bool:
-        return self.size >= CHUNK_BYTES or len(self.records) >= CHUNK_RECORDS
 
 
 @dataclass
@@ -211,32 +184,13 @@ class ChunkLog:
         self._chunks = self._listed()
 
     def _scan(self, chunk: Chunk, *, only_begin: bool = False) -> Chunk:
-        """Take in what was not scanned yet. `only_begin`: it is enough to know how the chunk begins."""
-        if only_begin and chunk.previous is not None:
-            return chunk
         file = self._file(chunk.first)
         try:
-            data = self._disk.read_from(file, chunk.size, 4 * HEAD_SIZE if only_begin else None)
+            chunk.scan(self._disk, file, self._where(file), only_begin=only_begin)
         except FileNotFoundError:
             raise
         except OSError as fault:
             self._unreadable(file, fault)
-        base = chunk.size
-        for frame in frames.frames(data, base, self._where(file)):
-            body = data[frame.body - base : frame.end - base]
-            if frame.kind == BEGIN:
-                chunk.previous, chunk.floor = frames.begins(frames.verified(frame, body, self._where(file)))
-                if only_begin:
-                    return chunk
-            elif frame.kind == FLOOR:
-                chunk.floor = frame.number
-            elif frame.number != chunk.last + 1:
-                frames.damaged(self._where(file), f"record {chunk.last + 1} is missing at byte {frame.offset}")
-            else:
-                if frame.kind == DEFINING:
-                    chunk.defined += frames.unpack_record(frames.verified(frame, body, self._where(file))).fresh
-                chunk.records.append(frame)
-            chunk.size = frame.end
         return chunk
 
     def _file(self, first: int) -> str:
