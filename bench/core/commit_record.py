@@ -35,7 +35,7 @@ def commit_record(spark: SparkSession, folder: Path, devices: int = 2000, hops: 
     with _timed_appends() as seconds:
         for hop in range(hops):
             _hop(fleet, hop)
-            newest = _newest(folder)
+            newest = _newest(fleet)
             largest.append(max(newest))
             together.append(sum(newest))
     fleet.stop()
@@ -77,13 +77,10 @@ def _hop(fleet: Fleet, hop: int) -> None:
     fleet.process_available()
 
 
-def _newest(folder: Path) -> list[int]:
-    """Bytes of the newest commit record of every runner."""
-    logs = {file.parent for file in folder.rglob("commits/*")}
-    return [
-        max((f for f in log.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns).stat().st_size
-        for log in logs
-    ]
+def _newest(fleet: Fleet) -> list[int]:
+    """Bytes of the newest commit record of every runner, with the rows that travel in it."""
+    logs = (runner.commits for runner in fleet.pool.runners.values())
+    return [fleet.store.record_bytes(log.name, log.last) for log in logs if log.last]
 
 
 @contextmanager

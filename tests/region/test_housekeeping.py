@@ -24,7 +24,7 @@ from godwit.model.topology import Link, Site, Topology
 from godwit.protocol import commit
 from godwit.region.runner import Limits
 from godwit.region.state import FAN_IN
-from godwit.storage import chunk_log, names
+from godwit.storage import chunk, names
 from godwit.storage.store import Store
 from tests.region.world import QUERIES, Action, Attach, Crash, Move, Push, Step, World
 
@@ -66,7 +66,7 @@ WINDOWS = "SELECT name, sum(size) AS total, window.end AS until FROM readings GR
 def test_a_long_run_stays_small_and_fast(open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     eighth = batches // 8
     monkeypatch.setattr(housekeeping, "RECENT", eighth)
-    monkeypatch.setattr(chunk_log, "CHUNK_RECORDS", 4)  # (what is not needed goes chunk by chunk)
+    monkeypatch.setattr(chunk, "CHUNK_RECORDS", 4)  # (what is not needed goes chunk by chunk)
     fleet = open_fleet(retention=Retention(source_seconds=0.0, result_seconds=0.0, every=eighth))
     query = one_region(fleet, WINDOWS)
     got: list[dict[str, Any]] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import made
 from godwit.engine.size_policy import SizePolicy
+from godwit.region import state as state_module
 from godwit.region.state import State
 from godwit.storage.overlays import edited
 from godwit.storage.place import Place
@@ -17,6 +19,7 @@ from godwit.storage.store import Store
 
 ROWS = [("a", 1, 0), ("a", 2, 5), ("b", 3, 0), ("b", 4, 7)]
 SCHEMA = "__query string, n int, __gen bigint"
+NUMBERS = '{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}'
 OLD_A, NO_A, NO_B = ("without", "a", 3), ("without", "a", 9), ("without", "b", 9)
 
 
@@ -24,7 +27,7 @@ def place(folder: Path) -> Place:
     return Place(Store.local(folder), "data")
 
 
-@pytest.mark.parametrize("handed", [True, False])
+@pytest.mark.parametrize(("handed", "inline"), [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize(
     ("edits", "left"),
     [
@@ -42,14 +45,17 @@ def test_edits_are_applied_on_reading(
     edits: list[tuple[str | int, ...]],
     left: set[tuple[str, int, int]],
     handed: bool,
+    inline: bool,
 ) -> None:
     """A segment of which nothing is left comes first: Spark must not take it for the end."""
     sizes = SizePolicy(handed_rows=10_000 if handed else 0)
     frame = spark.createDataFrame(ROWS, SCHEMA)
     gone, mine, plain = (
-        segments.write(frame, place(tmp_path) / name, small=handed) for name in ("gone", "mine", "plain")
+        segments.write(frame, place(tmp_path) / name, small=small)
+        for name, small in (("gone", inline), ("mine", inline), ("plain", False))
     )
     assert gone is not None
+    assert (gone.inline is not None) == inline
     assert mine is not None
     assert plain is not None
     for edit in (NO_A, NO_B):
@@ -90,3 +96,34 @@ def test_a_crowd_of_few_rows_becomes_one_segment(spark: SparkSession, tmp_path: 
         [*((q, n, 8) for q, n, _ in ROWS), *ROWS, *ROWS]
     )
     assert (state.low, state.high) == (1, 4)
+
+
+def test_what_travels_in_records_is_put_into_a_file_when_it_is_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a commit that has all state whole stays small, whatever comes."""
+    monkeypatch.setattr(state_module, "MOST_INLINE", 2_000)
+    state, here, most = State(), place(tmp_path), 0
+    for number in range(100):
+        table = pa.table({"n": pa.array([number] * 10, pa.int32())})
+        state.append(segments.write_table(table, here / f"{number}", NUMBERS, "n"))
+        crowd = state.crowded()
+        if crowd:
+            assert state.gather(crowd, here / f"gathered-{number}", "n")
+        most = max(most, sum(segment.bytes for segment in state.live if segment.inline is not None))
+        assert len(state.live) < 64
+    assert 1_000 < most <= 2_000
+    assert any(segment.files for segment in state.live)
+    rows = sorted(n for segment in state.live for table in segment.tables() for n in table["n"].to_pylist())
+    assert rows == [number for number in range(100) for _ in range(10)]
+
+
+def test_rows_in_a_record_become_a_file_for_whoever_needs_one(tmp_path: Path) -> None:
+    inline = segments.write_table(pa.table({"n": pa.array([3, 4], pa.int32())}), place(tmp_path) / "a", NUMBERS, "n")
+    assert inline is not None
+    assert not inline.files
+    assert not inline.paths
+    filed = segments.filed(edited(inline, "generation", 8), place(tmp_path) / "b")
+    assert filed.tables() == inline.tables()
+    assert (filed.low, filed.high, filed.rows, filed.tags["edits"]) == (3, 4, 2, [["generation", 8]])
+    assert Path(filed.paths[0]).exists()

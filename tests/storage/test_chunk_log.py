@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import StateError
-from godwit.storage import chunk_log
+from godwit.storage import chunk, chunk_log
 from godwit.storage.faulty import Crashed, DiskFault, FaultyDisk, VolatileDisk
 from godwit.storage.inline import INLINE_BYTES, InlineRows, SharedText
 from godwit.storage.local import LocalDisk
@@ -37,7 +37,7 @@ class Watched(MemoryDisk):
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_log, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(chunk, "CHUNK_RECORDS", 3)
 
 
 @pytest.fixture(params=["local", "memory", "faulty"])
@@ -74,6 +74,20 @@ def test_a_reader_in_another_process_follows_over_chunks(disk: Any) -> None:
         seen += [number for number, _ in reader.after(len(seen))]
         assert seen == list(range(1, n + 1))
     assert len(disk.names("l")) == 4
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_old_records_are_found_in_any_order_without_remembering_where_all_of_them_lie() -> None:
+    store = Store.memory()
+    log = store.log("l")
+    for n in range(1, 601):
+        log.append({"n": n, "schema": SharedText(SCHEMA)})
+    order = random.Random(1).sample(range(1, 601), 600)
+    for reader in (store, Store(store.disk)):
+        assert [reader.read_record("l", n)["n"] for n in order] == order  # type: ignore[index]
+        chunks = reader._log("l")._chunks  # type: ignore[union-attr]
+        assert len(chunks) == 200
+        assert sum(len(one.records) for one in chunks) <= 3 * (chunk_log.MOST_SCANNED + 1)
 
 
 def test_the_writer_needs_no_disk_to_read_and_others_one_look() -> None:
@@ -118,6 +132,15 @@ def test_what_is_dropped_frees_its_chunks_and_the_log_goes_on(disk: Any) -> None
     assert [n for n, _ in reader.after(100)] == [195, 196, 197, 198, 199]
     assert Store(disk).numbers("l")[-1] == 199
     assert Store(disk).floor("l") == 195
+
+
+def test_a_folder_that_is_removed_begins_anew(disk: Any) -> None:
+    store = Store(disk, alone=True)
+    store.log("shapes/s/commits").append({"n": 1})
+    store.remove("shapes/s")
+    assert store.log("shapes/s/commits").last == 0
+    store.log("shapes/s/commits").append({"n": 7})
+    assert numbers(store, "shapes/s/commits") == numbers(Store(disk), "shapes/s/commits") == [7]
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -20,7 +20,7 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.repair import repair
 from godwit.model.topology import Link, Site, Topology
 from godwit.observe.history import History
-from godwit.storage import chunk_log, inline
+from godwit.storage import chunk, inline
 from godwit.storage.state_memory import remembered, since_snapshot
 from godwit.storage.store import Store
 
@@ -45,7 +45,7 @@ def opened(folder: Path, spark: SparkSession) -> Fleet:
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fleet that has worked for a while, with rows that nobody has read yet. It has written many chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk_log, "CHUNK_RECORDS", 1)
+        patch.setattr(chunk, "CHUNK_RECORDS", 1)
         return worked(tmp_path_factory.mktemp("made"), spark)
 
 
@@ -234,8 +234,8 @@ def test_a_history_that_was_cut_off_is_read_as_far_as_it_goes(folder: Path, reop
 
 def test_the_newest_source_records_are_missing(folder: Path, reopen: Callable[[Path], Fleet]) -> None:
     chunks = sorted((folder / "fleet/regions/west/sources/readings").glob("*.log"))
-    for chunk in chunks[1:]:
-        chunk.unlink()
+    for file in chunks[1:]:
+        file.unlink()
     with pytest.raises(StateError, match=r"sources/readings: its newest records are missing: it ends at 1, but .* has"):
         reopen(folder)
 

@@ -13,42 +13,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from godwit.errors import StateError
 from godwit.storage import frames, names
 from godwit.storage.base import Disk
-from godwit.storage.frames import BEGIN, DEFINING, FLOOR, HEAD_SIZE, Frame
+from godwit.storage.chunk import Chunk
+from godwit.storage.frames import FLOOR, Frame
 from godwit.storage.inline import Definition, Encoded, decode, encode
 from godwit.storage.sync import GroupSync
 
-#: a chunk of so many bytes, or so many records, is followed by the next one
-CHUNK_BYTES, CHUNK_RECORDS = 1_000_000, 4_096
 #: so many of the newest records stay in memory, of so many bytes at most
 TAIL_RECORDS, TAIL_BYTES = 128, 500_000
-
-
-@dataclass
-class Chunk:
-    """What is known of a chunk file: as far as it was scanned."""
-
-    first: int
-    #: up to the end of the last whole frame
-    size: int = 0
-    records: list[Frame] = field(default_factory=list)
-    defined: list[Definition] = field(default_factory=list)
-    #: the first number of the chunk before it; None: its beginning is not there
-    previous: int | None = None
-    floor: int = 1
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.records) - 1
-
-    @property
-    def full(self) -> bool:
-        return self.size >= CHUNK_BYTES or len(self.records) >= CHUNK_RECORDS
+#: where the records lie is remembered of the last chunk and of so many that were read lately
+MOST_SCANNED = 4
 
 
 @dataclass
@@ -72,6 +51,9 @@ class ChunkLog:
         self._chunks: list[Chunk] | None = None
         self._alone, self._writing = alone, False
         self._known: dict[Definition, int] = {}
+        #: the chunk whose name is known to be durable
+        self._synced: str | None = None
+        self._scanned: list[Chunk] = []
         self._tail: dict[int, _Kept] = {}
         self._tail_bytes = 0
 
@@ -123,16 +105,28 @@ class ChunkLog:
                 kept.record = decode(kept.encoded.text, kept.defined, lambda n, _: rows[n])
             return kept.record
 
-    def _read(self, number: int) -> Any | None:
+    def record_bytes(self, number: int) -> int:
+        """How large a record is on disk; 0: it is not there."""
+        with self._lock:
+            _, frame = self._found(number) if self.has(number) else (None, None)
+            return 0 if frame is None else frame.end - frame.offset
+
+    def _found(self, number: int) -> tuple[Chunk, Frame | None]:
         assert self._chunks is not None
         chunk = self._chunks[bisect_right(self._chunks, number, key=lambda c: c.first) - 1]
-        file = self._file(chunk.first)
+        if chunk is not self._chunks[-1] and not chunk.records:
+            self._scanned.append(self._scan(chunk))
+            if len(self._scanned) > MOST_SCANNED:
+                self._scanned.pop(0).close()
+        return chunk, chunk.records[number - chunk.first] if chunk.first <= number <= chunk.last else None
+
+    def _read(self, number: int) -> Any | None:
+        file = self._name
         try:
-            if not chunk.records:
-                self._scan(chunk)
-            if not chunk.first <= number <= chunk.last:
+            chunk, frame = self._found(number)
+            if frame is None:
                 return None
-            frame = chunk.records[number - chunk.first]
+            file = self._file(chunk.first)
             body = self._disk.read_from(file, frame.body, frame.size)
         except FileNotFoundError:
             if not self._writing:
@@ -182,38 +176,21 @@ class ChunkLog:
                     self._scan(chunks[-1])
                 if not chunks[-1].full or not self._disk.exists(self._file(chunks[-1].last + 1)):
                     return
-                chunks.append(Chunk(chunks[-1].last + 1, floor=chunks[-1].floor))
+                following = Chunk(chunks[-1].last + 1, floor=chunks[-1].floor)
+                chunks[-1].close()
+                chunks.append(following)
         except FileNotFoundError:
             pass
         self._chunks = self._listed()
 
     def _scan(self, chunk: Chunk, *, only_begin: bool = False) -> Chunk:
-        """Take in what was not scanned yet. `only_begin`: it is enough to know how the chunk begins."""
-        if only_begin and chunk.previous is not None:
-            return chunk
         file = self._file(chunk.first)
         try:
-            data = self._disk.read_from(file, chunk.size, 4 * HEAD_SIZE if only_begin else None)
+            chunk.scan(self._disk, file, self._where(file), only_begin=only_begin)
         except FileNotFoundError:
             raise
         except OSError as fault:
             self._unreadable(file, fault)
-        base = chunk.size
-        for frame in frames.frames(data, base, self._where(file)):
-            body = data[frame.body - base : frame.end - base]
-            if frame.kind == BEGIN:
-                chunk.previous, chunk.floor = frames.begins(frames.verified(frame, body, self._where(file)))
-                if only_begin:
-                    return chunk
-            elif frame.kind == FLOOR:
-                chunk.floor = frame.number
-            elif frame.number != chunk.last + 1:
-                frames.damaged(self._where(file), f"record {chunk.last + 1} is missing at byte {frame.offset}")
-            else:
-                if frame.kind == DEFINING:
-                    chunk.defined += frames.unpack_record(frames.verified(frame, body, self._where(file))).fresh
-                chunk.records.append(frame)
-            chunk.size = frame.end
         return chunk
 
     def _file(self, first: int) -> str:
@@ -286,13 +263,16 @@ class ChunkLog:
         try:
             self._disk.append(file, head + data)
             if self._group is not None:
-                self._group.note(file)
+                self._group.note(file, grown=file == self._synced)
                 self._group.wait()
+                self._synced = file
         except OSError:
             self._take_back(file, chunk.size)
             raise
         chunk.size += len(head) + len(data)
         if begin is not None:
+            if self._chunks:
+                self._chunks[-1].close()
             self._chunks.append(chunk)
             self._known = {}
         return chunk

@@ -50,6 +50,9 @@ class RecordFiles:
         data = self._content(self._file(number))
         return None if data is None else unpack(data, self._where(self._file(number)))
 
+    def record_bytes(self, number: int) -> int:
+        return self._disk.size(self._file(number))
+
     def has(self, number: int) -> bool:
         return self._disk.exists(self._file(number))
 

@@ -90,6 +90,11 @@ class Store:
             for name in [n for n in self._logs if n == folder or n.startswith(f"{folder}/")]:
                 del self._logs[name]
 
+    def remove(self, folder: str) -> None:
+        """With all logs and files in it."""
+        self.forget(folder)
+        self.disk.delete_folder(folder)
+
     def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
         if not self.try_append(log, number, record):
             where = self.where(log)
@@ -106,6 +111,10 @@ class Store:
 
     def read_record(self, log: str, number: int) -> dict[str, Any] | None:
         return self._log(log).read(number)
+
+    def record_bytes(self, log: str, number: int) -> int:
+        """How large a record is on disk."""
+        return self._log(log).record_bytes(number)
 
     def has_record(self, log: str, number: int) -> bool:
         return self._log(log).has(number)

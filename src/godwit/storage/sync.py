@@ -31,12 +31,13 @@ class GroupSync:
         #: rounds so far
         self.rounds = 0
 
-    def note(self, name: str, *, staged: bool = False) -> None:
+    def note(self, name: str, *, staged: bool = False, grown: bool = False) -> None:
         """A file was written: its content, its name and the folders above it are to become durable. `staged`: a record
-        that names it is to follow (`settle`)."""
+        that names it is to follow (`settle`); `grown`: its name is durable already."""
         with self._turn:
             self._dirty[name] = None
-            self._note_folders(name)
+            if not grown:
+                self._note_folders(name)
             self._staged |= staged
 
     def settle(self) -> None:
