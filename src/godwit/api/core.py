@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from godwit.api.control_loop import REST_EVERY, ControlLoop
 from godwit.api.executor import Executor
 from godwit.api.query_aliases import QueryAliases
+from godwit.api.query_versions import QueryVersions
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
@@ -85,7 +86,7 @@ class FleetCore(ABC):
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
-        self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
+        self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
@@ -163,13 +164,20 @@ class FleetCore(ABC):
         return self.pool.of_shape(shape)
 
     def results(self, query_id: QueryId) -> DataFrame:
-        """Every committed result of a query, running or stopped."""
+        """Every committed result of a query, running or stopped; also from before it was altered."""
         query = self.execution(query_id)
-        found = segments.frame(self.spark, self.pool.results(query.shape.key, query.id))
+        return self._results(query, {*self.versions.of(query_id), query.id})
+
+    def results_of(self, query: Query) -> DataFrame:
+        """The committed results of one execution."""
+        return self._results(query, {query.id})
+
+    def _results(self, query: Query, executions: AbstractSet[QueryId]) -> DataFrame:
+        found = segments.frame(self.spark, self.pool.results(query.shape.key, *executions))
         columns = list(query.shape.plan.sink.columns)
         if found is None:
             return segments.empty(self.spark, self.analyst.output(query))
-        return found.where(F.col(QUERY) == query.id).select(*columns)
+        return found.where(F.col(QUERY).isin(*executions)).select(*columns)
 
     # --- rows come in, things change
 

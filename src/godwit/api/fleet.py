@@ -145,7 +145,11 @@ class Fleet(RunningFleet):
         self.control.execute(Withdraw(query))
 
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
-        """Give a running query other parameters, by the same SQL with other literals. It begins again with them."""
+        """Give a running query other parameters, by the same SQL with other literals, in one epoch.
+
+        It begins anew with them: windows that are open answer for what comes from then on. Its results from before
+        stay readable under its name.
+        """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 

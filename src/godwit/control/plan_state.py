@@ -196,7 +196,7 @@ class Planner:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
         self.ground.hope(wishes, ways)
-        query = replace(query, since=epoch_of(self.session))
+        query = replace(query, begins=epoch_of(self.session))
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
 

@@ -423,8 +423,8 @@ class Query:
     internal: bool = False
     #: of a query that was split into parts: what it was before (see `identity`)
     whole: str = ""
-    #: the epoch that it was planned for: tells it apart from an earlier one of the same name
-    since: int = 0
+    #: the epoch that brought it: tells it apart from an earlier one of the same name
+    begins: int = 0
 
     @property
     def identity(self) -> str:

@@ -30,7 +30,7 @@ def released(query: Query, region: RegionId, owners: Collection[RegionId]) -> st
     divided, each owner has a name of its own, and the least of them counts. With the epoch that it began with: a mark
     of a query that has ended must not be taken for one of its successor's.
     """
-    name = f"@{query.since}:{query.id}"
+    name = f"@{query.begins}:{query.id}"
     return f"{name}#{region}" if len(owners) > 1 else name
 
 
