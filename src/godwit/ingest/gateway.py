@@ -106,8 +106,16 @@ class Gateway:
         return True
 
     def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
-        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
+        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow.
+
+        No clock may lie where no row may: all later rows of the device would be late.
+        """
         schema = self.schema(stream)
+        for device, clock in clocks.items():
+            for first, end, reason in schema.times(self.now_us()):
+                if first <= clock < end:
+                    msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
+                    raise SourceError(msg)
         marks: dict[RegionId, dict[DeviceId, Mark]] = {}
         for device, clock in clocks.items():
             region, source = self._home(device, schema, deployment), self.source(stream, device)
