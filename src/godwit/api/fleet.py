@@ -109,6 +109,7 @@ class Fleet(RunningFleet):
     def tell_time(self, stream: str, clocks: Mapping[DeviceId, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
         with self.lock:
+            self.gateway.check_clocks(StreamId(stream), clocks)
             self.gateway.tell(StreamId(stream), clocks, self.deployment)
 
     def close_sources(self) -> None:

@@ -106,16 +106,8 @@ class Gateway:
         return True
 
     def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
-        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow.
-
-        No clock may lie where no row may: all later rows of the device would be late.
-        """
+        """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
         schema = self.schema(stream)
-        for device, clock in clocks.items():
-            for first, end, reason in schema.times(self.now_us()):
-                if first <= clock < end:
-                    msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
-                    raise SourceError(msg)
         marks: dict[RegionId, dict[DeviceId, Mark]] = {}
         for device, clock in clocks.items():
             region, source = self._home(device, schema, deployment), self.source(stream, device)
@@ -123,6 +115,14 @@ class Gateway:
             marks.setdefault(region, {})[device] = source.mark
         for region, told in marks.items():
             self.log(region, stream).append(_nothing(schema), told, {}, {})
+
+    def check_clocks(self, stream: StreamId, clocks: Mapping[DeviceId, int]) -> None:
+        """Refuse a clock that lies where no row may: all later rows of the device would be late."""
+        bounds = self.schema(stream).times(self.now_us())
+        for device, clock in clocks.items():
+            for reason in (why for first, end, why in bounds if first <= clock < end):
+                msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
+                raise SourceError(msg)
 
     def push_files(
         self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
