@@ -41,6 +41,8 @@ def row(second: float, train: str = "t0") -> dict[str, Any]:
 
 
 S = "a int, ts timestamp"
+#: a bit more than a day ahead, in microseconds
+TOMORROW = int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 90_000_000_000
 QUERY_X = [DeviceAdded(Device(DeviceId("query:x")))]
 CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [
     ("query ''", ConfigError, "needs a name", lambda f: f.submit(COUNTS, "")),
@@ -57,6 +59,8 @@ CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [
     ("device added", TopologyError, "reserved", lambda f: f.change(QUERY_X)),
     ("target", SqlError, "SQL identifier", lambda f: f.submit("INSERT INTO `a-b` SELECT train, ts FROM trains", "q")),
     ("target column", SqlError, "AS name", lambda f: f.submit("INSERT INTO d SELECT n AS `a b`, ts FROM trains", "q")),
+    ("time ahead", SourceError, "ahead of the clock here", lambda f: f.tell_time("trains", {DeviceId("t0"): TOMORROW})),
+    ("time's unit", SourceError, "is its unit right", lambda f: f.tell_time("trains", {DeviceId("t0"): 2**60})),
     ("feeder", SourceError, "'/'", lambda f: f.replay("trains", __file__, name="a/b")),
     ("time string", ConfigError, "declare it as timestamp", lambda f: f.stream("s", "ts string", site="west")),
     ("time date", ConfigError, "declare it as timestamp", lambda f: f.stream("s", "ts date", site="west")),
@@ -222,3 +226,18 @@ def test_devices_that_never_came_hold_no_window_open(open_fleet: OpenFleet) -> N
     fleet.process_available()
     assert answered(fleet)["t1", 8] == 1
     assert fleet.query("q").verdict().equal
+
+
+def test_a_sum_that_overflows_wraps_around_as_in_a_batch(open_fleet: OpenFleet) -> None:
+    """docs/sql.md: arithmetic is Spark's with ANSI mode off, also where partial sums are merged."""
+    fleet = open_fleet()
+    fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+    fleet.stream("big", "v bigint, ts timestamp", site="west")
+    query = fleet.submit("SELECT sum(v) AS s, window.end AS until FROM big GROUP BY window(ts, '10 seconds')", "q")
+    for second in (1, 2, 3):
+        fleet.push("big", [{"v": 2**63 - 1, "ts": START + dt.timedelta(seconds=second)}])
+        fleet.process_available()
+    fleet.close_sources()
+    fleet.process_available()
+    assert [r["s"] for r in query.results().collect()] == [2**63 - 3]
+    assert query.verdict().ok

@@ -27,6 +27,26 @@ def test_a_scenario_from_file_to_verdict(call: Call, spark: SparkSession, tmp_pa
     assert "DeviceMoved(t1, None)" in listed.stdout
 
 
+def test_trains_that_start_after_the_end_hold_no_window_open(call: Call, spark: SparkSession, tmp_path: Path) -> None:
+    """Two trains are in the topology and in the trace, and would attach only after the scenario is over."""
+    text = (GOOD / "two_trains.yaml").read_text()
+    text = text.replace("    - {id: t2, site: east}\n", "    - {id: t2, site: east}\n    - {id: t3}\n    - {id: t4}\n")
+    (tmp_path / "late.yaml").write_text(f"{text}duration: 8 s\n")
+    for name in ("busy.sql", "two_trains.calls.jsonl"):
+        (tmp_path / name).write_text((GOOD / name).read_text())
+    later = [
+        {"t": t, "device": device, "kind": "attach", "site": "west", "previous": None}
+        for t, device in ((8500, "t3"), (8900, "t4"))
+    ]
+    trace = (GOOD / "two_trains.trace.jsonl").read_text() + "".join(json.dumps(event) + "\n" for event in later)
+    (tmp_path / "two_trains.trace.jsonl").write_text(trace)
+    told = call("run", tmp_path / "late.yaml", "--folder", tmp_path / "fleet", "--as-fast-as-possible", "-o", "json")
+    assert told.exit_code == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert [(v["query"], v["equal"]) for v in found["verdicts"]] == [("occupancy", True), ("busy", True)]
+    assert found["results"]["occupancy"] > 0
+
+
 def test_replay_and_sink(call: Call, spark: SparkSession, tmp_path: Path) -> None:
     text = (GOOD / "replay.yaml").read_text().replace("value > 20", "value > 21")
     (tmp_path / "replay.yaml").write_text(text.rstrip().removesuffix("}") + ", write_to: {json_lines: out.jsonl}}\n")

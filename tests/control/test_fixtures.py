@@ -11,11 +11,9 @@ import yaml
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import Publish
-from godwit.control.markers import FlushAndClose, Start, process
 from godwit.errors import GodwitError
-from godwit.ids import DeviceId, DqpId, SiteId
+from godwit.ids import DeviceId, SiteId
 from godwit.model.change_text import parse_changes
-from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Device, Link, Site, Topology
 from tests.control.worlds import STREAMS, Settled, aggregate, join, select
 
@@ -81,14 +79,3 @@ def test_changes_become_contexts_as_written(case: dict[str, Any]) -> None:
     affected = "affects" in case["explained"]
     assert any(isinstance(one, Publish) and bool(one.contexts) for one in made.change(changes)) == affected
     assert made.planner.violations() == []
-
-
-def test_what_the_sub_plans_of_the_papers_example_do_when_the_marker_comes() -> None:
-    """Figure 6: N5 updates to hand its state over and then drains, N8 and N3 update, N7 passes the marker on."""
-    made = plane(yaml.safe_load((FIXTURES / "diffs" / "good" / "train_moves.yaml").read_text()))
-    told = made.change([DeviceMoved(DeviceId("d2"), SiteId("n6"))])
-    marker = next(one.marker for one in told if isinstance(one, Publish))
-    assert process(marker, DqpId("n5#1"), 1)[:-1] == (FlushAndClose(DqpId("n5#1"), 1),)
-    assert process(marker, DqpId("d2#1"), 1)[:-1] == (FlushAndClose(DqpId("d2#1"), 1), Start(DqpId("d2#1"), 2))
-    assert len(process(marker, DqpId("d1#1"), 1)) == 1
-    assert len(process(marker, DqpId("d2#1"), 2)) == 1  # it has been there already

@@ -134,7 +134,7 @@ def test_a_watermark_from_before_a_withdrawal_is_not_the_new_querys() -> None:
     pair.step(WEST, {"d1": Mark(1, 50)})
     assert pair.regions[WEST].kernel.released[WINDOW] == {QUERY.id: 50}
     pair.apply(Delta({QUERY.id: None}))
-    pair.apply(Delta({QUERY.id: replace(QUERY, since=3)}))
+    pair.apply(Delta({QUERY.id: replace(QUERY, begins=3)}))
     pair.step(EAST)
     released = {s: marks for (at, s), marks in pair.regions[EAST].kernel.book.known.items() if at == WINDOW}
     assert all(mark.clock == NEVER for marks in released.values() for mark in marks), released

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from godwit.api.control_loop import REST_EVERY, ControlLoop
 from godwit.api.executor import Executor
 from godwit.api.query_aliases import QueryAliases
+from godwit.api.query_versions import QueryVersions
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
@@ -88,7 +89,7 @@ class FleetCore(ABC):
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
-        self.metrics, self.aliases = Metrics(store, spark), QueryAliases(store)
+        self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
@@ -168,18 +169,27 @@ class FleetCore(ABC):
         return self.pool.of_shape(shape)
 
     def results(self, query_id: QueryId) -> DataFrame:
-        """Every committed result of a query, running or stopped; of results that replace each other the newest."""
-        found = self.changes(query_id)
-        return latest(found, self.execution(query_id).shape.plan.sink)
+        """Every committed result of a query, running or stopped, also from before it was altered; of results that
+        replace each other the newest."""
+        return latest(self.changes(query_id), self.execution(query_id).shape.plan.sink)
+
+    def results_of(self, query: Query) -> DataFrame:
+        """The committed results of one execution."""
+        return latest(self._committed(query, {query.id}), query.shape.plan.sink)
 
     def changes(self, query_id: QueryId) -> DataFrame:
         """The results as they were committed, also those that were replaced, with the columns that say so."""
         query = self.execution(query_id)
-        found = segments.frame(self.spark, self.pool.results(query.shape.key, query.id))
+        # A total of an earlier version is not replaced by one of the newest: it has ended with its version.
+        earlier = self.versions.of(query_id) if query.shape.plan.sink.key is None else ()
+        return self._committed(query, {*earlier, query.id})
+
+    def _committed(self, query: Query, executions: AbstractSet[QueryId]) -> DataFrame:
+        found = segments.frame(self.spark, self.pool.results(query.shape.key, *executions))
         sink = query.shape.plan.sink
         if found is None:
             return segments.empty(self.spark, [*self.analyst.output(query), *hidden(sink)])
-        return found.where(F.col(QUERY) == query.id).select(*sink.written)
+        return found.where(F.col(QUERY).isin(*executions)).select(*sink.written)
 
     # --- rows come in, things change
 

@@ -71,7 +71,7 @@ class Executor:
         with self._lock:  # rows that are pushed from now on go where the new epoch says
             starts = self._starts(told.delta, after, needed)
             waiting = self.plane.coordinator.monitor.waiting
-            self.log.publish(told.epoch, epoch_record(told, before, after, waiting, starts, self.command))
+            self.log.publish(told.epoch, epoch_record(told, waiting, starts, self.command))
             self.deployment = after
             self._follow(told, before)
         self.published_at = time.monotonic()

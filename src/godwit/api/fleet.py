@@ -109,6 +109,7 @@ class Fleet(RunningFleet):
     def tell_time(self, stream: str, clocks: Mapping[DeviceId, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
         with self.lock:
+            self.gateway.check_clocks(StreamId(stream), clocks)
             self.gateway.tell(StreamId(stream), clocks, self.deployment)
 
     def close_sources(self) -> None:
@@ -145,7 +146,11 @@ class Fleet(RunningFleet):
         self.control.execute(Withdraw(query))
 
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
-        """Give a running query other parameters, by the same SQL with other literals. It begins again with them."""
+        """Give a running query other parameters, by the same SQL with other literals, in one epoch.
+
+        It begins anew with them: windows that are open answer for what comes from then on. Its results from before
+        stay readable under its name.
+        """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 

@@ -17,6 +17,7 @@ from godwit.control.events import (
     DeviceFeeds,
     PlacedByHand,
     QuerySubmitted,
+    QueryWithdrawn,
     StreamDeclared,
 )
 from godwit.errors import DeploymentError, SourceError, SqlError
@@ -48,6 +49,7 @@ class Operations:
                 names.check("query", name)
                 check_sink(name, sink, self._fleet.plane.topology)
                 self._submit(QueryId(name), sql, sink, again)
+                self._fleet.versions.forget(QueryId(name))
             case Withdraw(name):
                 if not again or name in self._fleet.queries:
                     self._withdraw(QueryId(name))
@@ -113,7 +115,11 @@ class Operations:
             self._fleet.control.ask(ChangesArrived((DeviceRemoved(device),)))
 
     def _alter(self, name: QueryId, sql: str, again: bool) -> None:
-        """The query ends, and a new version of it begins, with the new parameters, under the same name."""
+        """In one epoch the query ends and a new version of it begins, with the new parameters, under the same name.
+
+        What the old version had begun with the old parameters (open windows, pairs to come) ends with it. Where
+        admission decides what fits, the old version must be gone before: then it takes two epochs.
+        """
         version, sink = QueryId(f"{name}~{self._fleet.control.command}"), None
         if name in self._fleet.queries or not again:
             old = self._fleet.execution(self._fleet.known(name))
@@ -124,15 +130,28 @@ class Operations:
                 msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
                 raise DeploymentError(msg)
             self._fleet.analyst.output(new)
+            if new.identity == old.identity:
+                return  # nothing changes
             sink = self._fleet.plane.planner.sink_of(old.id)
-            self._withdraw(name)
-        self._submit_version(name, sql, sink, again)
+            self._fleet.versions.add(name, old.id)
+            if self._admission.on or old.parts or old.target is not None:
+                self._withdraw(name)
+            else:
+                self._replace(name, new, sink)
+        self._submit_version(name, sql, sink, True)
 
     def _submit_version(self, name: QueryId, sql: str, sink: str | None, again: bool) -> None:
         """Run a query under a name of its own, which users know by the other."""
         version = QueryId(f"{name}~{self._fleet.control.command}")
         self._submit(version, sql, sink, again)
         self._fleet.aliases.succeed(name, version)
+
+    def _replace(self, name: QueryId, new: Query, sink: SiteId | None) -> None:
+        """One epoch: the execution of a name ends, another begins."""
+        epoch = int(self._fleet.deployment.epoch) + 1
+        ended = self._fleet.aliases.leave(name, self._fleet.deployment)
+        self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(begins(new, epoch), sink))
+        self._admission.leave(ended)
 
     def _place(self, placement: Mapping[InstanceId, SiteId], cause: str) -> None:
         for instance, site in placement.items():

@@ -53,7 +53,7 @@ def verdict(fleet: FleetCore, query_id: QueryId) -> Verdict:
     """Compare what a query has answered so far with what it should have."""
     query = fleet.execution(query_id)
     want = expected(fleet, query)
-    have = fleet.results(query_id)
+    have = fleet.results_of(fleet.execution(query_id))
     return compare(query_id, want.toPandas(), have.toPandas())
 
 

@@ -191,7 +191,7 @@ class ControlPlane:
     # -- dry run
 
     def explain_change(self, changes: Iterable[Change]) -> str:
-        """What these changes would do: contexts, migration queries and marker. Nothing happens."""
+        """What these changes would do: placement, contexts of sub-plans, and state that moves. Nothing happens."""
         changes = tuple(changes)
         batch = ChangeBatch(apply(self.topology, changes), changes)
         return explain(self.planner, self._strategy, batch, Epoch(self.epoch + 1))

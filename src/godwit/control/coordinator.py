@@ -170,7 +170,7 @@ class Coordinator:
         self.phase, self.epoch = PUBLISHING, Epoch(self.epoch + 1)
         number = (len(self._published), len(self._published) + len(self._todo))
         self._announce(stage)
-        parts = (stage.contexts, stage.steps, stage.migrations(self.epoch), stage.marker(self.epoch))
+        parts = (stage.contexts, stage.steps)
         batch = self._running if number[0] == 1 else None
         changes, requests = (batch.changes, batch.requests) if batch is not None else ((), ())
         publish = Publish(self.epoch, stage.delta, *parts, number, stage.moves_at(self.epoch), changes, requests)
@@ -255,7 +255,7 @@ class Coordinator:
         self.phase, self.epoch, self._todo = REVERTING, Epoch(self.epoch + 1), []
         self.story = replace(self.story, reason=reason)
         self._announce(stage)
-        parts = (stage.contexts, stage.steps, stage.migrations(self.epoch), stage.marker(self.epoch))
+        parts = (stage.contexts, stage.steps)
         told = Revert(self.epoch, self.stable, stage.delta, *parts, reason, stage.moves_at(self.epoch))
         return [told, *self._parking(before), *self._await_acks()]
 

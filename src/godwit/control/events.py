@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from godwit.control.contexts import DeploymentContext
-from godwit.control.markers import Marker
 from godwit.control.reconfigurations import Story
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
-from godwit.migration.adhoc_query import MigrationQuery
 from godwit.migration.base import Step
 from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change
@@ -161,8 +159,6 @@ class Publish:
     contexts: tuple[DeploymentContext, ...]
     #: what happens to the state of moved instances
     steps: tuple[Step, ...]
-    migrations: tuple[MigrationQuery, ...]
-    marker: Marker
     #: which of the reconfiguration's stages this is, and of how many
     stage: tuple[int, int] = (1, 1)
     #: the instances that change region with this epoch
@@ -182,8 +178,6 @@ class Revert:
     delta: Delta
     contexts: tuple[DeploymentContext, ...]
     steps: tuple[Step, ...]
-    migrations: tuple[MigrationQuery, ...]
-    marker: Marker
     reason: str
     moves: tuple[Migration, ...] = ()
 

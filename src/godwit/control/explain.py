@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from godwit.control.contexts import DeploymentContext, ToBeDeployed, ToBeUndeployed, ToBeUpdated
 from godwit.control.diff import describe as describe_edit
-from godwit.control.markers import Marker
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import ChangeBatch, Redeployment
 from godwit.control.stage import Stage
@@ -41,11 +40,6 @@ def _stage(stage: Stage, epoch: Epoch, which: str) -> Iterator[str]:
     yield "state:" if stage.steps else "state: none moves"
     for step in stage.steps:
         yield f"  {describe(step)}"
-    for query in stage.migrations(epoch):
-        yield f"migration query for {query.instance}:"
-        for context in query.contexts():
-            yield from _context(context)
-    yield from _marker(stage.marker(epoch))
 
 
 def _context(context: DeploymentContext) -> Iterator[str]:
@@ -68,13 +62,3 @@ def _context(context: DeploymentContext) -> Iterator[str]:
 def _wires(verb: str, wires: frozenset[Connection]) -> Iterator[str]:
     for own, peer, node in sorted(wires):
         yield f"              {verb} {own} - {peer} on {node}"
-
-
-def _marker(marker: Marker) -> Iterator[str]:
-    if not marker.entries:
-        yield "marker: not needed"
-        return
-    yield f"marker {marker.epoch}, inserted at {', '.join(marker.insert_at)}:"
-    for (dqp, version), entry in sorted(marker.entries.items()):
-        to = f" to v{entry.to_version}" if entry.to_version is not None else ""
-        yield f"  {dqp} v{version}: {entry.action.value}{to}"

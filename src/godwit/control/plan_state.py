@@ -201,7 +201,7 @@ class Planner:
         if not self.rows.queries.keys() >= set(query.taps.values()):
             query = replace(query, taps={})  # whom it was to tap has left since
         self.ground.hope(wishes, ways)
-        query = replace(query, since=epoch_of(self.session))
+        query = replace(query, begins=epoch_of(self.session))
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
 

@@ -9,9 +9,7 @@ from typing import Any
 
 from godwit.control.contexts import DeploymentContext, contexts, inverse
 from godwit.control.diff import Edit, backwards
-from godwit.control.markers import Marker, marker
-from godwit.ids import DeviceId, DqpId, Epoch, NodeId, QueryId
-from godwit.migration.adhoc_query import MigrationQuery, migration_queries
+from godwit.ids import DeviceId, Epoch, NodeId, QueryId
 from godwit.migration.base import Moved, Step
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
@@ -30,8 +28,6 @@ class Stage:
     steps: tuple[Step, ...] = ()
     #: instances of the global plan (not a query's own names) whose state must follow
     moving: frozenset[InstanceId] = frozenset()
-    #: connections between touched sub-plans, as they were, that rows can still pass
-    channels: frozenset[tuple[DqpId, DqpId]] = frozenset()
     queries: tuple[QueryId, ...] = ()
     #: those of the delta's placement rows that belong to stateful instances
     stateful: tuple[InstanceId, ...] = ()
@@ -50,12 +46,6 @@ class Stage:
 
     def moves_at(self, epoch: Epoch) -> tuple[Migration, ...]:
         return tuple(replace(move, epoch=epoch) for move in self.moves)
-
-    def marker(self, epoch: Epoch) -> Marker:
-        return marker(epoch, self.contexts, self.channels)
-
-    def migrations(self, epoch: Epoch) -> tuple[MigrationQuery, ...]:
-        return migration_queries(self.steps, epoch)
 
     @property
     def empty(self) -> bool:
@@ -79,7 +69,6 @@ def back(stages: Iterable[Stage], steps: tuple[Step, ...], moved: tuple[Moved, .
         moved,
         steps,
         frozenset().union(*(stage.moving for stage in stages)),
-        frozenset((b, a) for stage in stages for a, b in stage.channels),
         tuple(sorted({q for stage in stages for q in stage.queries})),
         tuple(sorted({name for stage in stages for name in stage.stateful})),
         (),

@@ -8,11 +8,10 @@ from godwit.control.diff import diff
 from godwit.control.pending import Pending
 from godwit.control.plan_state import Planner
 from godwit.control.stage import Stage
-from godwit.ids import DqpId, Epoch, NodeId, QueryId, RegionId, SiteId
+from godwit.ids import Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.base import Moved, steps
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
-from godwit.model.subplan import DqpEdit
 from godwit.protocol.handover import Migration
 
 
@@ -20,8 +19,6 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
     """Everything that was written since the mark, as one stage."""
     pending = planner.take_pending()
     was = planner.journal.changed(planner.ground.placement, since)
-    homes = {op: planner.subplans.of.get(op) for edge in pending.cut for op in edge}
-    homes |= {op: planner.subplans.of.get(op) for i in was for op in (i, *planner.plan.neighbours(i))}
     edits = planner.subplans.update(was, pending.cut, pending.joined)
     _sync_rows(planner, pending, was)
     _drop_ghosts(planner)
@@ -36,7 +33,6 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
         moved,
         all_steps,
         frozenset(i for i, node in was.items() if node is not None and _stateful(planner, i)),
-        _channels(planner, pending, edits, homes),
         _queries(planner, was, delta),
         tuple(name for name in sorted(rows) if _is_stateful(planner, name)),
         tuple(sorted(pending.lost)),
@@ -145,21 +141,6 @@ def _undo(planner: Planner, since: int, cause: str) -> Delta:
         parked=journal.changed(rows.parked, since),
         key_routes=journal.changed(rows.key_routes, since),
     )
-
-
-def _channels(
-    planner: Planner, pending: Pending, edits: list[DqpEdit], homes: dict[InstanceId, DqpId | None]
-) -> frozenset[tuple[DqpId, DqpId]]:
-    """Old connections between touched sub-plans over which the marker can still travel."""
-    found = set()
-    for edit in edits:
-        for own, peer, _ in edit.disconnected:
-            edge = (peer, own)
-            old = edge in pending.cut or peer in planner.plan.producers.get(own, ())
-            source = homes.get(peer)
-            if old and source is not None and edge not in pending.broken:
-                found.add((source, edit.id))
-    return frozenset(found)
 
 
 def _queries(planner: Planner, was: dict[InstanceId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:

@@ -130,6 +130,14 @@ class Gateway:
         for region, told in marks.items():
             self.log(region, stream).append(_nothing(schema), told, {}, {})
 
+    def check_clocks(self, stream: StreamId, clocks: Mapping[DeviceId, int]) -> None:
+        """Refuse a clock that lies where no row may: all later rows of the device would be late."""
+        bounds = self.schema(stream).times(self.now_us())
+        for device, clock in clocks.items():
+            for reason in (why for first, end, why in bounds if first <= clock < end):
+                msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
+                raise SourceError(msg)
+
     def push_files(
         self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
     ) -> None:

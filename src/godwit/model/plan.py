@@ -463,10 +463,8 @@ class Query:
     internal: bool = False
     #: operator -> the running query that executes it for this one as well (`model/taps.py`)
     taps: Mapping[int, QueryId] = field(default_factory=dict)
-    #: the epoch that brought it: rows that were taken in before are not its
+    #: the epoch that brought it: rows taken in before are not its, nor is what an earlier query of its name said
     begins: int = 0
-    #: the epoch that it was planned for: tells it apart from an earlier one of the same name
-    since: int = 0
 
     @property
     def identity(self) -> str:

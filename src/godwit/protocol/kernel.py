@@ -302,7 +302,7 @@ class RegionKernel:
     def _counts(self, operator: int, source: str) -> bool:
         """Nothing is kept of queries that have ended, nor of devices that are gone and forgotten."""
         if known := releasing(source):
-            return any(query in self.queries and self.queries[query].since == since for since, query in known)
+            return any(query in self.queries and self.queries[query].begins == since for since, query in known)
         return (operator, source) in self.book.known or self._is_known(source)
 
     def _is_known(self, source: str) -> bool:

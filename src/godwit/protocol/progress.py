@@ -34,7 +34,7 @@ def released(query: Query, region: RegionId, table: RouteTable | None) -> str:
     name: what it has released before was not said of these keys, whose windows may lie behind it. With the epoch that
     the query began with: a mark of one that has ended must not be taken for one of its successor's.
     """
-    name = f"@{query.since}:{query.id}"
+    name = f"@{query.begins}:{query.id}"
     if table is None or len(table.owners()) == 1:
         return name
     turn = table.turn_of(region)

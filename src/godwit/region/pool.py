@@ -259,9 +259,10 @@ class RunnerPool:
         """The regions that run, or ever ran, a shape."""
         return set(regions_of(self.store.disk, shape))
 
-    def results(self, shape: str, query: QueryId) -> list[Segment]:
-        """Segments with results of a query (and perhaps others), from all regions, as far as they are committed."""
-        return [s for entry in self._catch_up(shape) for s in entry.results if may_hold(s, query)]
+    def results(self, shape: str, *queries: QueryId) -> list[Segment]:
+        """Segments with results of queries (and perhaps others), from all regions, as far as they are committed."""
+        kept = (segment for entry in self._catch_up(shape) for segment in entry.results)
+        return [segment for segment in kept if any(may_hold(segment, query) for query in queries)]
 
     def late(self, shape: str) -> list[Segment]:
         return [segment for entry in self._catch_up(shape) for segment in entry.late]

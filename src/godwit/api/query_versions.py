@@ -1,0 +1,31 @@
+"""Earlier versions of queries that were altered: their results stay readable under the query's name."""
+
+from __future__ import annotations
+
+from godwit.ids import QueryId
+from godwit.storage.names import VERSIONS
+from godwit.storage.store import Store
+
+#: so many names, and versions of one, are remembered
+KEEP = 100
+
+
+class QueryVersions:
+    """Of each altered query, the executions that have answered it before, oldest first. Kept on disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._earlier: dict[QueryId, list[QueryId]] = store.get_document(VERSIONS) or {}
+
+    def of(self, query: QueryId) -> tuple[QueryId, ...]:
+        return tuple(self._earlier.get(query, ()))
+
+    def add(self, query: QueryId, execution: QueryId) -> None:
+        known = [*self._earlier.pop(query, ()), execution][-KEEP:]
+        self._earlier = dict([*self._earlier.items(), (query, known)][-KEEP:])
+        self._store.put_document(VERSIONS, self._earlier)
+
+    def forget(self, query: QueryId) -> None:
+        """Another query begins under the name."""
+        if self._earlier.pop(query, None) is not None:
+            self._store.put_document(VERSIONS, self._earlier)
