@@ -10,7 +10,7 @@ from godwit.storage.frames import (
     DEFINING,
     FLOOR,
     HEAD_SIZE,
-    Frame,
+    RecordFrame,
     begins,
     damaged,
     frames,
@@ -30,7 +30,7 @@ class Chunk:
     first: int
     #: up to the end of the last whole frame
     size: int = 0
-    records: list[Frame] = field(default_factory=list)
+    records: list[RecordFrame] = field(default_factory=list)
     defined: list[Definition] = field(default_factory=list)
     #: the first number of the chunk before it; None: its beginning is not there
     previous: int | None = None

@@ -20,7 +20,7 @@ from godwit.errors import StateError
 from godwit.storage import frames, names
 from godwit.storage.base import Disk
 from godwit.storage.chunk import Chunk
-from godwit.storage.frames import FLOOR, Frame
+from godwit.storage.frames import FLOOR, RecordFrame
 from godwit.storage.inline import Definition, Encoded, decode, encode
 from godwit.storage.sync import GroupSync
 
@@ -111,7 +111,7 @@ class ChunkLog:
             _, frame = self._found(number) if self.has(number) else (None, None)
             return 0 if frame is None else frame.end - frame.offset
 
-    def _found(self, number: int) -> tuple[Chunk, Frame | None]:
+    def _found(self, number: int) -> tuple[Chunk, RecordFrame | None]:
         assert self._chunks is not None
         chunk = self._chunks[bisect_right(self._chunks, number, key=lambda c: c.first) - 1]
         if chunk is not self._chunks[-1] and not chunk.records:

@@ -31,7 +31,7 @@ HEAD_SIZE = _HEAD.size
 
 
 @dataclass(frozen=True)
-class Frame:
+class RecordFrame:
     """A frame as its head says it is; where it lies in its chunk."""
 
     kind: int
@@ -70,7 +70,7 @@ def pack_record(number: int, record: Encoded) -> bytes:
     return pack(kind, number, b"".join([_COUNTS.pack(len(fresh), len(rows)), kinds, sizes, *parts]))
 
 
-def frames(data: bytes, at: int, where: str) -> Iterator[Frame]:
+def frames(data: bytes, at: int, where: str) -> Iterator[RecordFrame]:
     """The frames in a chunk from byte `at` on, of which `data` is the rest; up to a torn end. Bodies are not looked
     at."""
     offset = at
@@ -82,7 +82,7 @@ def frames(data: bytes, at: int, where: str) -> Iterator[Frame]:
                 return  # blocks that a lost power supply has left empty
             damaged(where, f"there is no record at byte {offset}, or its head was changed")
         refuse_format(written, where)
-        frame = Frame(kind, number, size, checksum, offset)
+        frame = RecordFrame(kind, number, size, checksum, offset)
         if frame.end - at > len(data):
             return
         yield frame
@@ -101,7 +101,7 @@ class Body:
         return decode(self.text, defined, lambda n, schema: InlineRows(None, self.rows[n], _bytes(defined[schema])))
 
 
-def verified(frame: Frame, body: bytes, where: str) -> bytes:
+def verified(frame: RecordFrame, body: bytes, where: str) -> bytes:
     if zlib.crc32(body) != frame.checksum:
         damaged(where, f"the checksum of record {frame.number} at byte {frame.offset} does not match")
     return body
