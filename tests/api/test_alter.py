@@ -44,7 +44,7 @@ def test_parameters_change_in_one_epoch_and_old_results_stay_under_the_name(flee
     assert sorted(parameters.parameters if parameters else () for parameters in delta.queries.values()) == [(), ("4",)]
     _push(fleet, (4, 2), (5, 6))
     assert sorted(row["v"] for row in altered.results().collect()) == [2, 5, 6]
-    assert altered.verdict().ok
+    assert altered.verdict().equal
     altered.stop()
     assert sorted(row["v"] for row in fleet.results(QueryId("q")).collect()) == [2, 5, 6]
 
@@ -64,4 +64,4 @@ def test_a_window_begins_anew_with_the_new_parameters(fleet: Fleet) -> None:
     fleet.close_sources()
     fleet.process_available()
     assert sorted(row["n"] for row in altered.results().collect()) == [1, 2, 2]
-    assert altered.verdict().ok
+    assert altered.verdict().equal

@@ -240,4 +240,4 @@ def test_a_sum_that_overflows_wraps_around_as_in_a_batch(open_fleet: OpenFleet) 
     fleet.close_sources()
     fleet.process_available()
     assert [r["s"] for r in query.results().collect()] == [2**63 - 3]
-    assert query.verdict().ok
+    assert query.verdict().equal

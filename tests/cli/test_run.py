@@ -31,7 +31,7 @@ def test_trains_that_start_after_the_end_hold_no_window_open(call: Call, spark: 
     """Two trains are in the topology and in the trace, and would attach only after the scenario is over."""
     text = (GOOD / "two_trains.yaml").read_text()
     text = text.replace("    - {id: t2, site: east}\n", "    - {id: t2, site: east}\n    - {id: t3}\n    - {id: t4}\n")
-    (tmp_path / "late.yaml").write_text(f"{text}duration: 8 s\n")
+    (tmp_path / "late.yaml").write_text(f"{text}duration: 8 seconds\n")
     for name in ("busy.sql", "two_trains.calls.jsonl"):
         (tmp_path / name).write_text((GOOD / name).read_text())
     later = [

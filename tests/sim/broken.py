@@ -73,7 +73,7 @@ def _begin_at_zero(self: RegionKernel, before: Deployment, after: Deployment) ->
 
 def _ends_unsaid(self: RegionKernel, everything: bool) -> Any:
     """Ends of sessions are forgotten before they are published."""
-    self._forget_published()
+    self.own_marks = {key: mark for key, mark in self.own_marks.items() if not mark.over}
     return _publish(self, everything)
 
 

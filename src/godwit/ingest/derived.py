@@ -51,14 +51,17 @@ class Publisher:
         assert query.target is not None
         device = producer(query.id)
         sender = f"{region}|{device}"
-        if number <= self._gateway.sequence(query.target, sender):
+        if number <= self._gateway.sequence(query.target, sender) or record["epoch"] < query.begins:
             return
         source = self._gateway.source(query.target, device)
         session = self._deployment().sessions.get(device, 1)
+        begins = session != source.session or source.left is not None
+        if begins:
+            source.begin(session, region)
         mark = Mark(session, max(source.clock, clock))
-        if table.num_rows == 0 and mark.clock <= source.clock and session == source.session:
+        if table.num_rows == 0 and mark.clock <= source.clock and not begins:
             return
-        source.clock, source.session, source.region = mark.clock, session, region
+        source.clock, source.region = mark.clock, region
         self._gateway.log(region, query.target).append(
             table, {device: mark}, {str(device): table.num_rows}, {sender: number}
         )

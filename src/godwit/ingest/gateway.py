@@ -204,6 +204,7 @@ class Gateway:
         """The device is gone: its session is over, and none follows. `deployment`: one that knows where it was."""
         for stream, source in self._of(device, deployment):
             if source.left is None and source.region is not None:
+                source.session = max(source.session, deployment.sessions.get(device, 1))
                 self._say(stream, replace(source.mark, over=True), source.region, device)
                 source.left = self.log(source.region, stream).log.last
 
