@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, joined, made, then, together
 from godwit.engine.plan_cache import java_of
@@ -122,11 +123,28 @@ def test_few_rows_may_be_long_ones(spark: SparkSession) -> None:
         spark.conf.set(name, usual)
 
 
-def test_what_a_draft_cannot_remember_its_dataframe_does(spark: SparkSession) -> None:
+def test_what_a_draft_cannot_remember_is_asked_of_its_dataframe_and_nobody_else_does_it(spark: SparkSession) -> None:
     draft = LazyFrame.of(spark, table(1, 2, 3, 4), SCHEMA)
-    for frame in (draft.where(F.col("n") > 2), draft.groupBy("key").count(), draft.select(F.col("n"))):
-        assert isinstance(frame, DataFrame)
-    assert draft.where(F.col("n") > 2).count() == 2
+    assert made(draft).groupBy("key").count().count() == 3
+    with pytest.raises(AttributeError, match="groupBy"):
+        draft.groupBy("key")  # type: ignore[attr-defined]
+
+
+def test_values_that_change_are_columns_and_make_no_new_plan(spark: SparkSession) -> None:
+    known = None
+    for value in range(20, 24):
+        rows = LazyFrame.of(spark, table(1, 2, 3), SCHEMA).where("n > 1")
+        found = rows.with_column("v", LongType(), lambda t, v=value: pa.repeat(v, t.num_rows)).where("n < v")  # type: ignore[misc]
+        assert answer(found.select("n", "v")) == [(2, value), (3, value)]
+        assert known in (None, len(java_of(spark)._plans))
+        known = len(java_of(spark)._plans)
+
+
+def test_pairs_are_made_of_every_row_with_every_row(spark: SparkSession) -> None:
+    rows, none = LazyFrame.of(spark, table(1, 2), SCHEMA).select("n"), LazyFrame.of(spark, table(), SCHEMA).select("n")
+    two = LazyFrame.of(spark, table(7, 8), SCHEMA).selectExpr("n AS m")
+    assert answer(rows.times(two)) == [(1, 7), (1, 8), (2, 7), (2, 8)]
+    assert answer(none.times(two)) == []
 
 
 def test_a_plan_that_reads_a_file_as_well_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from godwit.api.fleet import Fleet
@@ -16,6 +17,7 @@ from godwit.ids import QueryId, SiteId
 from godwit.model.changes import LinkAdded, LinkRemoved
 from godwit.model.topology import Link
 from tests.region.world import (
+    MODES,
     QUERIES,
     START,
     Action,
@@ -28,6 +30,7 @@ from tests.region.world import (
     Submit,
     Withdraw,
     World,
+    executed,
     sized,
     three_regions,
 )
@@ -126,6 +129,20 @@ def test_large_batches_answer_the_same(open_fleet: Callable[..., Fleet], name: s
     world.play([Move(name, "east"), *QUIET[10:14], steps, Crash("staged"), Attach(2, "east"), *QUIET[14:]])
     assert [str(v) for v in world.finish() if not v.equal] == []
     assert deferred == (name == "spread")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_execution_mode_answers_the_same(
+    spark: SparkSession, open_fleet: Callable[..., Fleet], mode: str
+) -> None:
+    """Two queries share a shape; one of them moves, with its state; a train hops; the process dies once."""
+    other = QUERIES["tumbling"].replace("> 2", "> 4")
+    queries = {"one": QUERIES["tumbling"], "other": other, "session": QUERIES["session"], "join": QUERIES["join"]}
+    steps = Step((0, 1, 2, 3, 4, 5, 6, 7, 8))
+    script = [*QUIET[:4], steps, Attach(1, "west"), *QUIET[4:8], Move("one", "west"), Move("join", "east"), steps]
+    script += [Crash("staged"), *QUIET[8:12]]
+    with executed(spark, mode) as sizes:
+        assert verdicts(World(sized(open_fleet, sizes), queries), script) == []
 
 
 def test_a_query_without_a_place_waits_and_goes_on_by_itself(open_fleet: Callable[..., Fleet]) -> None:

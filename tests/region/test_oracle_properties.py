@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
-from godwit.engine.plan_cache import java_of
-from godwit.engine.size_policy import USUAL, Execution, SizePolicy
+from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.region.runner import MOMENTS
 from tests.region.world import (
+    MODES,
     SITES,
     Action,
     Attach,
@@ -31,6 +30,7 @@ from tests.region.world import (
     Submit,
     Withdraw,
     World,
+    executed,
     sized,
 )
 
@@ -183,26 +183,12 @@ def test_results_equal_the_batch_whatever_happens(
     check(spark, story)
 
 
-#: every way in which a step may be executed; with many queries, tables are joined instead of written into the plan
-MODES = {
-    **{mode.value: SizePolicy.forced(mode) for mode in Execution},
-    **{f"{mode.value}, many queries": replace(SizePolicy.forced(mode), case_queries=0) for mode in Execution},
-    "cached plans as jobs": SizePolicy.forced(Execution.DIRECT),
-}
-
-
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=2, deadline=None, suppress_health_check=SLOW, derandomize=True, phases=[Phase.generate])
 @given(story=stories())
 def test_results_equal_the_batch_in_every_execution_mode(spark: SparkSession, mode: str, story: Story) -> None:
-    java = java_of(spark)
-    engine = java.direct
-    if mode == "cached plans as jobs":
-        java.direct = None
-    try:
-        check(spark, story, MODES[mode])
-    finally:
-        java.direct = engine
+    with executed(spark, mode) as sizes:
+        check(spark, story, sizes)
 
 
 @pytest.mark.full

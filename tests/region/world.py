@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import Verdict
-from godwit.engine.size_policy import SizePolicy
+from godwit.engine.plan_cache import java_of
+from godwit.engine.size_policy import Execution, SizePolicy
 from godwit.model.topology import Link, Site, Topology
 from godwit.region.runner import Limits
 from godwit.testing import DETACH, KILL, MOVE, SEND, Player, readings
@@ -23,6 +27,26 @@ from godwit.testing.rows import START as START
 def sized(open_fleet: Callable[..., Fleet], sizes: SizePolicy) -> Callable[..., Fleet]:
     """Opens a fleet that takes so many rows for few."""
     return lambda **options: open_fleet(**{**options, "limits": Limits(sizes=sizes)})
+
+
+#: every way in which a step may be executed; with many queries, tables are joined instead of written into the plan
+MODES = {
+    **{mode.value: SizePolicy.forced(mode) for mode in Execution},
+    **{f"{mode.value}, many queries": replace(SizePolicy.forced(mode), case_queries=0) for mode in Execution},
+    "cached plans as jobs": SizePolicy.forced(Execution.DIRECT),
+}
+
+
+@contextmanager
+def executed(spark: SparkSession, mode: str) -> Iterator[SizePolicy]:
+    """The policy of a mode, while direct plans are on or off as it wants them."""
+    java = java_of(spark)
+    engine = java.direct
+    java.direct = None if mode == "cached plans as jobs" else engine
+    try:
+        yield MODES[mode]
+    finally:
+        java.direct = engine
 
 
 SITES = ("west", "east", "cloud")
