@@ -110,16 +110,18 @@ def overs(draw: st.DrawFn) -> str:
     calls.append(f"row_number() OVER ({order})")
     made = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True))
     columns = ", ".join(f"{call} AS a{i}" for i, call in enumerate(made))
-    return f"SELECT {key} AS k, {columns}, ts FROM passengers WHERE {draw(predicates())}"
+    kept = any("RANGE" not in call for call in made) and draw(st.booleans())
+    hint = "/*+ keep('700 milliseconds') */ " if kept else ""
+    return f"SELECT {hint}{key} AS k, {columns}, ts FROM passengers WHERE {draw(predicates())}"
 
 
 @st.composite
 def counted(draw: st.DrawFn) -> str:
     key, size = draw(st.sampled_from(["train", "line", "coach % 2"])), draw(st.integers(1, 4))
     call = draw(st.sampled_from(AGGREGATES)).format(x=draw(st.sampled_from(NUMBERS)))
-    slide = draw(st.integers(1, size))
+    slide, hint = draw(st.integers(1, size)), draw(st.sampled_from(["", "/*+ keep('700 milliseconds') */ "]))
     return (
-        f"SELECT {key} AS k, {call} AS a, count_window.end AS until FROM passengers WHERE {draw(predicates())} "
+        f"SELECT {hint}{key} AS k, {call} AS a, count_window.end AS until FROM passengers WHERE {draw(predicates())} "
         f"GROUP BY {key}, count_window(ts, {size}, {slide})"
     )
 

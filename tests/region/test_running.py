@@ -53,6 +53,13 @@ OVERS = {
                 FROM passengers GROUP BY train, count_window(ts, 5)""",
     "count_slide": """SELECT line, coach AS c, median(boarded) AS mid, max(struct(ts, load)).load AS latest
                       FROM passengers WHERE alighted > 1 GROUP BY line, c, count_window(ts, 4, 2) HAVING mid > 3""",
+    "over_kept": """SELECT /*+ keep('1200 milliseconds') */ train,
+                           row_number() OVER (PARTITION BY train ORDER BY ts) AS n,
+                           sum(boarded) OVER (PARTITION BY train ORDER BY ts ROWS 2 PRECEDING) AS s,
+                           max(load) OVER (PARTITION BY train ORDER BY ts) AS most,
+                           lag(coach) OVER (PARTITION BY train ORDER BY ts) AS before FROM passengers""",
+    "count_kept": """SELECT /*+ keep('1 second') */ line, coach, sum(load) AS load, count_window.end AS until
+                     FROM passengers GROUP BY line, coach, count_window(ts, 3, 2)""",
     "over_over": """SELECT line, window.end AS until, count(*) AS stops, max(gap) AS gap
                     FROM (SELECT line, ts, unix_micros(ts) - unix_micros(lag(ts) OVER (PARTITION BY train ORDER BY ts))
                                  AS gap FROM passengers)

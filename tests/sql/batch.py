@@ -55,9 +55,8 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             return _totals(query, below[0], partial, operator)
         case Over():
             assert set(operator.columns) <= set(below[0].columns)
-            return below[0].selectExpr(
-                *(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls)
-            )
+            rows = _lives(below[0], operator) if operator.keep_us else below[0]
+            return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
         case p.Join():
             return _join(query, operator, *below)
         case p.Sink():
@@ -109,8 +108,18 @@ def _totals(query: p.Query, rows: DataFrame, partial: p.Partial, running: Runnin
     return last.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
 
 
+def _lives(rows: DataFrame, over: Over) -> DataFrame:
+    """Of each row the time of the last one of its key before it, or its own, that came too long after another."""
+    by = ", ".join(f"`{key}`" for key in over.keys) or "1"
+    near = f"RANGE BETWEEN INTERVAL {over.keep_us} MICROSECONDS PRECEDING AND INTERVAL 1 MICROSECOND PRECEDING"
+    alone = f"count(*) OVER (PARTITION BY {by} ORDER BY `{over.time}` {near}) = 0"
+    marked = rows.withColumn("__first", F.expr(f"CASE WHEN {alone} THEN `{over.time}` END"))
+    return marked.withColumn("__life", F.expr(f"max(__first) OVER (PARTITION BY {by} ORDER BY `{over.time}`)"))
+
+
 def _over(call: OverCall, over: Over) -> str:
-    by = f"PARTITION BY {', '.join(f'`{key}`' for key in over.keys)} " if over.keys else ""
+    keys = [*over.keys, *(["__life"] if over.keep_us else [])]
+    by = f"PARTITION BY {', '.join(f'`{key}`' for key in keys)} " if keys else ""
     ties = over.ties if call.kind == "rows" else ()
     order = f"{by}ORDER BY {', '.join(f'`{name}`' for name in (over.time, *ties))}"
     x = "1" if call.argument is None else f"`{call.argument}`"

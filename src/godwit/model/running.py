@@ -98,6 +98,8 @@ class Over(Operator):
     ties: tuple[str, ...]
     calls: tuple[OverCall, ...]
     lag_us: int = 0
+    #: rows of a key that come longer than this after the one before them begin anew; 0: they never do
+    keep_us: int = 0
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
@@ -126,6 +128,8 @@ class Over(Operator):
         """Rows that wait for the watermark; and rows that were answered, which later ones look back at."""
         keys = tuple(f"`{key}`" for key in self.keys)
         waiting = StateSpec(keys, self.time, self.lag_us)
+        if self.rows_kept and self.keep_us:
+            return waiting, StateSpec(keys, self.time, self.lag_us, "ttl", self.keep_us)
         if self.rows_kept:
             return waiting, StateSpec(keys, self.time, self.lag_us, "forever")
         return waiting, StateSpec(keys, self.time, self.lag_us + self.range_us)
@@ -140,11 +144,12 @@ class Over(Operator):
         if self.range_us:
             parts.append(f"rows for {seconds(self.range_us + self.lag_us)} after that")
         if self.rows_kept:
-            parts.append(
-                f"the last {self.rows_kept} of each key for ever"
-                if self.rows_kept > 1
-                else "the last one of each key for ever"
+            until = (
+                f"until the watermark is {seconds(self.keep_us + self.lag_us)} past them"
+                if self.keep_us
+                else "for ever"
             )
+            parts.append(f"the last {self.rows_kept if self.rows_kept > 1 else 'one'} of each key {until}")
         return ", ".join(parts)
 
     def describe(self) -> str:

@@ -108,9 +108,17 @@ class OverRows(StatefulOperator):
             context.tidy(KEPT, answered - node.range_us - 1)
             return
         # (Rounded, so that not every compaction makes a new plan.)
-        since = (answered - node.range_us) // node.range_us * node.range_us if node.range_us else None
+        since = _rounded(answered, node.range_us) if node.range_us else None
+        alive = _rounded(answered, max(node.keep_us, node.range_us)) if node.keep_us else None
 
         def looked_at(frame: Frame) -> Frame:
-            return drafts.then(("looked at", node, since), lambda rows: last_rows(rows, node, since), frame)
+            what = ("looked at", node, since, alive)
+            return drafts.then(what, lambda rows: last_rows(rows, node, since, alive), frame)
 
-        context.tidy(KEPT, NEVER, looked_at)
+        dead = NEVER if alive is None else answered - max(node.keep_us, node.range_us) - 1
+        context.tidy(KEPT, dead, looked_at)
+
+
+def _rounded(watermark: int, length: int) -> int:
+    """A time that is at least that long before the watermark."""
+    return (watermark - length) // length * length

@@ -15,6 +15,8 @@ from godwit.model.running import Over, OverCall
 NEW = "__new"
 #: an answered row's place among those of its key, from the last one on
 _BACK = "__back"
+#: the number of a life of its key
+LIFE = "__life"
 #: call -> its parts: (what one row brings, how they are put together, its type)
 _COUNT = ("CASE WHEN {x} IS NULL THEN 0L ELSE 1L END", "sum", "bigint")
 _PARTS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -39,26 +41,39 @@ def carried_names(node: Over) -> list[str]:
 
 def answers(rows: DataFrame, node: Over) -> DataFrame:
     """The new rows with the columns of the calls, and what is carried on."""
+    if node.keep_us:
+        rows = _with_lives(rows, node)
     if node.carried:
         rows = _carried_on(rows, node)
     made = rows.selectExpr("*", *(f"{_call(rows, call, node)} AS `{call.name}`" for call in node.calls))
-    return made.where(NEW).drop(NEW)
+    return made.where(NEW).drop(NEW, LIFE)
 
 
-def last_rows(rows: DataFrame, node: Over, since_us: int | None) -> DataFrame:
-    """What later rows can look back at: the last few of each key, and those since a time."""
-    place = f"row_number() OVER ({_partition(node, GENERATION)} {_backwards(node)})"
+def last_rows(rows: DataFrame, node: Over, since_us: int | None, alive_us: int | None = None) -> DataFrame:
+    """What later rows can look back at: the last few of each key, and those since a time; none before `alive_us`."""
+    if alive_us is not None:
+        rows = rows.where(f"unix_micros(`{node.time}`) >= {alive_us}")
+    place = f"row_number() OVER (PARTITION BY {_keys(node, GENERATION)} {_backwards(node)})"
     wanted = f"{_BACK} <= {node.rows_kept}"
     if since_us is not None:
         wanted += f" OR unix_micros(`{node.time}`) >= {since_us}"
     return rows.selectExpr("*", f"{place} AS {_BACK}").where(wanted).drop(_BACK)
 
 
+def _with_lives(rows: DataFrame, node: Over) -> DataFrame:
+    """Number the lives of each key: one begins with a row that comes too long after the one before it."""
+    order = f"PARTITION BY {_keys(node)} ORDER BY {', '.join(f'`{name}`' for name in (node.time, *node.ties))}"
+    at = f"unix_micros(`{node.time}`)"
+    begins = f"CASE WHEN {at} - lag({at}) OVER ({order}) > {node.keep_us} THEN 1 ELSE 0 END AS __begins"
+    life = f"sum(__begins) OVER ({order} ROWS UNBOUNDED PRECEDING) AS {LIFE}"
+    return rows.selectExpr("*", begins).selectExpr("*", life).drop("__begins")
+
+
 def _carried_on(rows: DataFrame, node: Over) -> DataFrame:
     place = f"row_number() OVER ({_partition(node, NEW)} {_backwards(node)}) AS {_BACK}"
     known = rows.columns
     rows = rows.selectExpr("*", place)
-    kept = [f"`{name}`" for name in (QUERY, *node.columns, GENERATION, NEW)]
+    kept = [f"`{name}`" for name in (QUERY, *node.columns, GENERATION, NEW, *([LIFE] if node.keep_us else []))]
     brought, whole = [], []
     for call in node.carried:
         for name, (one, merge, kind) in zip(_names(call), _PARTS[call.function], strict=True):
@@ -105,7 +120,11 @@ def _window(call: OverCall, node: Over) -> str:
 
 
 def _partition(node: Over, *more: str) -> str:
-    return f"PARTITION BY {', '.join([QUERY, *(f'`{key}`' for key in node.keys), *more])}"
+    return f"PARTITION BY {_keys(node, *more, *([LIFE] if node.keep_us else []))}"
+
+
+def _keys(node: Over, *more: str) -> str:
+    return ", ".join([QUERY, *(f"`{key}`" for key in node.keys), *more])
 
 
 def _backwards(node: Over) -> str:

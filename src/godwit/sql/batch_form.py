@@ -1,7 +1,8 @@
 """The query as Spark can run it over tables: what the oracle computes. Only what is not Spark's own is rewritten.
 
 - `keep('1 day')` becomes: group by sessions with that gap, and of each key take the newest.
-- Window functions that count rows get an order in which no two different rows are equal.
+- Window functions that count rows get an order in which no two different rows are equal; with `keep`, the rows of a key
+  are parted where they are too far apart.
 - `count_window(ts, n, slide)` becomes: number the rows of each key, and group by the windows that a number belongs to.
 """
 
@@ -17,6 +18,7 @@ from godwit.sql.dialect import PlainSpark
 NOTE = "godwit_batch_form"
 _RANK, _HOLDS = "__rank", "__holds"
 _NUMBER, _WINDOW = "__number", "__count_window"
+_BEGINS, LIFE = "__begins", "__life"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,17 +64,50 @@ class KeptForm:
 
 
 @dataclass(frozen=True, eq=False)
+class LivesForm:
+    """Rows of a key that come longer than `keep_us` after the one before them belong to another life of the key."""
+
+    keep_us: int
+    time: exp.Expr
+    keys: tuple[exp.Expr, ...]
+    ties: tuple[exp.Expr, ...]
+
+    def number(self, select: exp.Select) -> None:
+        """The SELECT's rows have the number of their life in a column."""
+        us = exp.Anonymous(this="unix_micros", expressions=[self.time.copy()])
+        before = self._over(exp.Anonymous(this="lag", expressions=[us.copy()]))
+        gap = exp.GT(this=exp.Sub(this=us, expression=before), expression=exp.Literal.number(self.keep_us))
+        begins = exp.Case(ifs=[exp.If(this=gap, true=exp.Literal.number(1))], default=exp.Literal.number(0))
+        life = self._over(exp.Anonymous(this="sum", expressions=[exp.column(_BEGINS)]))
+        life.set("spec", exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"))
+        nest(select, exp.alias_(begins, _BEGINS), exp.alias_(life, LIFE))
+
+    def _over(self, function: exp.Expr) -> exp.Window:
+        order = exp.Order(expressions=_ordered((self.time, *self.ties)))
+        return exp.Window(this=function, partition_by=[key.copy() for key in self.keys], order=order, over="OVER")
+
+
+@dataclass(frozen=True, eq=False)
 class OverForm:
     """A SELECT with window functions, and the columns that order rows of one time."""
 
     ties: tuple[exp.Expr, ...]
+    lives: LivesForm | None
+    #: the SELECT list without stars
+    items: tuple[tuple[str, exp.Expr], ...]
 
     def rewritten(self, select: exp.Select) -> exp.Select:
-        for window in list(select.find_all(exp.Window)):
+        if self.lives is not None:
+            select.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in self.items])
+            self.lives.number(select)
+        parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
+        for window in [found for part in parts for found in part.find_all(exp.Window)]:
             spec = window.args.get("spec")
             ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in ("row_number", "lag")
             if ranking or (spec is not None and spec.args.get("kind") == "ROWS"):
                 window.args["order"].set("expressions", [*window.args["order"].expressions, *_ordered(self.ties)])
+            if self.lives is not None:
+                window.set("partition_by", [*(window.args.get("partition_by") or ()), exp.column(LIFE)])
         return select
 
 
@@ -85,28 +120,25 @@ class CountForm:
     time: exp.Expr
     keys: tuple[exp.Expr, ...]
     ties: tuple[exp.Expr, ...]
+    lives: LivesForm | None
 
     def rewritten(self, select: exp.Select) -> exp.Select:
         self._bounds(select)
+        keys = list(self.keys)
+        if self.lives is not None:
+            self.lives.number(select)
+            keys.append(exp.column(LIFE))
         number = exp.Window(
             this=exp.Anonymous(this="row_number"),
-            partition_by=[key.copy() for key in self.keys],
+            partition_by=[key.copy() for key in keys],
             order=exp.Order(expressions=_ordered((self.time, *self.ties))),
             over="OVER",
         )
-        numbered = exp.Select(expressions=[exp.Star(), exp.alias_(number, _NUMBER)])
-        source = select.args["from_"].this
-        name = exp.TableAlias(this=exp.to_identifier(source.alias_or_name or "subquery", quoted=True))
-        for clause in ("from_", "where"):
-            numbered.set(clause, select.args.get(clause))
-            select.set(clause, None)
         # Window j (from 0 on) has the rows j * slide + 1 .. j * slide + size.
         first = f"greatest(0, ceil(({_NUMBER} - {self.size}) / {self.slide}))"
         windows = parse_one(f"explode(sequence({first}, ({_NUMBER} - 1) DIV {self.slide}))", dialect=PlainSpark)
-        cut = exp.Select(expressions=[exp.Star(), exp.alias_(windows, _WINDOW)])
-        cut.set("from_", exp.From(this=exp.Subquery(this=numbered, alias=name.copy())))
-        select.set("from_", exp.From(this=exp.Subquery(this=cut, alias=name)))
-        select.set("group", exp.Group(expressions=[*(key.copy() for key in self.keys), exp.column(_WINDOW)]))
+        nest(select, exp.alias_(number, _NUMBER), exp.alias_(windows, _WINDOW))
+        select.set("group", exp.Group(expressions=[*(key.copy() for key in keys), exp.column(_WINDOW)]))
         count = exp.Count(this=exp.Star(), big_int=True)
         full: exp.Expr = exp.EQ(this=count, expression=exp.Literal.number(self.size))
         having = select.args.get("having")
@@ -127,10 +159,22 @@ def _ordered(columns: tuple[exp.Expr, ...]) -> list[exp.Expr]:
     return [exp.Ordered(this=column.copy(), nulls_first=True) for column in columns]
 
 
+def nest(select: exp.Select, *columns: exp.Expr) -> None:
+    """What the SELECT reads (of one relation) becomes a sub-query with one column more, for each of the columns."""
+    source = select.args["from_"].this
+    name = exp.TableAlias(this=exp.to_identifier(source.alias_or_name or "subquery", quoted=True))
+    for column in columns:
+        inner = exp.Select(expressions=[exp.Star(), column])
+        for clause in ("from_", "where"):
+            inner.set(clause, select.args.get(clause))
+            select.set(clause, None)
+        select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=name.copy())))
+
+
 def batch_form(tree: exp.Query) -> exp.Query:
     """A copy for Spark; `tree` has been compiled."""
     tree = tree.copy()
-    for select in list(tree.find_all(exp.Select)):
+    for select in reversed(list(tree.find_all(exp.Select))):  # inner ones first: outer ones take them in as they are
         note = select.meta.get(NOTE)
         if note is not None:
             plain = exp.Select(**{arg: value for arg, value in select.copy().args.items() if value})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from godwit.sql import aggregates
-from godwit.sql.batch_form import CountForm
+from godwit.sql.batch_form import CountForm, OverForm
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import COUNT_WINDOW
 from godwit.sql.scope import NameScope
@@ -30,8 +30,8 @@ class CountWindow:
     keys: tuple[exp.Expr, ...]
     select: exp.Select
 
-    def batch_form(self, ties: tuple[exp.Expr, ...]) -> CountForm:
-        return CountForm(self.size, self.slide, self.time, self.keys, ties)
+    def batch_form(self, form: OverForm) -> CountForm:
+        return CountForm(self.size, self.slide, self.time, self.keys, form.ties, form.lives)
 
 
 def count_window(node: exp.Select, scope: NameScope) -> CountWindow | None:

@@ -100,6 +100,7 @@ class OverNode:
     ties: tuple[str, ...]
     calls: tuple[OverCall, ...]
     lag_us: int
+    keep_us: int
 
 
 @dataclass(frozen=True, eq=False)

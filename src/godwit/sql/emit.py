@@ -53,7 +53,7 @@ class Emitter:
                 return self._running(node, below)
             case d.OverNode():
                 order = (node.keys, node.time, node.ties)
-                return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us))
+                return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
             case d.JoinNode():
                 return self._join(node, below)
 

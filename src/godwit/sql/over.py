@@ -6,7 +6,6 @@ SELECT reads. Rows that are equal in all of these are alike, so the answer is on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +13,7 @@ from sqlglot import exp
 
 from godwit.model.running import OverCall
 from godwit.sql import aggregates
-from godwit.sql.batch_form import OverForm
+from godwit.sql.batch_form import LivesForm, OverForm
 from godwit.sql.draft import ColumnNode, Draft, OverNode, ProjectNode, ScanNode, column, names
 from godwit.sql.duration import interval
 from godwit.sql.fault import SqlFault
@@ -41,14 +40,16 @@ class _Frame:
 class Overs:
     """The window functions of one SELECT. `over` takes its expressions; then `draft` is what computes them."""
 
-    def __init__(self, scope: NameScope, distinct: bool = False) -> None:
-        self._scope = scope
+    def __init__(self, scope: NameScope, keep_us: int = 0, distinct: bool = False) -> None:
+        self._scope, self._keep_us = scope, keep_us
         #: whether count(DISTINCT ..) is allowed, which Spark's own OVER does not know
         self._distinct = distinct
         #: a call without its name -> the call
         self._calls: dict[OverCall, OverCall] = {}
         self._below: dict[str, exp.Expr] = {}
         self._order: tuple[tuple[exp.Expr, ...], ScopeField] | None = None
+        #: the first one, as it is written
+        self._first: exp.Window | None = None
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the operator's output."""
@@ -66,6 +67,9 @@ class Overs:
     def draft(self, source: Draft) -> OverNode:
         """To be called after `over` has seen every expression."""
         assert self._order is not None
+        assert self._first is not None
+        if self._keep_us:
+            self._check_keep(self._first)
         partition, time = self._order
         self._below.setdefault(time.flat, column(time.flat))
         keys = tuple(dict.fromkeys(self._input(key, "__part") for key in partition))
@@ -74,15 +78,33 @@ class Overs:
             self._below.setdefault(name, column(name))
         below = ProjectNode(source, tuple(ColumnNode(name, value) for name, value in self._below.items()))
         calls = tuple(self._calls.values())
-        return OverNode(below, tuple(self._below), keys, time.flat, tuple(ties), calls, time.lag_us or 0)
+        order = (keys, time.flat, tuple(ties))
+        return OverNode(below, tuple(self._below), *order, calls, time.lag_us or 0, self._keep_us)
 
-    def batch_form(self) -> OverForm:
-        return OverForm(tuple(reference for _, reference in self._ties()))
+    def batch_form(self, items: list[tuple[str, exp.Expr]]) -> OverForm:
+        """`items`: the SELECT list, without stars."""
+        ties = tuple(reference for _, reference in self._ties())
+        lives = None
+        if self._keep_us:
+            assert self._first is not None
+            keys, time = self._first.args.get("partition_by") or (), self._first.args["order"].expressions[0].this
+            lives = LivesForm(self._keep_us, time, tuple(keys), ties)
+        return OverForm(ties, lives, tuple(items))
+
+    def _check_keep(self, node: exp.Window) -> None:
+        """Rows of a key that begin anew: only where something is kept of a key, and by one relation's rows."""
+        if len(self._scope.relations) > 1:
+            msg = "keep does not go with a join in the same SELECT"
+            raise SqlFault(msg, node, "join in a sub-query")
+        if not any(call.kind == "rows" or call.start is None for call in self._calls.values()):
+            msg = "these window functions keep rows as long as their frames are, and no longer"
+            raise SqlFault(msg, node, "remove the hint /*+ keep(..) */")
 
     def _ties(self) -> list[tuple[str, exp.Column]]:
         """What orders rows of one time, as flat name and as a reference in the query: the device, then every column
         that is read. Where no rows are counted, nothing need be."""
-        if self._order is None or not any(call.kind == "rows" for call in self._calls.values()):
+        counts = self._keep_us or any(call.kind == "rows" for call in self._calls.values())
+        if self._order is None or not counts:
             return []
         partition, time = self._order
         read = names([*self._below.values(), *partition])
@@ -122,6 +144,7 @@ class Overs:
             msg = "the window functions of a SELECT have different PARTITION BY or ORDER BY"
             raise SqlFault(msg, node, "use one of them in a sub-query")
         self._order = partition, known
+        self._first = self._first or node
 
     def _ranking(self, node: exp.Window) -> OverCall:
         name, given = _name(node.this), node.this.expressions
@@ -211,11 +234,3 @@ def _name(function: exp.Expr) -> str:
 
 def _is_constant(value: exp.Expr) -> bool:
     return value.find(exp.Column) is None
-
-
-def refuse_windows(parts: Iterable[exp.Expr], where: str) -> None:
-    for part in parts:
-        bad = next(iter(windows_in(part)), None)
-        if bad is not None:
-            msg = f"a window function (OVER) cannot stand in {where}"
-            raise SqlFault(msg, bad, "select it in a sub-query and filter its result, or use QUALIFY")

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from godwit.ids import StreamId
 from godwit.model.plan import DELETED, VERSION, Stream
-from godwit.sql import aggregates
 from godwit.sql.batch_form import NOTE
+from godwit.sql.checks import check_join, refuse_aggregates, refuse_totals, refuse_twins, refuse_windows
 from godwit.sql.count_window import CountWindow, count_window
 from godwit.sql.draft import (
     ColumnNode,
@@ -28,8 +28,7 @@ from godwit.sql.fault import SqlFault, unknown
 from godwit.sql.grouping import Grouping, is_aggregated
 from godwit.sql.joins import combine
 from godwit.sql.keep import KEEP
-from godwit.sql.normalise import is_window
-from godwit.sql.over import Overs, refuse_windows, windows_in
+from godwit.sql.over import Overs, windows_in
 from godwit.sql.scope import NameScope, Relation, ScopeField, same
 
 #: meta key of a SELECT: the order in which to join what its FROM names (see `orders.py`)
@@ -72,7 +71,7 @@ class Compiler:
     def _union(self, node: exp.Union, known: Mapping[str, Definition], alias: str | None) -> Result:
         left, right = self.query(node.this, known, alias), self.query(node.expression, known, alias)
         for side, made in ((node.this, left), (node.expression, right)):
-            _refuse_totals(made, side)
+            refuse_totals(made.key, side)
         if len(left.fields) != len(right.fields):
             msg = f"UNION ALL of {len(left.fields)} and {len(right.fields)} columns"
             raise SqlFault(msg, node.expression, "select the same number of columns on both sides")
@@ -93,33 +92,34 @@ class Compiler:
             [*parts, *filter(None, map(node.args.get, ("group", "having")))], "WHERE, ON, GROUP BY or HAVING"
         )
         for part in parts:
-            _refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
+            refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
         draft, scope = combine(scope, parts, node.meta.get(ORDER, ()))
+        qualify = node.args.get("qualify")
+        overs = [w for part in (*node.expressions, qualify) if part for w in windows_in(part)]
+        if qualify and not overs:
+            msg = "QUALIFY filters by window functions, and there is none"
+            raise SqlFault(msg, qualify.this, "use HAVING" if is_aggregated(node) else "use WHERE")
+        if overs and is_aggregated(node):
+            msg = "window functions (OVER) do not go with aggregates without OVER in one SELECT"
+            raise SqlFault(msg, overs[0], "aggregate in a sub-query, and select from it")
         counted = count_window(node, scope)
         if counted is not None:
             return self._over(node, counted.select, draft, scope, alias, counted)
-        overs = [w for part in (*node.expressions, node.args.get("qualify")) if part for w in windows_in(part)]
         if is_aggregated(node):
-            if overs:
-                msg = "window functions (OVER) do not go with aggregates without OVER in one SELECT"
-                raise SqlFault(msg, overs[0], "aggregate in a sub-query, and select from it")
             return self._aggregated(node, draft, scope, alias)
-        if KEEP in node.meta:
-            msg = "keep is for totals: aggregates with GROUP BY, without a window"
-            raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
         if overs:
             return self._over(node, node, draft, scope, alias)
-        if node.args.get("qualify"):
-            msg = "QUALIFY filters by window functions, and there is none"
-            raise SqlFault(msg, node.args["qualify"].this, "use WHERE")
+        if KEEP in node.meta:
+            msg = "keep is for totals (GROUP BY without a window) and window functions"
+            raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
         columns, fields = [], []
         for name, value in self._select_list(node, scope):
             resolved = scope.resolve(value)
-            _refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
+            refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
             source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
             columns.append(ColumnNode(_flat(alias, name), resolved))
             fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
-        _refuse_twins(node, fields)
+        refuse_twins(node, fields)
         return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
 
     def _over(
@@ -132,24 +132,22 @@ class Compiler:
         counted: CountWindow | None = None,
     ) -> Result:
         """A SELECT with window functions; `counted`: that stand for a count window of `origin`."""
-        overs = Overs(scope, distinct=counted is not None)
+        overs = Overs(scope, origin.meta.get(KEEP, 0), distinct=counted is not None)
         items = self._select_list(node, scope)
         values = [overs.over(value) for _, value in items]
         qualify = node.args.get("qualify")
         condition = overs.over(_without_aliases(qualify.this, items, scope)) if qualify else None
         for value in (*values, *filter(None, [condition])):
-            _refuse_aggregates(
-                value, "an aggregate beside window functions needs OVER, too", "aggregate in a sub-query"
-            )
+            refuse_aggregates(value, "an aggregate beside window functions needs OVER, too", "aggregate in a sub-query")
         columns, fields = [], []
         for (name, _), value in zip(items, values, strict=True):
             source = scope.field(value.name) if isinstance(value, exp.Column) else None
             columns.append(ColumnNode(_flat(alias, name), value))
             fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
-        _refuse_twins(node, fields)
+        refuse_twins(node, fields)
         over = overs.draft(draft)
-        form = overs.batch_form()
-        origin.meta[NOTE] = form if counted is None else counted.batch_form(form.ties)
+        form = overs.batch_form(items)
+        origin.meta[NOTE] = form if counted is None else counted.batch_form(form)
         return Result(ProjectNode(filtered(over, conjuncts(condition)), tuple(columns)), tuple(fields))
 
     def _aggregated(self, node: exp.Select, draft: Draft, scope: NameScope, alias: str | None) -> Result:
@@ -164,7 +162,7 @@ class Compiler:
             columns.append(ColumnNode(_flat(alias, name), value))
             fields.append(grouping.field(name, _flat(alias, name), value))
         having = node.args.get("having")
-        _refuse_twins(node, fields)
+        refuse_twins(node, fields)
         if grouping.running:
             return self._totals(node, grouping, draft, columns, fields)
         kept = conjuncts(grouping.having(having.this)) if having else ()
@@ -220,7 +218,7 @@ class Compiler:
                 msg = f"'{relation.alias}' stands twice in this FROM"
                 raise SqlFault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
         for join in joins:
-            _check_join(join)
+            check_join(join)
         on = [part for join in joins for part in conjuncts(join.args.get("on"))]
         return NameScope(tuple(relations)), on
 
@@ -241,7 +239,7 @@ class Compiler:
 
     def _nested(self, name: str, query: exp.Expr, known: Mapping[str, Definition], origin: exp.Expr) -> Relation:
         result = self.query(query, known, self._take(name))
-        _refuse_totals(result, origin)
+        refuse_totals(result.key, origin)
         return Relation(name, result.draft, result.fields, origin)
 
     def _scan(self, source: exp.Table) -> Relation:
@@ -277,24 +275,6 @@ def _definitions(node: exp.Expr, known: Mapping[str, Definition]) -> Mapping[str
     return known
 
 
-def _check_join(join: exp.Join) -> None:
-    side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
-    if side or kind in ("OUTER", "SEMI", "ANTI", "FULL"):
-        msg = f"{' '.join(w for w in (side, kind) if w)} JOIN: a missing partner is only known when time has passed"
-        raise SqlFault(
-            msg, join.this, "use an inner JOIN; for absences, aggregate both sides by window and compare counts"
-        )
-    if method or join.args.get("using"):
-        msg = f"{method or 'USING'} joins hide which columns are compared"
-        raise SqlFault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
-
-
-def _refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
-    bad = next((n for n in node.walk() if aggregates.name_of(n) or is_window(n)), None)
-    if bad is not None:
-        raise SqlFault(problem, bad, remedy)
-
-
 def _without_aliases(condition: exp.Expr, items: list[tuple[str, exp.Expr]], scope: NameScope) -> exp.Expr:
     """QUALIFY may use the SELECT list's aliases."""
     known = {name.lower(): value for name, value in items}
@@ -306,23 +286,6 @@ def _without_aliases(condition: exp.Expr, items: list[tuple[str, exp.Expr]], sco
         return node if value is None else exp.paren(value.copy(), copy=False)
 
     return condition.copy().transform(swap, copy=False)
-
-
-def _refuse_totals(result: Result, origin: exp.Expr) -> None:
-    """Above totals everything would have to be taken back whenever one is replaced."""
-    if result.key is not None:
-        msg = "totals without a window replace each other, so nothing can be computed of them"
-        raise SqlFault(msg, origin, "make them the whole query, or aggregate in a window")
-
-
-def _refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:
-    seen: set[str] = set()
-    for i, field in enumerate(fields):
-        if field.name.lower() in seen:
-            msg = f"two result columns are called '{field.name}'"
-            origin = node.expressions[i] if i < len(node.expressions) else node
-            raise SqlFault(msg, origin, "rename one with AS")
-        seen.add(field.name.lower())
 
 
 def _flat(alias: str | None, name: str) -> str:

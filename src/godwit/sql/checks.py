@@ -1,0 +1,55 @@
+"""What may not stand where it stands in a SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from godwit.sql import aggregates
+from godwit.sql.fault import SqlFault
+from godwit.sql.normalise import is_window
+from godwit.sql.scope import ScopeField
+
+
+def check_join(join: exp.Join) -> None:
+    side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
+    if side or kind in ("OUTER", "SEMI", "ANTI", "FULL"):
+        msg = f"{' '.join(w for w in (side, kind) if w)} JOIN: a missing partner is only known when time has passed"
+        raise SqlFault(
+            msg, join.this, "use an inner JOIN; for absences, aggregate both sides by window and compare counts"
+        )
+    if method or join.args.get("using"):
+        msg = f"{method or 'USING'} joins hide which columns are compared"
+        raise SqlFault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
+
+
+def refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
+    bad = next((n for n in node.walk() if aggregates.name_of(n) or is_window(n)), None)
+    if bad is not None:
+        raise SqlFault(problem, bad, remedy)
+
+
+def refuse_totals(key: tuple[str, ...] | None, origin: exp.Expr) -> None:
+    """Above totals everything would have to be taken back whenever one is replaced."""
+    if key is not None:
+        msg = "totals without a window replace each other, so nothing can be computed of them"
+        raise SqlFault(msg, origin, "make them the whole query, or aggregate in a window")
+
+
+def refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:
+    seen: set[str] = set()
+    for i, field in enumerate(fields):
+        if field.name.lower() in seen:
+            msg = f"two result columns are called '{field.name}'"
+            origin = node.expressions[i] if i < len(node.expressions) else node
+            raise SqlFault(msg, origin, "rename one with AS")
+        seen.add(field.name.lower())
+
+
+def refuse_windows(parts: Iterable[exp.Expr], where: str) -> None:
+    for part in parts:
+        bad = part.find(exp.Window)
+        if bad is not None:
+            msg = f"a window function (OVER) cannot stand in {where}"
+            raise SqlFault(msg, bad, "select it in a sub-query and filter its result, or use QUALIFY")
