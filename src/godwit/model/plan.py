@@ -127,6 +127,12 @@ class Operator:
         return None
 
     @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        """How readers of different beginnings can share it (`model/taps.py`): by the class of each row that comes out;
+        by partials that it keeps by class, and merges for each reader (`OperatorContext.for_readers`); or not."""
+        return None if self.stateful else "rows"
+
+    @property
     def detail(self) -> str:
         """What `explain` adds to the line."""
         return ""
@@ -258,6 +264,11 @@ class Aggregate(Operator):
         return None if self.window.kind == "session" else self.window.size_us + self.lag_us + 1
 
     @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        """Where a session ends depends on all its rows."""
+        return "partials" if self.window.kind in ("tumbling", "hopping") else None
+
+    @property
     def detail(self) -> str:
         return f" (closes {_seconds(self.lag_us)} late)" if self.lag_us else ""
 
@@ -295,6 +306,10 @@ class Join(Operator):
     @property
     def reach_us(self) -> int | None:
         return max(self.lasts_us) + 1
+
+    @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        return "rows"
 
     @property
     def lasts_us(self) -> tuple[int, int]:
