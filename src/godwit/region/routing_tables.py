@@ -7,7 +7,7 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ class Tables:
         self.spark, self.region, self.shape, self.deployment = spark, region, shape, deployment
         key = shape.key
         self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
-        self._parameters: DataFrame | None = None
+        self._parameters: dict[int | None, DataFrame] = {}
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
         same = previous is not None and previous.queries == self.queries
@@ -84,9 +84,8 @@ class Tables:
         if len(reading) == 1:
             (query,) = reading.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
-        alone = len(reading) == len(self.queries)
-        table = self.parameters() if alone else self._parameter_rows(reading.values())
-        return frame.selectExpr(*columns).crossJoin(F.broadcast(table))
+        all_of_them = len(reading) == len(self.queries)
+        return frame.selectExpr(*columns).crossJoin(F.broadcast(self.parameters(None if all_of_them else scan_index)))
 
     def with_parameters(self, frame: Frame, *texts: str) -> Frame:
         """Add the parameter columns that the texts mention and the frame does not have.
@@ -144,16 +143,15 @@ class Tables:
         by name any more."""
         return frame if self.only is None else frame.where(f"{QUERY} = {text(self.only)}")
 
-    def parameters(self) -> DataFrame:
-        """One row a query: its name and its parameters."""
-        if self._parameters is None:
-            self._parameters = self._parameter_rows(self.queries.values())
-        return self._parameters
-
-    def _parameter_rows(self, queries: Iterable[Query]) -> DataFrame:
-        rows = [f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries]
-        names = [QUERY, *(p.name for p in self.shape.parameters)]
-        return self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
+    def parameters(self, scan_index: int | None = None) -> DataFrame:
+        """One row a query, of all or of those that a scan takes rows in for: its name and its parameters."""
+        if scan_index not in self._parameters:
+            queries = self.queries if scan_index is None else self.readers.scanning[scan_index]
+            rows = [f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries.values()]
+            names = [QUERY, *(p.name for p in self.shape.parameters)]
+            sql = f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})"
+            self._parameters[scan_index] = self._typed(sql)
+        return self._parameters[scan_index]
 
     def _subscription(self, scan_index: int) -> DataFrame:
         """One row a (query, wanted value), with the query's parameters."""
