@@ -179,6 +179,17 @@ def test_people_are_told_what_is_shared_and_with_whom(open_fleet: Callable[..., 
     assert status(world, "other").shared_by == ()
 
 
+def test_rows_that_are_too_late_are_shown_to_those_who_had_begun(open_fleet: Callable[..., Fleet]) -> None:
+    world = World(open_fleet, {"first": QUERIES["tumbling"], "second": QUERIES["tumbling"]})
+    world.play([push for push in ROWS if isinstance(push, Push) and push.second > 12])
+    world.fleet.process_available()
+    world.play([Push(0, 1, 3), Push(1, 1, 3)])
+    world.fleet.process_available()
+    world.fleet.submit(QUERIES["tumbling"], "third")
+    late = {name: world.fleet.query(name).late().count() for name in world.fleet.queries}
+    assert late["first"] == late["second"] > late["third"] == 0
+
+
 def test_a_name_is_free_again_while_others_tap_what_ran_under_it(open_fleet: Callable[..., Fleet]) -> None:
     world = World(open_fleet, {"first": QUERIES["tumbling"], "second": QUERIES["tumbling"]})
     world.play([*ROWS[:12], Withdraw("first"), *ROWS[12:16], Submit("first", QUERIES["tumbling"]), *ROWS[16:]])

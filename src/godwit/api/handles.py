@@ -19,7 +19,7 @@ from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
 from godwit.model.plan import CLASS, EPOCH, QUERY, Query
-from godwit.model.taps import apart, together
+from godwit.model.taps import apart, executor, together
 from godwit.sql.sharing import own_names
 
 
@@ -71,7 +71,8 @@ class QueryHandle:
         fleet = self._fleet
         query = fleet.execution(self.id)
         found = [self._late(query), *(self._late_in(query, fleet.execution(part)) for part in query.parts)]
-        found += [self._late(fleet.execution(leader), query.begins) for leader in sorted(set(query.taps.values()))]
+        leaders = {executor(query, operator, fleet.deployment.queries).id for operator in query.taps} - {query.id}
+        found += [self._late(fleet.deployment.queries[leader], query.begins) for leader in sorted(leaders)]
         frames = [frame for frame in found if frame is not None]
         if not frames:
             return fleet.spark.range(0).select()

@@ -138,6 +138,12 @@ class Operator:
         return None
 
     @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        """How readers of different beginnings can share it (`model/taps.py`): by the class of each row that comes out;
+        by partials that it keeps by class, and merges for each reader (`OperatorContext.for_readers`); or not."""
+        return None if self.stateful else "rows"
+
+    @property
     def detail(self) -> str:
         """What `explain` adds to the line."""
         return ""
@@ -278,6 +284,11 @@ class Aggregate(Operator):
         return f"one partial row per key and window, until {until}"
 
     @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        """Where a session ends depends on all its rows."""
+        return "partials" if self.window.kind in ("tumbling", "hopping") else None
+
+    @property
     def detail(self) -> str:
         return f" (closes {seconds(self.lag_us)} late)" if self.lag_us else ""
 
@@ -320,6 +331,10 @@ class Join(Operator):
     def keeps(self) -> str:
         left, right = map(seconds, self.lasts_us)
         return f"rows of the left until the watermark is {left} past them, rows of the right {right}"
+
+    @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        return "rows"
 
     @property
     def lasts_us(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from godwit.ids import QueryId
-from godwit.model.plan import Aggregate, Join, Operator, Plan, Query, Scan
+from godwit.model.plan import Plan, Query, Scan
 
 
 def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
@@ -32,7 +32,7 @@ def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
     for index in reversed(range(len(plan.operators) - 1)):
         leader = executed.get((index, mine[index]))
         if index not in found and leader is not None and can_be_tapped(plan, index):
-            found |= dict.fromkeys(_below(plan, index), leader)
+            found |= dict.fromkeys(below(plan, index), leader)
     return found
 
 
@@ -40,11 +40,10 @@ def can_be_tapped(plan: Plan, index: int) -> bool:
     """Whether an operator's rows can be told apart by class, and it is worth it: it joins or aggregates, or is all that
     the query does."""
     operator = plan.operators[index]
-    if any(not _has_classes(plan.operators[i]) for i in _below(plan, index) if i != index):
+    if any(plan.operators[i].told_apart != "rows" for i in below(plan, index) if i != index):
         return False
-    if index == plan.sink.inputs[0] and not isinstance(operator, Scan):
-        return _has_classes(operator) or _has_partials(operator)
-    return isinstance(operator, Join) or _has_partials(operator)
+    worth_it = operator.stateful or (index == plan.sink.inputs[0] and not isinstance(operator, Scan))
+    return worth_it and operator.told_apart is not None
 
 
 def ends(query: Query) -> Iterator[tuple[int, QueryId]]:
@@ -83,21 +82,12 @@ def apart(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[int,
         alike = [q for q in queries.values() if q.shape.key == query.shape.key and q.id != query.id]
         same = sorted(q.id for q in alike if q.signatures[index] == query.signatures[index])
         if operator.stateful and same and not can_be_tapped(query.shape.plan, index):
-            can = _has_classes(operator) or _has_partials(operator)
+            can = operator.told_apart is not None
             yield index, same, "it is above a window" if can else "its state is not kept by beginning"
 
 
-def _has_classes(operator: Operator) -> bool:
-    """Whether each row that comes out is made of rows of which the oldest is known."""
-    return not operator.stateful or isinstance(operator, Join)
-
-
-def _has_partials(operator: Operator) -> bool:
-    """Whether it merges partials that may be kept apart until the end; where a session ends depends on its rows."""
-    return isinstance(operator, Aggregate) and operator.window.kind in ("tumbling", "hopping")
-
-
-def _below(plan: Plan, index: int) -> Iterator[int]:
+def below(plan: Plan, index: int) -> Iterator[int]:
+    """An operator and all that its rows are made by."""
     yield index
     for child in plan.operators[index].inputs:
-        yield from _below(plan, child)
+        yield from below(plan, child)

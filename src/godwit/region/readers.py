@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from godwit.engine.lazy_frame import Frame, made, together
 from godwit.ids import QueryId
 from godwit.model.plan import CLASS, EPOCH, QUERY, Query, Scan, Shape
-from godwit.model.taps import ends, executor
+from godwit.model.taps import below, ends, executor
 from godwit.region.sql_text import text
 
 #: up to so many queries that are tapped, a CASE is cheaper than a join
@@ -38,6 +38,8 @@ class Readers:
             for operator, leader in ends(query):
                 itself = {} if queries[leader].internal else {leader: 0}
                 self._at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
+        #: operators above which nobody taps anything: from there on rows need no class
+        self._last = {i for i in self._at if not any(i in below(shape.plan, j) for j in self._at if j != i)}
         tapped = {leader for query in queries.values() for leader in query.taps.values()}
         #: those who tap or are tapped
         self.involved = tapped | {query.id for query in queries.values() if query.taps}
@@ -68,7 +70,8 @@ class Readers:
     def tell_apart(self, frame: Frame, index: int, spark: SparkSession) -> Frame:
         """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
         readers = self.at(index)
-        others = [f"`{name}`" for name in frame.columns if name != QUERY]
+        ending = (QUERY, CLASS) if index in self._last else (QUERY,)
+        others = [f"`{name}`" for name in frame.columns if name not in ending]
         since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
         if len(readers) > FEW:
             rows = [(leader, name, begins) for leader, mine in readers.items() for name, begins in mine.items()]

@@ -7,7 +7,7 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,19 +76,17 @@ class Tables:
         self.spark, self.region, self.shape, self.deployment = spark, region, shape, deployment
         key = shape.key
         self.queries: dict[QueryId, Query] = {q.id: q for q in deployment.of_shape(key)}
-        self._parameters: DataFrame | None = None
+        self._parameters: dict[int | None, DataFrame] = {}
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
         #: the same tables as rows at hand
         self._handed: dict[int, tuple[DataFrame, LazyFrame]] = {}
-        self._scan_parameters: dict[int, DataFrame] = {}
         same = previous is not None and previous.queries == self.queries
         self.readers: Readers = previous.readers if same and previous else Readers(shape, self.queries)
         if previous is not None and same:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices, self._handed = previous._choices, previous._handed
-            self._scan_parameters = previous._scan_parameters
         self._routes: dict[int, RowRoutes] = {}
 
     # --- queries and parameters
@@ -107,7 +105,7 @@ class Tables:
         if len(reading) == 1:
             (query,) = reading.values()
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
-        table = self._parameters_of(scan_index)
+        table = self.parameters(None if len(reading) == len(self.queries) else scan_index)
         if isinstance(frame, LazyFrame) and frame.rows * len(reading) <= self.sizes.paired_rows:
             return frame.times(self._at_hand(table)).selectExpr(*columns, QUERY, *self._names)
         return made(frame).selectExpr(*columns).crossJoin(F.broadcast(table))
@@ -168,25 +166,15 @@ class Tables:
         by name any more."""
         return frame if self.only is None else frame.where(f"{QUERY} = {text(self.only)}")
 
-    def parameters(self) -> DataFrame:
-        """One row a query: its name and its parameters."""
-        if self._parameters is None:
-            self._parameters = self._parameter_table(self.queries.values())
-        return self._parameters
-
-    def _parameters_of(self, scan_index: int) -> DataFrame:
-        """The same for the queries that a scan reads rows for."""
-        reading = self.readers.scanning[scan_index]
-        if len(reading) == len(self.queries):
-            return self.parameters()
-        if scan_index not in self._scan_parameters:
-            self._scan_parameters[scan_index] = self._parameter_table(reading.values())
-        return self._scan_parameters[scan_index]
-
-    def _parameter_table(self, queries: Iterable[Query]) -> DataFrame:
-        rows = [f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries]
-        names = [QUERY, *(p.name for p in self.shape.parameters)]
-        return self._typed(f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})")
+    def parameters(self, scan_index: int | None = None) -> DataFrame:
+        """One row a query, of all or of those that a scan takes rows in for: its name and its parameters."""
+        if scan_index not in self._parameters:
+            queries = self.queries if scan_index is None else self.readers.scanning[scan_index]
+            rows = [f"('{quoted(q.id)}'{''.join(', ' + v for v in q.parameters)})" for q in queries.values()]
+            names = [QUERY, *(p.name for p in self.shape.parameters)]
+            sql = f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(names)})"
+            self._parameters[scan_index] = self._typed(sql)
+        return self._parameters[scan_index]
 
     def _subscription(self, scan_index: int) -> DataFrame:
         """One row a (query, wanted value), with the query's parameters."""

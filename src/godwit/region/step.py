@@ -64,7 +64,7 @@ class Step:
             inputs = [self._input(index, side, local[child]) for side, child in enumerate(operator.inputs)]
             self._batch.sized[index] = self._batch.small_input(index)
             made = self._made(index, operator, inputs)
-            if made is not None and operator.emits == "arrival":  # (a window has told its readers apart already)
+            if made is not None and operator.told_apart == "rows":
                 made = self._tables.for_readers(made, index)
             local[index] = made if index == last else self._route(index, made)
         return local[last]
