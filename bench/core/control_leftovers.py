@@ -39,6 +39,7 @@ from godwit.model.topology import Device, Topology
 from godwit.observe.history import History
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.region.runner import Limits
+from godwit.storage.chunk import Chunk
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import HISTORY
@@ -127,6 +128,8 @@ def containers(start: object) -> Iterator[Any]:
     seen, waiting = {id(start)}, [start]
     while waiting:
         one = waiting.pop()
+        if isinstance(one, Chunk):
+            continue  # where the records of a log's file lie: bounded by the length of the file
         if isinstance(one, dict | list | set | frozenset | tuple | deque):
             yield one
         for other in gc.get_referents(one):

@@ -39,7 +39,7 @@ class Publisher:
     def publish(self, runner: Runner, number: int, record: Record) -> None:
         """Called after every commit, and again for the last ones after a restart."""
         for query in runner.tables.queries.values():
-            if query.target is None or query.target not in self._deployment().streams:
+            if query.target not in self._deployment().streams or record["epoch"] < query.begins:
                 continue
             sink = len(query.shape.plan.operators) - 1
             if runner.region in runner.deployment.owners(query, sink):
@@ -51,7 +51,7 @@ class Publisher:
         assert query.target is not None
         device = producer(query.id)
         sender = f"{region}|{device}"
-        if number <= self._gateway.sequence(query.target, sender) or record["epoch"] < query.begins:
+        if number <= self._gateway.sequence(query.target, sender):
             return
         source = self._gateway.source(query.target, device)
         session = self._deployment().sessions.get(device, 1)
