@@ -120,7 +120,7 @@ class RunnerPool:
     def _remove(self, shapes: Sequence[str]) -> None:
         for shape in shapes:
             for region in regions(self.store.disk):
-                self.store.disk.delete_folder(shape_folder(region, shape))
+                self.store.remove(shape_folder(region, shape))
                 self._entries.pop((region, shape), None)
         if shapes:
             self.store.delete_document(REMOVING)
