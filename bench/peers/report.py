@@ -32,8 +32,9 @@ _FAIR = """## How each was set up
   earlier files would be late. The others read the same rows as files in order of time.
 - Sockets (latency of Flink and Spark) are not exactly-once sources and sinks. Ours keeps every row before it is
   acknowledged and every result before it is delivered; Flink would add the interval of its checkpoints to do so.
-- The latency of a row counts from the row, which waits 50 ms on average for its sending; of a window, from its end, and
-  the first rows after it come up to 100 ms later.
+- The latency of a row counts from the row, which waits 50 ms on average for its sending; of a window, from its end,
+  which is when its last rows are sent. Flink and ours close it with them; Spark needs a row at or after the end, which
+  comes 100 ms later.
 - A move: Flink and Spark stop and start everything the job does, on the same machine; ours moves 40 devices and the
   open windows to another region and stops nothing. Flink and Spark have no notion of a device's region.
 - All on one machine: nobody's network is measured.
