@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from bench._harness import say
 from bench._memory import cpu_seconds
@@ -98,9 +99,17 @@ def native(spark: SparkSession, work: Path, questions: list[Question], ears: Ear
     try:
         yield lambda rows, _: channel.send("".join(row.text() for row in rows))
     finally:
-        channel.close()
         for query in running:
-            query.stop()
+            halt(query)
+        channel.close()
+
+
+def halt(query: StreamingQuery, patience_s: float = 1.0) -> None:
+    """Stop between two micro-batches, if there is such a moment: one that is cut off has to be done again."""
+    until = time.monotonic() + patience_s
+    while query.status["isTriggerActive"] and time.monotonic() < until:
+        time.sleep(0.002)
+    query.stop()
 
 
 def parsed_rows(lines: DataFrame) -> DataFrame:

@@ -24,7 +24,7 @@ from bench._harness import say
 from bench.peers import pace
 from bench.peers.channels import Listener
 from bench.peers.flink import Flink
-from bench.peers.latency import FLINK_OPTIONS, PUSH, TAIL_S, batch_taker, ours, parsed_rows
+from bench.peers.latency import FLINK_OPTIONS, PUSH, TAIL_S, batch_taker, halt, ours, parsed_rows
 from bench.peers.pace import Ears, Row
 from bench.peers.questions import Question, ask
 from godwit.ids import DeviceId, SiteId
@@ -76,7 +76,7 @@ def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUS
 
     def stop() -> None:
         while running:
-            running.pop().stop()
+            halt(running.pop())
 
     def move() -> None:
         stop()

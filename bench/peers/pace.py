@@ -21,6 +21,8 @@ EVERY_MS = 100
 DEVICES = 40
 KEYS = 10
 GRAIN_MS = 2_000
+#: for plans to be made (seconds)
+SETTLE_S = 6.0
 SCHEMA = "device string, key bigint, value int, ts timestamp"
 
 
@@ -81,8 +83,15 @@ def _ms(at: object) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def send(seconds: float, push: Callable[[list[Row], int], None]) -> tuple[int, int]:
-    """Push in pace: (rows, the time that has been reached). Returns the beginning and how many rows there were."""
+def send(seconds: float, push: Callable[[list[Row], int], None], settle_s: float = SETTLE_S) -> tuple[int, int]:
+    """Push in pace: (rows, the time that has been reached). Returns the beginning and how many rows there were.
+
+    First some rows of a minute earlier, and a pause: nobody's plans are cold when the clock begins.
+    """
+    early = int(time.time() * 1000) - 60_000
+    for first in (0, 3_000, 6_000) if settle_s else ():  # windows close, too
+        push(rows(first, EVERY_MS, early), early + first + EVERY_MS)
+        time.sleep(settle_s / 3)
     begin = (int(time.time() * 1000) // GRAIN_MS + 1) * GRAIN_MS
     ticks = int(seconds * 1000 / EVERY_MS)
     for tick, due in _ticks(begin, ticks):

@@ -81,7 +81,7 @@ def test_rows_in_pace_are_the_same_for_everybody() -> None:
         sent.extend(rows)
         reached.append(until)
 
-    begin, count = pace.send(0.3, push)
+    begin, count = pace.send(0.3, push, settle_s=0)
     assert begin % pace.GRAIN_MS == 0
     assert sent == pace.rows(0, count, begin)
     assert [until - begin for until in reached] == [100, 200, 300]

@@ -14,15 +14,20 @@ from godwit.demo.outcome import DemoOutcome
 from godwit.demo.queries import Asked
 from godwit.demo.view import ms, size
 
+#: so many wrong queries of a contender are shown with rows
+MOST_SHOWN = 2
+
 
 def report(console: Console, queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> None:
     """Two tables: the queries, then the sums."""
     console.print(_queries(queries, outcomes))
     console.print(_sums(outcomes))
     for outcome in outcomes:
-        for verdict in outcome.verdicts:
-            if not verdict.equal:
-                console.print(f"{outcome.name}: {_short(verdict)}", highlight=False)
+        wrong = [verdict for verdict in outcome.verdicts if not verdict.equal]
+        for verdict in wrong[:MOST_SHOWN]:
+            console.print(f"{outcome.name}: {_short(verdict)}", highlight=False)
+        if len(wrong) > MOST_SHOWN:
+            console.print(f"{outcome.name}: and {len(wrong) - MOST_SHOWN} more queries", highlight=False)
 
 
 def _queries(queries: Sequence[Asked], outcomes: Sequence[DemoOutcome]) -> Table:
