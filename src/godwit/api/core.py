@@ -110,6 +110,8 @@ class FleetCore(ABC):
             epoch=deployment.epoch,
         )
         self.executor = Executor(plane, control, self.gateway, self.pool, tracker, self.lock, self._post)
+        #: the last epoch at which it was seen to that there are copies
+        self._copied = -1
         waits = (self._events, self._news, options.ack_timeout)
         self.control = ControlLoop(self.executor, commands, self.carry_out, self.pool, *waits)
 
@@ -260,7 +262,10 @@ class FleetCore(ABC):
 
     def keep_copies(self) -> None:
         """Copy deployment and topology beside the control log, now and then."""
-        self.executor.log.copy_if_due(int(self.plane.coordinator.stable))
+        stable = int(self.plane.coordinator.stable)
+        if stable != self._copied:  # (an idle fleet leaves its disk alone)
+            self.executor.log.copy_if_due(stable)
+            self._copied = stable
 
     def _deliver(self, runner: Runner, number: int, record: Record) -> None:
         self.dispatcher.committed(runner.region, runner.shape.key, number, record)

@@ -110,7 +110,7 @@ def newest(table: pa.Table, time: str) -> int | None:
 
 def newest_by_device(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:
     """(device, its greatest event time, its number of rows)"""
-    if table.num_rows <= FEW:
+    if table.num_rows <= FEW and not (table.column(time).null_count or table.column(device).null_count):
         return _newest_of_few(table, time, device)
     at = micros(table.column(time))
     names, said = table.column(device), None
