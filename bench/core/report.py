@@ -100,9 +100,13 @@ def _rows(old: dict[str, Any], new: dict[str, Any]) -> list[list[Any]]:
         ("write_p95_ms", "commit record: ms to write, p95", ""),
     ):
         rows.append([what, target, *(found.get("commit_record", {}).get(key, "") for found in (old, new))])
-    for name, limit in (new or old).get("leftovers", {}).get("limits", {}).items():
-        slopes = [found.get("leftovers", {}).get("slopes_per_cycle", {}).get(name, "") for found in (old, new)]
-        rows.append([f"leftovers: growth of {name} per cycle", f"<= {limit:g}", *slopes])
+    for part, what in (
+        ("leftovers", "leftovers"),
+        ("control_leftovers", "leftovers of the control plane, 10^4 cycles"),
+    ):
+        for name, limit in (new or old).get(part, {}).get("limits", {}).items():
+            slopes = [found.get(part, {}).get("slopes_per_cycle", {}).get(name, "") for found in (old, new)]
+            rows.append([f"{what}: growth of {name} per cycle", f"<= {limit:g}", *slopes])
     lines = new.get("lines", {})
     rows.append(["source lines", f"< {SOURCE_BEFORE}", SOURCE_BEFORE, lines.get("source", "")])
     rows.append(["test lines", f"> {TESTS_BEFORE}", TESTS_BEFORE, lines.get("tests", "")])

@@ -42,8 +42,11 @@ def test_shapes_go_when_their_results_may(keep: bool, gone: set[str]) -> None:
     for _ in house.bits([], set(), 0, swept):
         pass
     assert swept.shapes == gone
+    for shape in ("old", "fresh"):
+        store.put_document(names.sink_position(shape, 12 * "a"), {"shape": shape, "query": "gone", "positions": {}})
     pool = pool_of(store)
     pool.remove(swept.shapes)
+    assert len(list(names.sink_positions(store.disk))) == 2 - len(gone)
     assert {shape for _, shape in names.shapes(store.disk)} == {"old", "fresh"} - gone
     assert store.get_document(names.REMOVING) is None
 

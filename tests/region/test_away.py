@@ -82,7 +82,7 @@ def test_a_device_that_changed_region_just_before_the_process_died_begins_a_new_
     fleet.stop()
     CommandLog(fleet.store).append(ChangeTopology((DeviceMoved("t0", "east"),)))  # type: ignore[arg-type]
     fleet = open_fleet()
-    assert fleet.deployment.sessions["t0"] == session + 1  # type: ignore[index]
+    assert fleet.deployment.sessions["t0"] > session  # type: ignore[index]
     train = fleet.device("t0")
     for second in range(1, 6):
         train.push(rows(second))

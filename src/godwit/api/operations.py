@@ -103,7 +103,9 @@ class Operations:
             self._derive(query, columns)
 
     def _withdraw(self, query: QueryId) -> None:
-        self._fleet.known(query)
+        runs = self._fleet.execution(self._fleet.known(query))
+        if self._fleet.versions.of(query):
+            self._fleet.versions.add(query, runs.id)
         ended = self._fleet.aliases.leave(query, self._fleet.deployment)
         self._fleet.undeploy(ended.id)
         self._admission.leave(ended)

@@ -21,7 +21,8 @@ class QueryVersions:
         return tuple(self._earlier.get(query, ()))
 
     def add(self, query: QueryId, execution: QueryId) -> None:
-        known = [*self._earlier.pop(query, ()), execution][-KEEP:]
+        before = [name for name in self._earlier.pop(query, ()) if name != execution]
+        known = [*before, execution][-KEEP:]
         self._earlier = dict([*self._earlier.items(), (query, known)][-KEEP:])
         self._store.put_document(VERSIONS, self._earlier)
 

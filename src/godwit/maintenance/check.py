@@ -22,7 +22,7 @@ from godwit.storage.store import Store
 #: what may lie in a fleet's folder
 OURS = {
     *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
-    *(f"{name}.json" for name in (names.ALIASES, names.RELAYS, names.DEAD_LETTERS)),
+    *(f"{name}.json" for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.DEAD_LETTERS, names.REMOVING)),
     *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
 }
 #: in a log's folder, beside its records
@@ -61,7 +61,7 @@ def _epochs(store: Store) -> Iterator[Finding]:
 
 
 def _documents(store: Store) -> Iterator[Finding]:
-    for name in (names.ALIASES, names.RELAYS):
+    for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.REMOVING):
         yield from _document(store, name, "none")
     yield from _document(store, names.DEAD_LETTERS, "drop")
 

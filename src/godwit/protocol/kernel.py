@@ -426,10 +426,10 @@ class RegionKernel:
 
         A region that joins expects the sessions of the epoch it joins with: their ends are kept until a later epoch.
         """
-        for key, mark in list(self.own_marks.items()):
+        for key in [key for key, mark in self.own_marks.items() if mark.over]:
             device = DeviceId(split_source(key[1])[1])
             now = self.deployment.sessions.get(device, 1) if self.deployment.knows(device) else FOREVER
-            if mark.over and now > key[2]:
+            if now > key[2]:
                 del self.own_marks[key]
 
     def _forget_departed(self) -> None:

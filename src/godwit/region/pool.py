@@ -25,7 +25,7 @@ from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
-from godwit.storage.names import REMOVING, commit_log, regions, regions_of, shape_folder
+from godwit.storage.names import REMOVING, commit_log, regions, regions_of, shape_folder, sink_positions
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
@@ -118,6 +118,9 @@ class RunnerPool:
                 self._remove(idle)
 
     def _remove(self, shapes: Sequence[str]) -> None:
+        for name in list(sink_positions(self.store.disk)) if shapes else ():
+            if (saved := self.store.get_document(name)) is not None and saved["shape"] in shapes:
+                self.store.delete_document(name)  # it counts commits that nobody will find
         for shape in shapes:
             for region in regions(self.store.disk):
                 self.store.remove(shape_folder(region, shape))
