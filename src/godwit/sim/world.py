@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
@@ -27,6 +27,7 @@ from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query
+from godwit.model.taps import find
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer
@@ -101,6 +102,9 @@ class World:
                 self._handle(TimedOut(self.plane.epoch))
             case act.SubmitQuery(name, kind, over):
                 query = KINDS[kind](name, over)
+                if self.schedule.shares:
+                    taps = find(query, self.plane.planner.rows.queries.values())
+                    query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
                 self._ask(lambda: self.plane.submit(query))
             case act.WithdrawQuery(name):
