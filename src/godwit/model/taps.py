@@ -65,6 +65,34 @@ def readers(query: QueryId, queries: Iterable[Query]) -> list[QueryId]:
     return sorted(other.id for other in queries if query in other.taps.values())
 
 
+class TapTable:
+    """Who reads what of whom among the queries of one shape, under one deployment."""
+
+    def __init__(self, plan: Plan, queries: Mapping[QueryId, Query]) -> None:
+        scans = [index for index, _ in plan.scans]
+        #: scan -> the queries that it takes rows in for; the others tap one of them
+        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps} for i in scans}
+        #: the beginnings of those who tap
+        self.begins = sorted({q.begins for q in queries.values() if q.taps})
+        #: query -> the class of the rows that it takes in now
+        self.classes: dict[QueryId, int] = {}
+        #: operator -> who executes it -> those who go on with its rows, and since which class
+        self.at: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
+        for query in queries.values():
+            for leader in {executor(query, i, queries).id for i in scans if i in query.taps}:
+                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
+            for operator, leader in ends(query):
+                itself = {} if queries[leader].internal else {leader: 0}
+                self.at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
+        #: operators above which nobody taps anything: from there on rows need no class
+        self.last = {i for i in self.at if not any(i in below(plan, j) for j in self.at if j != i)}
+        tapped = {leader for query in queries.values() for leader in query.taps.values()}
+        #: those who tap or are tapped
+        self.involved = tapped | {query.id for query in queries.values() if query.taps}
+        #: withdrawn while others tap them: they have no results any more
+        self.unseen = sorted(leader for leader in tapped if queries[leader].internal)
+
+
 def together(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[list[int], list[QueryId]]]:
     """(operators, the queries for which they are executed once), where they are several."""
     found: dict[tuple[QueryId, ...], list[int]] = {}

@@ -13,38 +13,16 @@ from pyspark.sql import functions as F
 
 from godwit.engine.lazy_frame import Frame, made, together
 from godwit.ids import QueryId
-from godwit.model.plan import CLASS, EPOCH, QUERY, Query, Scan, Shape
-from godwit.model.taps import below, ends, executor
+from godwit.model.plan import CLASS, EPOCH, QUERY, Scan
+from godwit.model.taps import TapTable
 from godwit.region.sql_text import text
 
 #: up to so many queries that are tapped, a CASE is cheaper than a join
 FEW = 16
 
 
-class Readers:
-    """The taps of one shape's queries under one deployment."""
-
-    def __init__(self, shape: Shape, queries: Mapping[QueryId, Query]) -> None:
-        scans = [index for index, _ in shape.plan.scans]
-        #: scan -> the queries that it takes rows in for; the others tap one of them
-        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps} for i in scans}
-        self._begins = sorted({q.begins for q in queries.values() if q.taps})
-        #: query -> the class of the rows that it takes in now
-        self.classes: dict[QueryId, int] = {}
-        self._at: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
-        for query in queries.values():
-            for leader in {executor(query, i, queries).id for i in scans if i in query.taps}:
-                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
-            for operator, leader in ends(query):
-                itself = {} if queries[leader].internal else {leader: 0}
-                self._at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
-        #: operators above which nobody taps anything: from there on rows need no class
-        self._last = {i for i in self._at if not any(i in below(shape.plan, j) for j in self._at if j != i)}
-        tapped = {leader for query in queries.values() for leader in query.taps.values()}
-        #: those who tap or are tapped
-        self.involved = tapped | {query.id for query in queries.values() if query.taps}
-        #: withdrawn while others tap them: they have no results any more
-        self.unseen = sorted(leader for leader in tapped if queries[leader].internal)
+class Readers(TapTable):
+    """The taps of one shape's queries under one deployment, as Spark needs them."""
 
     def with_class(self, frame: Frame, scan: Scan) -> Frame:
         """Rows that were taken in, with their class; where nobody taps anything they need none.
@@ -54,7 +32,7 @@ class Readers:
         if not self.classes:
             return frame
         if EPOCH in scan.columns:
-            begun = ", ".join(f"{begins}L" for begins in self._begins)
+            begun = ", ".join(f"{begins}L" for begins in self.begins)
             passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
             return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
         alike: dict[int, list[str]] = {}
@@ -63,14 +41,10 @@ class Readers:
         cases = " ".join(f"WHEN {QUERY} IN ({', '.join(names)}) THEN {begins}L" for begins, names in alike.items())
         return frame.selectExpr("*", f"CASE {cases} ELSE 0L END AS {CLASS}")
 
-    def at(self, index: int) -> Mapping[QueryId, Mapping[QueryId, int]]:
-        """Of an operator: who executes it -> those who go on with its rows, and since which class."""
-        return self._at.get(index, {})
-
     def tell_apart(self, frame: Frame, index: int, spark: SparkSession) -> Frame:
         """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
-        readers = self.at(index)
-        ending = (QUERY, CLASS) if index in self._last else (QUERY,)
+        readers = self.at[index]
+        ending = (QUERY, CLASS) if index in self.last else (QUERY,)
         others = [f"`{name}`" for name in frame.columns if name not in ending]
         since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
         if len(readers) > FEW:

@@ -82,7 +82,7 @@ class Tables:
         #: the same tables as rows at hand
         self._handed: dict[int, tuple[DataFrame, LazyFrame]] = {}
         same = previous is not None and previous.queries == self.queries
-        self.readers: Readers = previous.readers if same and previous else Readers(shape, self.queries)
+        self.readers: Readers = previous.readers if same and previous else Readers(shape.plan, self.queries)
         if previous is not None and same:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
@@ -222,7 +222,7 @@ class Tables:
 
     def for_readers(self, frame: Frame, index: int) -> Frame:
         """An operator's rows, once for everybody who taps it: without parameters, which are those of its executor."""
-        if not self.readers.at(index):
+        if index not in self.readers.at:
             return frame
         return self.readers.tell_apart(self.without_parameters(frame), index, self.spark)
 

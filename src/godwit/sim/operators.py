@@ -12,6 +12,7 @@ from typing import Any
 
 from godwit.model.keys import Key
 from godwit.model.plan import (
+    CLASS,
     GENERATION,
     QUERY,
     WINDOW_END,
@@ -49,12 +50,12 @@ def windows(window: Window, at: int) -> Iterable[tuple[int, int]]:
 
 
 def partial(operator: Partial, rows: Iterable[Row]) -> list[Row]:
-    """Partial aggregates of one micro-batch, one for each (query, key, window)."""
+    """Partial aggregates of one micro-batch, one for each (query, class, key, window)."""
     made: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         keys = {key.name: value(key.sql, row) for key in operator.keys}
         for start, end in windows(operator.window, row[operator.window.time]):
-            one = {QUERY: row[QUERY], **keys, WINDOW_START: start, WINDOW_END: end}
+            one = {QUERY: row[QUERY], CLASS: row[CLASS], **keys, WINDOW_START: start, WINDOW_END: end}
             add(made, one, {c.name: 1 if c.argument is None else value(c.argument, row) for c in operator.aggregates})
     return list(made.values())
 
@@ -106,7 +107,8 @@ def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row
             if operator.lower_us <= apart <= operator.upper_us and all(
                 value(x, a) == value(y, b) for x, y in operator.keys
             ):
-                found.append({k: v for k, v in {**a, **b}.items() if k != GENERATION})
+                made = {**a, **b, CLASS: min(a[CLASS], b[CLASS])}
+                found.append({k: v for k, v in made.items() if k != GENERATION})
     return found
 
 

@@ -196,6 +196,8 @@ class Schedule:
     rule: str
     strategy: str
     actions: tuple[Action, ...]
+    #: whether queries tap what they have in common with others
+    shares: bool = False
 
     def script(self) -> str:
         """For people: one action a line."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.keys import contains
 from godwit.model.plan import (
+    CLASS,
     DEVICE,
     GENERATION,
     QUERY,
@@ -22,6 +23,7 @@ from godwit.model.plan import (
     Sink,
     Union,
 )
+from godwit.model.taps import TapTable
 from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
@@ -70,6 +72,7 @@ class _Step:
         self.runner, self.work, self.markers = runner, work, markers
         self.kernel, self.moves = runner.kernel, runner.kernel.moves
         self.outputs = SimOutputs()
+        self.taps = TapTable(runner.shape.plan, runner.kernel.queries)
 
     def run(self) -> SimOutputs:
         local: dict[int, list[Row]] = {}
@@ -96,6 +99,8 @@ class _Step:
                 case _:
                     msg = f"the simulator has no {operator}"
                     raise AssertionError(msg)
+            if operator.told_apart == "rows":
+                made = self._for_readers(index, made)
             local[index] = self.runner.route(index, made, self.outputs)
         return self.outputs
 
@@ -105,15 +110,28 @@ class _Step:
         made = []
         for row in (row for rows in self.work.sources.get(index, ()) for row in rows):
             named = {f"{scan.alias}__{column}": row[column] for column in scan.columns}
-            made += [{**named, DEVICE: row["device"], QUERY: query} for query in self.kernel.queries]
+            named[DEVICE] = row["device"]
+            classes = {query: self.taps.classes.get(query, 0) for query in self.taps.scanning[index]}
+            made += [{**named, QUERY: query, CLASS: since} for query, since in classes.items()]
         return made
+
+    def _for_readers(self, index: int, rows: list[Row]) -> list[Row]:
+        """Each row once for everybody who reads it and had begun when it was taken in."""
+        readers = self.taps.at.get(index, {})
+        return [
+            {**row, QUERY: reader}
+            for row in rows
+            for reader, begins in readers.get(row[QUERY], {row[QUERY]: 0}).items()
+            if begins <= row[CLASS]
+        ]
 
     def _literals(self, row: Row) -> dict[str, int]:
         query = self.kernel.queries[row[QUERY]]
         return {f"__p{k}": int(literal) for k, literal in enumerate(query.parameters)}
 
     def _sink(self, sink: Sink, rows: list[Row]) -> None:
-        self.outputs.results += [(row[QUERY], tuple(row[c] for c in sink.columns)) for row in rows]
+        seen = (row for row in rows if row[QUERY] not in self.taps.unseen)
+        self.outputs.results += [(row[QUERY], tuple(row[c] for c in sink.columns)) for row in seen]
 
     def _input(self, index: int, side: int, local: list[Row]) -> list[Row]:
         """Rows from operators here, and rows that came from other regions, each with its generation."""
@@ -210,7 +228,7 @@ class _Step:
             elif query in closing and end > closing[query]:
                 kept.append(row)
         self.runner.states[index, 0] = kept
-        return ops.merge(operator, due)
+        return ops.merge(operator, self._for_readers(index, due))
 
     def _close_sessions(
         self, index: int, operator: Aggregate, closed: dict[QueryId, int], closing: dict[QueryId, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.events import (
@@ -42,6 +42,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.keys import HashRange, listed
 from godwit.model.plan import Query
+from godwit.model.taps import find
 from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
@@ -133,6 +134,9 @@ class World:
                     self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
                 query = KEYED[kind](name, over)
+                if self.schedule.shares:
+                    taps = find(query, self.plane.planner.rows.queries.values())
+                    query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
                 # Whether results come in order can be said where they leave at one place.
                 sink = SiteId("c") if kind == "running" else None

@@ -1,0 +1,77 @@
+"""Schedules in which equal queries come and go all the time: what they have in common is executed once, and right."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from godwit.model import taps
+from godwit.model.plan import CLASS
+from godwit.sim.run import play
+from godwit.sim.schedule import Action, Schedule, SubmitQuery, WithdrawQuery, draw
+from godwit.sim.step import _Step
+from godwit.sim.world import World
+
+SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 20
+
+
+def sharing(seed: int) -> Schedule:
+    """A random schedule whose queries are all like its first one, or differ from it in a literal."""
+    drawn, rng = draw(seed), Random(seed)
+    first = next(action for action in drawn.actions if isinstance(action, SubmitQuery))
+    actions: list[Action] = []
+    names = [first.name]
+    for action in drawn.actions:
+        if isinstance(action, SubmitQuery) and action is not first:
+            continue
+        actions.append(action)
+        if rng.random() < 0.12:
+            names.append(f"r{len(names)}")
+            actions.append(SubmitQuery(names[-1], first.kind, rng.choice([first.over, first.over, 0])))
+        elif rng.random() < 0.06:
+            actions.append(WithdrawQuery(rng.choice(names)))
+    return replace(drawn, actions=tuple(actions), shares=True)
+
+
+def failing(seeds: range) -> list[int]:
+    return [seed for seed in seeds if play(sharing(seed))]
+
+
+def test_equal_queries_that_come_and_go() -> None:
+    bad = failing(range(SCHEDULES))
+    assert bad == [], "\n".join(play(sharing(bad[0])))
+
+
+def test_schedules_share() -> None:
+    """Most of them do; a session is never tapped."""
+    tapped = 0
+    for seed in range(60):
+        world = World(sharing(seed))
+        for action in world.schedule.actions:
+            world.play(action)
+        tapped += any(query.taps for query in world.deployment.queries.values())
+    assert tapped > 15
+
+
+def _everybody(self: _Step, index: int, rows: list[Any]) -> list[Any]:
+    return _for_readers(self, index, [{**row, CLASS: 2**40} for row in rows])
+
+
+_for_readers = _Step._for_readers
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "broken"),
+    [
+        (_Step, "_for_readers", _everybody),
+        (taps, "can_be_tapped", lambda plan, index: index < len(plan.operators) - 1 and index > 0),
+    ],
+    ids=["class ignored", "anything is tapped"],
+)
+def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, broken: Any) -> None:
+    monkeypatch.setattr(where, name, broken)
+    assert any(play(sharing(seed)) for seed in range(400))
