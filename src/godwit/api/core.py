@@ -22,7 +22,7 @@ from godwit.api.executor import Executor
 from godwit.api.query_aliases import QueryAliases
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
-from godwit.control.events import Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
+from godwit.control.events import Event, HandoverDone, KeysArrived, PlacesWished, QueryWithdrawn, RegionAcked
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.errors import DeploymentError, NotAttachedError, SourceError
@@ -88,6 +88,7 @@ class FleetCore(ABC):
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
+        tracker.keys_arrived = lambda move: self._post(KeysArrived(move))
         told = [Publisher(self.gateway, self.lock, lambda: self.deployment).publish, tracker.committed]
         parts = (options.limits, options.at, told, self.transfer, self._acknowledged)
         self.pool = RunnerPool(spark, store, *parts)

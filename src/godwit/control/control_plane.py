@@ -19,6 +19,7 @@ from godwit.control.events import (
     HandoverDone,
     Instruction,
     KeysArrived,
+    KeysAsked,
     PlacesWished,
     Publish,
     QuerySubmitted,
@@ -90,6 +91,8 @@ class ControlPlane:
         if isinstance(event, KeysArrived):
             self.keys.arrived(event.move)
             return self._with_keys([])
+        if isinstance(event, KeysAsked):
+            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
         if isinstance(event, QueryWithdrawn):
             self.keys.forget(event.query)
         return self._with_keys(self.coordinator.handle(event))

@@ -108,6 +108,9 @@ def check_migration(
         able = ", ".join(f"{query}/{i}" for i, op in enumerate(operators) if op.stateful and op.state[0].keys)
         msg = f"{query}/{operator} ({type(node).__name__}) keeps no state by key; of this query: {able or 'none does'}"
         raise DeploymentError(msg)
+    if isinstance(keys, Rest):
+        msg = f"the rest of the keys is where {query}/{operator} is placed; move the operator, or name buckets 0 to 64"
+        raise DeploymentError(msg)
     width = len(node.state[0].keys)
     wrong = [key for key in keys.keys if len(key) != width] if isinstance(keys, Listed) else []
     if wrong:

@@ -7,8 +7,8 @@ single query runs as fast as if it had been written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from godwit.engine.lazy_frame import Frame
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
+from godwit.model.keys import BUCKETS, KEY_SEPARATOR, NULL_KEY, HashRange, Key, KeySet, Listed, Rest
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.routing import RouteTable
 
 #: up to so many different values, a CASE is cheaper than a join: a broadcast costs 50 to 70 ms of a small micro-batch
 FEW = 16
@@ -28,15 +30,29 @@ TO = "__to"
 _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
 
 
+#: between the regions that a row goes to, where it goes to several; no region's name has it
+BESIDE = "|"
+#: so many listed keys are written into the plan; more are rows of a table that it joins
+LISTED = 500
+
+
 @dataclass(frozen=True)
 class RowRoutes:
-    """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any)."""
+    """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any); of
+    queries whose keys are divided, where each key does."""
 
     by_region: Mapping[RegionId, frozenset[tuple[QueryId, DeviceId | None]]]
+    divided: Mapping[QueryId, RouteTable] = field(default_factory=dict)
+    #: SQL of the key's columns, over the rows that leave
+    keys: tuple[str, ...] = ()
 
     def only(self) -> RegionId | None:
         """The one region that everything goes to, if there is one."""
-        return next(iter(self.by_region)) if len(self.by_region) == 1 else None
+        return next(iter(self.by_region)) if len(self.by_region) == 1 and not self.divided else None
+
+    @property
+    def regions(self) -> set[RegionId]:
+        return {*self.by_region, *(region for table in self.divided.values() for region in table.receivers())}
 
 
 class Tables:
@@ -178,20 +194,28 @@ class Tables:
 
     def _find_routes(self, index: int) -> RowRoutes:
         plan = self.shape.plan
-        consumer, _ = plan.consumer(index)
+        consumer, side = plan.consumer(index)
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
+        divided: dict[QueryId, RouteTable] = {}
         for query in self.queries.values():
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
                 table = self.deployment.route(query, consumer, device, self.region)
-                found.setdefault(table.whole, set()).add((query.id, device))
-        return RowRoutes({region: frozenset(pairs) for region, pairs in found.items()})
+                if table.only is None:
+                    divided[query.id] = table
+                else:
+                    found.setdefault(table.only, set()).add((query.id, device))
+        keys = plan.operators[consumer].state[side].keys if divided else ()
+        return RowRoutes({region: frozenset(pairs) for region, pairs in found.items()}, divided, keys)
 
     def _devices(self, query: Query, index: int) -> set[DeviceId]:
         scans = self.shape.plan.scans_below(index)
         return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
 
     def marked(self, frame: Frame, routes: RowRoutes) -> Frame:
-        """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
+        """Add the region that each row goes to (the regions, `BESIDE` each other). What nobody declared stays here: it
+        must not get lost."""
+        if routes.divided:
+            return self._marked_by_key(frame, routes)
         if len(self.queries) <= FEW:
             return frame.selectExpr("*", self._way(routes))
         with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
@@ -207,6 +231,28 @@ class Tables:
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
         return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
 
+    def _marked_by_key(self, frame: Frame, routes: RowRoutes) -> Frame:
+        """Few listed keys are part of the expression; many are a table, so that a row costs the same."""
+        undivided = self.marked(frame, RowRoutes(routes.by_region))
+        names = [name for name in undivided.columns if name != TO]
+        cases = []
+        for number, (query, table) in enumerate(sorted(routes.divided.items())):
+            way = _by_key(table, routes.keys)
+            listed = [(key, r) for r in table.routes if isinstance(r.keys, Listed) for key in r.keys.keys]
+            if len(listed) > LISTED:
+                column = f"__listed{number}"
+                rows = {
+                    "__key": [KEY_SEPARATOR.join(key) for key, _ in listed],
+                    column: [BESIDE.join(route.receivers) for _, route in listed],
+                }
+                there = F.broadcast(self.spark.createDataFrame(pa.table(rows)))
+                keyed = undivided.selectExpr("*", f"{key_text(routes.keys)} AS __key")
+                undivided = keyed.join(there, "__key", "left").drop("__key")
+                way = f"coalesce({column}, {way})"
+            cases.append(f"WHEN {QUERY} = {text(query)} THEN {way}")
+        columns = [f"`{name}`" for name in names]
+        return undivided.selectExpr(*columns, f"CASE {' '.join(cases)} ELSE {TO} END AS {TO}")
+
     def _way(self, routes: RowRoutes) -> str:
         """The region a row goes to, as one expression."""
         ways: dict[tuple[RegionId, QueryId], list[str]] = {}
@@ -219,7 +265,7 @@ class Tables:
             + f" THEN {text(region)}"
             for (region, query), devices in ways.items()
         ]
-        return f"CASE {' '.join(cases)} ELSE {text(self.region)} END AS {TO}"
+        return (f"CASE {' '.join(cases)} ELSE {text(self.region)} END" if cases else text(self.region)) + f" AS {TO}"
 
     # --- one number a query
 
@@ -238,6 +284,51 @@ class Tables:
         table = pa.table({QUERY: list(values), name: pa.array(values.values(), pa.int64())})
         joined = frame.join(F.broadcast(self.spark.createDataFrame(table)), QUERY, "left")
         return joined.withColumn(name, F.coalesce(F.col(name), F.lit(otherwise).cast("bigint")))
+
+
+def goes_to(region: RegionId) -> str:
+    """Of a marked row: whether it goes to a region."""
+    return f"instr(concat('{BESIDE}', {TO}, '{BESIDE}'), {text(BESIDE + region + BESIDE)}) > 0"
+
+
+def key_text(keys: Sequence[str]) -> str:
+    """A key in text form, its columns one after the other: what `model.keys` compares."""
+    parts = [f"coalesce(CAST({sql} AS string), {text(NULL_KEY)})" for sql in keys]
+    return parts[0] if len(parts) == 1 else f"concat_ws({text(KEY_SEPARATOR)}, {', '.join(parts)})"
+
+
+def bucket(keys: Sequence[str]) -> str:
+    """The hash bucket of a key, as `model.keys.bucket_of` has it."""
+    return f"(crc32(CAST({key_text(keys)} AS binary)) % {BUCKETS})"
+
+
+def within(keys: KeySet, sql: Sequence[str]) -> str:
+    """Whether a row's key is in a set."""
+    match keys:
+        case Listed(some):
+            return f"{key_text(sql)} IN ({_texts(some)})" if some else "false"
+        case HashRange(low, high, but):
+            inside = f"{bucket(sql)} >= {low} AND {bucket(sql)} < {high}"
+            return f"({inside} AND NOT {within(Listed(but), sql)})" if but else f"({inside})"
+        case Rest(named):
+            return f"NOT ({' OR '.join(within(other, sql) for other in named)})" if named else "true"
+
+
+def _by_key(table: RouteTable, keys: Sequence[str]) -> str:
+    """The regions that a key's rows go to, as one expression; keys that are too many to be listed are left out."""
+    few = sum(len(r.keys.keys) for r in table.routes if isinstance(r.keys, Listed)) <= LISTED
+    ordered = sorted(table.routes[:-1], key=lambda route: not isinstance(route.keys, Listed))
+    cases = [
+        f"WHEN {within(route.keys, keys)} THEN {text(BESIDE.join(route.receivers))}"
+        for route in ordered
+        if few or not isinstance(route.keys, Listed)
+    ]
+    rest = text(BESIDE.join(table.rest.receivers))
+    return f"CASE {' '.join(cases)} ELSE {rest} END" if cases else rest
+
+
+def _texts(keys: Iterable[Key]) -> str:
+    return ", ".join(text(KEY_SEPARATOR.join(key)) for key in sorted(keys))
 
 
 def text(value: str) -> str:
