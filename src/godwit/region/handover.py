@@ -162,6 +162,8 @@ def _given_by_key(
         copied = [_again(batch, pieces[n], what) for n, move in enumerate(going) if move.copy]
         stays = [*others, tagged(batch, index, side, pieces[-1]), *copied]
         state.live = [piece for piece in stays if piece is not None]
+    elif pieces[-1] is not None:
+        batch.outputs.dead.append(pieces[-1])  # only copies go: everything is where it was
     return found
 
 
