@@ -110,6 +110,17 @@ def test_only_a_copy_can_be_cancelled() -> None:
         player.keys.cancel(77)
 
 
+def test_a_copy_that_an_earlier_process_opened_is_given_up() -> None:
+    keys = KeyMigrations(7000)
+    keys.give_up(12, QUERY, 3, listed("k1"), EAST, dual=True)
+    assert keys.ask(QUERY, 3, listed("k1"), EAST, "b1", "delta").number == 7001
+    (change,) = keys.changes(lambda one: [one.keys])
+    assert (change.number, change.phase, change.dual) == (12, Cancel(), True)
+    assert [one.reason for one in keys.queued] == ["migration 12 has keys of it under way"]
+    keys.published(Epoch(8), [12], ())
+    assert [change.number for change in keys.changes(lambda one: [one.keys])] == [7001]
+
+
 def test_a_query_that_goes_takes_its_migrations_with_it() -> None:
     player = Player()
     player.ask("delta", "k1")

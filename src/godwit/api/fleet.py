@@ -171,13 +171,13 @@ class Fleet(RunningFleet):
         dry_run: bool = False,
     ) -> str:
         """Move keys of a running query to a site, live: listed ones, a pattern (`"S41-*"`), `("buckets", 0, 32)`, or
-        `"*"` for all that no other route names. Returns what moves where; `dry_run`: and moves nothing."""
+        `"*"` for all that no other route names. `dry_run`: move nothing, and return what would move where."""
         command = MigrateKeys(query, as_keys(keys), to, strategy, operator)
-        with self.control.driving():
-            told = explain_keys(self, asked_keys(self, command))
-        if not dry_run:
-            self.control.execute(command)
-        return told
+        if dry_run:
+            with self.control.driving():
+                return explain_keys(self, asked_keys(self, command))
+        self.control.execute(command)
+        return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""

@@ -39,7 +39,7 @@ def route_keys(planner: Planner, change: RouteKeys) -> None:
             if len(away) != 1:
                 return  # a copy has one source, and had when the migration began
             moves = [replace(_move(planner, change, *away[0]), copy=True, dual=dual, shadow=refresh)]
-            table = table.copied(away[0][1], change.target, rows=dual)
+            table = table.copied(away[0][1], change.target, dual, change.number)
         case Switch() as switch:
             moves = list(_switched(planner, change, switch, table))
             table = table.moved(change.keys, change.target, change.site)

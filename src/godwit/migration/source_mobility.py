@@ -1,9 +1,9 @@
 """Where the keys of sources that move between edges should be processed: a pure policy after Falcon, Section III-F.
 
 A key is processed at the edge its source is attached to, if it stays there. When it turns up under another edge, its
-key goes up, to the lowest site above both edges (the root, in a hierarchy of two levels), which sees the rows of both; only
-when the source has stayed for a minimum dwell does the key go down to the new edge. So a car that passes many edges
-costs one migration up, not one for each edge.
+key goes up, to the lowest site above both edges (the root, in a hierarchy of two levels), which sees the rows of both;
+only when the source has stayed for a minimum dwell does the key go down to the new edge. So a car that passes many
+edges costs one migration up, not one for each edge.
 
 Ping-pong: a source that comes back while its key is on its way up changes nothing, for above both edges the key can be
 processed wherever the source is. One that leaves while its key is on its way down makes that useless: it is cancelled.

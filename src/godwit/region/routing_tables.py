@@ -216,7 +216,7 @@ class Tables:
         must not get lost."""
         if routes.divided:
             return self._marked_by_key(frame, routes)
-        if len(self.queries) <= FEW:
+        if len(self.queries) <= FEW or not routes.by_region:
             return frame.selectExpr("*", self._way(routes))
         with_device = any(device is not None for pairs in routes.by_region.values() for _, device in pairs)
         names, values = [QUERY, "__there"], []
