@@ -17,7 +17,7 @@ from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim.schedule import Action, Deliver, MigrateKeys, Move, Schedule, Send, Sight, SubmitQuery, Tick
+from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick
 
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
 _ready, _admits = MigrationLedger.ready, MigrationLedger.admits
@@ -135,7 +135,7 @@ _D2_IN_THE_CLOUD: tuple[Action, ...] = (
     *_everybody(),
     Move("d2", "c"),
     *_everybody(),
-    MigrateKeys("q0", (0,), "a1", "partial-pause"),
+    MoveKeys("q0", (0,), "a1", "partial-pause"),
     *_everybody() * 2,
     Send("d1", "left", ((21, 0, 1),)),
     *_everybody(),
@@ -149,7 +149,7 @@ ANSWERED_LATE = Schedule(
         *_D2_IN_THE_CLOUD,
         Send("d2", "left", ((22, 0, 1),)),
         Tick("cloud", Sight()),
-        MigrateKeys("q0", (0,), "b1", "partial-pause"),
+        MoveKeys("q0", (0,), "b1", "partial-pause"),
         Tick("west", Sight(peers=(0, 2))),
         *(Tick(region, Sight()) for region in ("cloud", "east") * 3),
         Tick("west", Sight()),

@@ -24,7 +24,15 @@ from godwit.api.query_aliases import QueryAliases
 from godwit.api.query_versions import QueryVersions
 from godwit.control.commands import ChangeTopology, Command
 from godwit.control.control_plane import ControlPlane
-from godwit.control.events import DevicesForgotten, Event, HandoverDone, PlacesWished, QueryWithdrawn, RegionAcked
+from godwit.control.events import (
+    DevicesForgotten,
+    Event,
+    HandoverDone,
+    KeysArrived,
+    PlacesWished,
+    QueryWithdrawn,
+    RegionAcked,
+)
 from godwit.delivery.dispatcher import Dispatcher
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
@@ -93,6 +101,7 @@ class FleetCore(ABC):
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
+        tracker.keys_arrived = lambda move: self._post(KeysArrived(move))
         self.dispatcher = Dispatcher(store)
         publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
         told = [self._deliver, publisher.publish, tracker.committed]

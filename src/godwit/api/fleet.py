@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
+from godwit.api.migrating import as_keys, asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
 from godwit.api.topology_store import TopologyStore
-from godwit.control.commands import Alter, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.ids import DeviceId, QueryId, StreamId
@@ -163,6 +164,25 @@ class Fleet(RunningFleet):
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
         self.control.execute(PlaceByHand(placement, cause))
+
+    def migrate(
+        self,
+        query: str,
+        *,
+        keys: str | Sequence[Any],
+        to: str,
+        strategy: str = "auto",
+        operator: int | None = None,
+        dry_run: bool = False,
+    ) -> str:
+        """Move keys of a running query to a site, live: listed ones, a pattern (`"S41-*"`), `("buckets", 0, 32)`, or
+        `"*"` for all that no other route names. `dry_run`: move nothing, and return what would move where."""
+        command = MigrateKeys(query, as_keys(keys), to, strategy, operator)
+        if dry_run:
+            with self.control.driving():
+                return explain_keys(self, asked_keys(self, command))
+        self.control.execute(command)
+        return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""

@@ -10,8 +10,19 @@ from collections.abc import Mapping, Sequence
 from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
+from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink
-from godwit.control.commands import Alter, ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import (
+    Alter,
+    ChangeTopology,
+    Command,
+    Connect,
+    Declare,
+    MigrateKeys,
+    PlaceByHand,
+    Submit,
+    Withdraw,
+)
 from godwit.control.events import (
     ChangesArrived,
     DeviceFeeds,
@@ -61,6 +72,8 @@ class Operations:
                 self._fleet.control.ask(ChangesArrived(changes))
             case PlaceByHand(placement, cause):
                 self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
+            case MigrateKeys():
+                self._fleet.control.ask(asked_keys(self._fleet, command))
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)

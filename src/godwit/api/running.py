@@ -114,7 +114,7 @@ class RunningFleet(FleetCore):
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()
         with self.control.driving():
-            self.executor.carry_out(self.plane.coordinator.resume(standing.waiting))
+            self.executor.carry_out(self.plane.resume(standing.waiting))
             self.control.recover(standing.command)
 
     def carry_out(self, command: Command, again: bool) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
     "change": ("change", "change", "Change the topology of a running fleet."),
+    "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),

@@ -66,10 +66,21 @@ class PlaceByHand:
     cause: str
 
 
-Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand)
-}
+@dataclass(frozen=True)
+class MigrateKeys:
+    """Keys of a query go to a site: texts (`S41-*`: all that begin so), ("buckets", low, high), or ("*",): the rest."""
+
+    query: str
+    keys: tuple[str, ...]
+    site: str
+    strategy: str = "auto"
+    #: which of its operators; None: the only one that keeps state by key
+    operator: int | None = None
+
+
+Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand | MigrateKeys
+_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand, MigrateKeys)
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in _COMMANDS}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from godwit.control.events import (
     HandoverDone,
     Instruction,
     KeysArrived,
+    KeysAsked,
     PlacesWished,
     Publish,
     QuerySubmitted,
@@ -61,7 +62,8 @@ class ControlPlane:
         self.planner.journal.forget()
         self._strategy = redeployment(redeployment_strategy)
         self.coordinator = Coordinator(self.planner, self._strategy, epoch)
-        self.keys = KeyMigrations()
+        # Numbers of an earlier process are not given again: it had fewer migrations than a thousand an epoch.
+        self.keys = KeyMigrations(int(epoch) * 1000)
 
     # -- reading
 
@@ -90,6 +92,8 @@ class ControlPlane:
         if isinstance(event, KeysArrived):
             self.keys.arrived(event.move)
             return self._with_keys([])
+        if isinstance(event, KeysAsked):
+            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
         if isinstance(event, QueryWithdrawn):
             self.keys.forget(event.query)
         return self._with_keys(self.coordinator.handle(event))
@@ -143,6 +147,15 @@ class ControlPlane:
         table = route_table(self.planner, one.query, one.operator)
         portions = table.portions(one.keys) if table is not None else ()
         return [part for route, part in portions if route.process != one.target]
+
+    def resume(self, waiting: Iterable[Change]) -> list[Instruction]:
+        """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys."""
+        told = self.coordinator.resume(waiting)
+        for (query, operator), table in self.planner.rows.key_routes.items():
+            for route in table.routes:
+                for target in (*route.copies, *route.backups):
+                    self.keys.give_up(route.number, query, operator, route.keys, target, bool(route.copies))
+        return self._with_keys(told)
 
     def cancel_keys(self, number: int) -> list[Instruction]:
         """Give a migration of keys up, as long as its source still answers."""

@@ -13,6 +13,7 @@ from godwit.migration.key_migrations import RouteKeys
 from godwit.model.changes import Change
 from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
+from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
 from godwit.placement.rules.base import Ways, Wish
 from godwit.protocol.handover import Migration
@@ -95,6 +96,17 @@ class HandoverDone:
 
 
 @dataclass(frozen=True)
+class KeysAsked:
+    """Keys of a stateful operator are to go to a site, by a strategy."""
+
+    query: QueryId
+    operator: int
+    keys: KeySet
+    site: SiteId
+    strategy: str
+
+
+@dataclass(frozen=True)
 class KeysArrived:
     """State of keys that a phase of a migration sent has come; the control plane hears of it, not the coordinator."""
 
@@ -129,6 +141,7 @@ Event = (
     | DevicesForgotten
     | RegionAcked
     | HandoverDone
+    | KeysAsked
     | KeysArrived
     | RouteKeys
     | RegionLost

@@ -39,7 +39,7 @@ def route_keys(planner: Planner, change: RouteKeys) -> None:
             if len(away) != 1:
                 return  # a copy has one source, and had when the migration began
             moves = [replace(_move(planner, change, *away[0]), copy=True, dual=dual, shadow=refresh)]
-            table = table.copied(away[0][1], change.target, rows=dual)
+            table = table.copied(away[0][1], change.target, dual, change.number)
         case Switch() as switch:
             moves = list(_switched(planner, change, switch, table))
             table = table.moved(change.keys, change.target, change.site)
@@ -107,6 +107,9 @@ def check_migration(
     if not node.stateful or not node.state[0].keys:
         able = ", ".join(f"{query}/{i}" for i, op in enumerate(operators) if op.stateful and op.state[0].keys)
         msg = f"{query}/{operator} ({type(node).__name__}) keeps no state by key; of this query: {able or 'none does'}"
+        raise DeploymentError(msg)
+    if isinstance(keys, Rest):
+        msg = f"the rest of the keys is where {query}/{operator} is placed; move the operator, or name buckets 0 to 64"
         raise DeploymentError(msg)
     width = len(node.state[0].keys)
     wrong = [key for key in keys.keys if len(key) != width] if isinstance(keys, Listed) else []

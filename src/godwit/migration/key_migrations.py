@@ -116,6 +116,15 @@ class KeyMigrations:
             raise DeploymentError(msg)
         self.active[number] = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
 
+    def give_up(self, number: int, query: QueryId, operator: int, keys: KeySet, target: RegionId, dual: bool) -> None:
+        """A copy that an earlier process had opened, and that nobody will complete."""
+        copy = Migration(
+            Epoch(0), query, operator, RegionId(""), target, keys=keys, number=number, copy=True, dual=dual
+        )
+        self.active[number] = KeyMigration(
+            number, query, operator, keys, target, "", "cancelled", (Cancel(),), copies=(copy,)
+        )
+
     def forget(self, query: QueryId) -> None:
         """The query is gone."""
         self.queued = [one for one in self.queued if one.query != query]

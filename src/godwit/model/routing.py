@@ -31,6 +31,8 @@ class Route:
     emits: bool = True
     #: who keeps a copy of their state, but gets no rows
     backups: tuple[RegionId, ...] = ()
+    #: the migration that copies are made for
+    number: int = 0
     #: the site that was asked for; empty: wherever the region runs
     site: str = ""
     #: of the changes of the table, the one by which its region began to process these keys
@@ -168,19 +170,21 @@ class RouteTable:
             return RouteTable(tuple(replace(r, turn=turn) if r in gaining else r for r in kept), turn)
         return RouteTable((Route(_plain(keys), to, site=site, turn=turn), *kept), turn)
 
-    def copied(self, keys: KeySet, to: RegionId, rows: bool = True) -> RouteTable:
+    def copied(self, keys: KeySet, to: RegionId, rows: bool = True, number: int = 0) -> RouteTable:
         """The table by which a region gets a copy of the rows of these keys (or of their state alone); who processes
         them does not change, also if the rest moves."""
         ((now, _), *others) = self.portions(keys)
         assert not others, f"{keys} is processed in more than one region"
-        now = replace(now, copies=(to,)) if rows else replace(now, backups=(to,))
+        now = replace(now, number=number, copies=(to,)) if rows else replace(now, number=number, backups=(to,))
         if isinstance(keys, Rest):
             return replace(self, routes=(*self.routes[:-1], now))
         return replace(self, routes=(replace(now, keys=_plain(keys)), *self._without(keys)))
 
     def uncopied(self, keys: KeySet) -> RouteTable:
         """The table without copies of these keys."""
-        routes = tuple(replace(r, copies=(), backups=()) if covers(_plain(keys), r.keys) else r for r in self.routes)
+        routes = tuple(
+            replace(r, copies=(), backups=(), number=0) if covers(_plain(keys), r.keys) else r for r in self.routes
+        )
         return replace(self, routes=routes)
 
     def _without(self, keys: KeySet) -> tuple[Route, ...]:

@@ -47,6 +47,8 @@ class ReconfigurationTracker:
 
     def __init__(self, history: History, handed_over: Callable[[InstanceId, Epoch], None]) -> None:
         self._history, self._handed_over = history, handed_over
+        #: called when state of keys that migrate has come
+        self.keys_arrived: Callable[[Migration], None] = lambda move: None
         known = history.read()
         self._before = self._newest = max((record["number"] for record in known), default=0)
         #: query -> the epoch under which it was last found that it cannot be run
@@ -96,6 +98,9 @@ class ReconfigurationTracker:
         """A region has committed."""
         for query, (epoch, reason) in record["failed"].items():
             self._note_failure(query, epoch, reason)
+        for move in map(Migration.from_json, record["arrived"]):
+            if move.number:
+                self.keys_arrived(move)
         if not self._open:
             return
         for parcel in record["handovers"]:

@@ -71,6 +71,9 @@ class OperatorContext(Protocol):
     def generations(self) -> Mapping[QueryId, int]:
         """Of instances that ever moved: the generation of their rows."""
 
+    def divided(self, query: QueryId) -> bool:
+        """Whether the operator's keys have, or ever had, several owners."""
+
     def leaving(self) -> list[tuple[QueryId, int]]:
         """(query, epoch) of instances whose older generations wait to be handed over: not ours to touch."""
 

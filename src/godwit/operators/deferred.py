@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Partial
 from godwit.operators.aggregates import ALIASES
 from godwit.operators.partial import tumbling_start
-from godwit.region.routing_tables import text
+from godwit.region.sql_text import text
 
 #: SQL of a partial's columns for one row. `{x}`: the argument; `{sum}`: the type of its sum
 ONE_ROW: dict[str, tuple[str, ...]] = {

@@ -13,8 +13,9 @@ from godwit.operators.aggregate import merge_sessions, results
 from godwit.operators.base import OperatorContext, Watermarks, implements
 from godwit.operators.window import WindowAggregate, is_session
 from godwit.protocol.watermarks import NEVER
-from godwit.region.routing_tables import text
-from godwit.region.state import union
+from godwit.region.poll import Arrived
+from godwit.region.sql_text import text
+from godwit.region.state import State, union
 
 
 @implements(Aggregate, when=is_session)
@@ -46,6 +47,22 @@ class SessionAggregate(WindowAggregate):
         context.replace(0, [] if replacement is None else [replacement])
         closing_now = sessions.where(done).drop("__closing")
         return drafts.then(("session results", node), lambda rows: results(rows, node), closing_now)
+
+    def _opened(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
+        """Sessions have no bound from below: one that has ended closes when the watermark goes on. What the sender has
+        closed is left out, where rows of it may be in a copy."""
+        rows = [segment for part in arrived.parts.values() for segment in part]
+        if not rows or not arrived.move.shadow:
+            context.state().live += rows
+            return None
+        frame, node = State(rows).read(context.spark), self.node
+        assert frame is not None
+        merged = drafts.then(("sessions", node), lambda some: merge_sessions(some, node), frame.drop(GENERATION))
+        done = self._bounds({arrived.move.query: arrived.clock})[arrived.move.query]
+        still_open = merged.where(f"unix_micros({WINDOW_END}) > {done}")
+        stamped = still_open.selectExpr("*", f"{int(arrived.move.epoch)}L AS {GENERATION}")
+        context.state().append(context.write(stamped, "opened", 0, True))
+        return None
 
     def tidy(self, context: OperatorContext, closing: Watermarks) -> None:
         """Nothing: what is left was rewritten when it closed."""

@@ -18,7 +18,8 @@ from godwit.model.plan import CLASS, GENERATION, WINDOW_END, Aggregate
 from godwit.operators.aggregate import merge, results
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
 from godwit.protocol.watermarks import NEVER
-from godwit.region.state import State
+from godwit.region.poll import Arrived
+from godwit.region.state import State, union
 from godwit.storage.log import Segment
 from godwit.storage.overlays import by_query, revised
 
@@ -40,15 +41,35 @@ class WindowAggregate(StatefulOperator):
         bounds = self._bounds(context.released())
         open_from = {query: bound + 1 for query, bound in bounds.items() if bound > NEVER}
         state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(context, state))
-        for arrived in context.arrivals():
-            state.live += [segment for part in arrived.parts.values() for segment in part]
+        passed = [self._opened(context, arrived, bounds) for arrived in context.arrivals()]
         context.hand_over()
         before, now = context.advance()
         closed, closing = self._bounds(before), self._bounds(now)
         moving = {query: bound for query, bound in closing.items() if bound > closed[query]}
         made = self.close(context, closed, closing, moving) if moving else None
         self.tidy(context, closing)
-        return made
+        return union([made, *passed])
+
+    def _opened(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
+        """Partials that arrived become state. Where keys have several owners, what the sender has closed is left out,
+        and windows that the watermark here has passed, because of other keys, close at once: they are returned."""
+        query, rows = arrived.move.query, [segment for part in arrived.parts.values() for segment in part]
+        if not context.divided(query) or not rows:
+            context.state().live += rows
+            return None
+        done = self._bounds({query: arrived.clock})[query]
+        here = max(done, bounds.get(query, NEVER))
+        frame = State(rows).read(context.spark, sizes=context.sizes)
+        assert frame is not None
+        ends, few = f"unix_micros({WINDOW_END})", context.sizes.is_small(rows_of(rows))
+        still_open = context.write(frame.where(f"{ends} > {here}"), "opened", 0, few)
+        context.state().append(still_open)
+        if here == done:
+            return None
+        context.makes_few(few)
+        late = context.for_readers(frame.where(f"{ends} > {done} AND {ends} <= {here}"))
+        node = self.node
+        return drafts.then(("passed", node), lambda due: results(merge(due, node), node), late)
 
     def _bounds(self, watermarks: Watermarks) -> Watermarks:
         return {q: clock if clock == NEVER else self.bound(clock - self.node.lag_us) for q, clock in watermarks.items()}

@@ -103,6 +103,8 @@ class Outputs:
     handovers: list[dict[str, Any]] = field(default_factory=list)
     #: segments that are no longer part of any state
     dead: list[Segment] = field(default_factory=list)
+    #: moves to here that rows wait for, and whose state comes when it is asked for
+    asked: list[Migration] = field(default_factory=list)
     #: when (wall clock) an operator wants to be called again, if one does
     due: float | None = None
 
@@ -230,6 +232,8 @@ class Batch:
 
     def arrived(self, arrived: Arrived) -> None:
         self._watermarks.receive(arrived.move, arrived.clock)
+        for source, session in arrived.sessions.items():
+            self.memory.book.reached(source, session)
 
     def sent(self, move: Migration) -> None:
         self.memory.moves.sent(move)

@@ -12,6 +12,7 @@ from godwit.operators.base import Watermarks
 from godwit.protocol.watermarks import NEVER
 from godwit.region.batch import Batch
 from godwit.region.handover import arrivals, hand_over
+from godwit.region.keyed import tagged
 from godwit.region.poll import Arrived
 from godwit.region.state import State, any_before
 from godwit.storage.log import Segment
@@ -81,11 +82,17 @@ class StepContext:
     def generations(self) -> Mapping[QueryId, int]:
         return self._batch.since(self._index, self._batch.epoch)
 
+    def divided(self, query: QueryId) -> bool:
+        deployment = self.tables.deployment
+        table = deployment.routes(deployment.queries[query], self._index) if query in deployment.queries else None
+        return table is not None and table.turn > 0
+
     def leaving(self) -> list[tuple[QueryId, int]]:
         return sorted({(move.query, int(move.epoch)) for move in self._batch.outgoing(self._index)})
 
     def write(self, rows: Frame, what: str, side: int = 0, few: bool | None = None) -> Segment | None:
-        return self._batch.write(rows, f"{what}-{self._index}-{side}", self._specs[side].time, small=few)
+        made = self._batch.write(rows, f"{what}-{self._index}-{side}", self._specs[side].time, small=few)
+        return tagged(self._batch, self._index, side, made)
 
     def replace(self, side: int, segments: Sequence[Segment]) -> None:
         state = self.state(side)

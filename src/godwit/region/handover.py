@@ -14,22 +14,53 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.engine import segments
+from godwit.engine.lazy_frame import Frame
+from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration
 from godwit.region.batch import Batch
+from godwit.region.key_sql import within
+from godwit.region.keyed import concerns, tagged
 from godwit.region.poll import Arrived
-from godwit.region.routing_tables import text
-from godwit.region.state import State
+from godwit.region.sql_text import text
+from godwit.region.state import Room, State
 from godwit.storage.log import Segment
 from godwit.storage.overlays import edited, revised, simple
+
+#: which of the moves a row goes with
+GOES = "__goes"
 
 
 def arrivals(batch: Batch, index: int) -> list[Arrived]:
     """State that came for an operator, as ours; its query's watermark goes at least as far as at the sender's."""
-    there = [a for a in batch.work.arrived if a.move.operator == index]
-    for arrived in there:
+    found = []
+    for arrived in [a for a in batch.work.arrived if a.move.operator == index]:
+        move, known = arrived.move, arrived.move in batch.memory.moves.incoming
         batch.arrived(arrived)
-    return [_taken_over(batch, arrived) for arrived in there]
+        if move.copy:
+            _into_shadow(batch, arrived, known)
+        elif known or not move.shadow:
+            found.append(_taken_over(batch, _with_shadow(batch, arrived) if move.shadow else arrived))
+    return found
+
+
+def _into_shadow(batch: Batch, arrived: Arrived, known: bool) -> None:
+    """A copy waits beside the rows that have come since; one that was cancelled meanwhile goes."""
+    move = arrived.move
+    for side, part in arrived.parts.items() if known else ():
+        room = Room("copy", move.query, batch.key(move.operator, side), move.number)
+        for segment in part:
+            batch.keep(room, segments.linked(segment, batch.folder, batch.name(f"copied-{move.operator}-{side}")))
+
+
+def _with_shadow(batch: Batch, arrived: Arrived) -> Arrived:
+    """What the source sent in the end, and what has been here since the copy was opened."""
+    move, parts = arrived.move, dict(arrived.parts)
+    for side in range(len(batch.shape.plan.operators[move.operator].state)):
+        waited = batch.memory.rooms.pop(Room("copy", move.query, batch.key(move.operator, side), move.number), State())
+        batch.outputs.dead += waited.live
+        parts[side] = [*parts.get(side, []), *waited.live]
+    return replace(arrived, parts=parts)
 
 
 def _taken_over(batch: Batch, arrived: Arrived) -> Arrived:
@@ -48,7 +79,9 @@ def hand_over(batch: Batch, index: int) -> None:
     if not going:
         return
     specs = batch.shape.plan.operators[index].state
-    given = [_given(batch, index, side, spec.time, going) for side, spec in enumerate(specs)]
+    keyed = any(move.keys != REST or move.copy for move in going)
+    give = _given_by_key if keyed else _given
+    given = [give(batch, index, side, spec.time, going) for side, spec in enumerate(specs)]
     for move in going:
         parts = {side: found[move] for side, found in enumerate(given) if found.get(move)}
         batch.outputs.handovers.append(_parcel(batch, move, parts))
@@ -63,7 +96,8 @@ def _parcel(batch: Batch, move: Migration, parts: dict[int, list[Segment]]) -> d
         parts = {}
     told = {str(side): [segment.to_json() for segment in part] for side, part in parts.items()}
     clock = batch.released(move.operator, move.query)
-    return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay}
+    sessions = [[*source, session] for source, session in batch.memory.book.sessions().items()]
+    return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay, "sessions": sessions}
 
 
 def _given(
@@ -97,6 +131,72 @@ def _given(
             if segment is not None:
                 found.setdefault(move, []).append(segment)
     return found
+
+
+def _given_by_key(
+    batch: Batch, index: int, side: int, time: str | None, going: Sequence[Migration]
+) -> dict[Migration, list[Segment]]:
+    """The same where keys are told apart: the rows that go are written for their new owner, those that stay again."""
+    state = batch.state(index, side)
+    others = [segment for segment in state.live if not concerns(segment, going)]
+    read = State([segment for segment in state.live if concerns(segment, going)])
+    frame = read.read(batch.spark, sizes=batch.sizes)
+    if frame is None:
+        return {}
+    sql = batch.shape.plan.operators[index].state[side].keys
+    # Keys of moves that go together do not overlap: a row goes with one of them, or stays.
+    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
+    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
+    marked = frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+    few, what = batch.sizes.is_small(read.rows), f"handover-{index}-{side}"
+    pieces = _pieces(batch, marked.coalesce(1) if few else marked, few, len(going), what, time)
+    found: dict[Migration, list[Segment]] = {}
+    for number, move in enumerate(going):
+        piece = pieces[number]
+        if piece is not None and move.dual and not move.copy:
+            batch.outputs.dead.append(piece)  # its new owner has all of it, from the copy and since
+        elif piece is not None:
+            found[move] = [piece] if not move.since else _newer(batch, piece, move, what)
+    leaving = [number for number, move in enumerate(going) if not move.copy and pieces[number] is not None]
+    if leaving:
+        batch.outputs.dead += read.live
+        copied = [_again(batch, pieces[n], what) for n, move in enumerate(going) if move.copy]
+        stays = [*others, tagged(batch, index, side, pieces[-1]), *copied]
+        state.live = [piece for piece in stays if piece is not None]
+    elif pieces[-1] is not None:
+        batch.outputs.dead.append(pieces[-1])  # only copies go: everything is where it was
+    return found
+
+
+def _pieces(
+    batch: Batch, marked: Frame, few: bool, moves: int, what: str, time: str | None
+) -> dict[int, Segment | None]:
+    """The rows of each move, and those that stay (-1)."""
+    if not few:
+        frames = {n: marked.where(f"{GOES} = {n}").drop(GOES) for n in range(-1, moves)}
+        return {n: batch.write(frame, what, time, small=False) for n, frame in frames.items()}
+    kept = marked.drop(GOES)
+    schema, table = segments.schema_of(kept), marked.toArrow()
+    numbers = table[GOES]
+    found = {}
+    for n in range(-1, moves):
+        rows = table.filter(pc.equal(numbers, n)).drop_columns([GOES])
+        found[n] = segments.write_table(rows, batch.folder / batch.name(what), schema, time)
+    return found
+
+
+def _newer(batch: Batch, piece: Segment, move: Migration, what: str) -> list[Segment]:
+    """Of the rows that go, those that no copy before has taken."""
+    frame = State([piece]).read(batch.spark, sizes=batch.sizes)
+    assert frame is not None
+    batch.outputs.dead.append(piece)
+    kept = batch.write(frame.where(f"{GENERATION} >= {int(move.since)}"), what, small=True)
+    return [] if kept is None else [kept]
+
+
+def _again(batch: Batch, segment: Segment | None, what: str) -> Segment | None:
+    """Rows of which a copy goes, while they stay: each under a path of its own."""
+    return None if segment is None else segments.linked(segment, batch.folder, batch.name(what))
 
 
 def _at_hand(batch: Batch, whole: State, wanted: str) -> list[tuple[str, pa.Table]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,27 +21,34 @@ from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
+from godwit.model.keys import KEY_SEPARATOR, Listed
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.routing import RouteTable
+from godwit.region.key_sql import BESIDE, KEY, LISTED, TO, key_text, regions_by_key
 from godwit.region.readers import Readers
-from godwit.region.sql_text import quoted
-from godwit.region.sql_text import text as text
+from godwit.region.sql_text import quoted, text
 from godwit.storage.overlays import by_query
-
-#: the column with the region that a row goes to
-TO = "__to"
 
 _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
 
 
 @dataclass(frozen=True)
 class RowRoutes:
-    """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any)."""
+    """Where an operator's rows go: region -> the (query, device) pairs whose next instance is there (None: any); of
+    queries whose keys are divided, where each key does."""
 
     by_region: Mapping[RegionId, frozenset[tuple[QueryId, DeviceId | None]]]
+    divided: Mapping[QueryId, RouteTable] = field(default_factory=dict)
+    #: SQL of the key's columns, over the rows that leave
+    keys: tuple[str, ...] = ()
 
     def only(self) -> RegionId | None:
         """The one region that everything goes to, if there is one."""
-        return next(iter(self.by_region)) if len(self.by_region) == 1 else None
+        return next(iter(self.by_region)) if len(self.by_region) == 1 and not self.divided else None
+
+    @property
+    def regions(self) -> set[RegionId]:
+        return {*self.by_region, *(region for table in self.divided.values() for region in table.receivers())}
 
     @cached_property
     def with_device(self) -> bool:
@@ -49,14 +56,14 @@ class RowRoutes:
         return any(device is not None for pairs in self.by_region.values() for _, device in pairs)
 
     @cached_property
-    def keys(self) -> pa.Array:
+    def pairs(self) -> pa.Array:
         """What routes are looked up by: the query or, with devices, both."""
         pairs = (pair for those in self.by_region.values() for pair in those)
         return pa.array([f"{q}\0{d}" if self.with_device else q for q, d in pairs], pa.string())
 
     @cached_property
-    def regions(self) -> pa.Array:
-        """The region of each key."""
+    def region_of_pair(self) -> pa.Array:
+        """The region of each of them."""
         return pa.array([region for region, those in self.by_region.items() for _ in those], pa.string())
 
 
@@ -236,21 +243,29 @@ class Tables:
 
     def _find_routes(self, index: int) -> RowRoutes:
         plan = self.shape.plan
-        consumer, _ = plan.consumer(index)
+        consumer, side = plan.consumer(index)
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
+        divided: dict[QueryId, RouteTable] = {}
         for query in self.queries.values():
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
                 table = self.deployment.route(query, consumer, device, self.region)
-                found.setdefault(table.whole, set()).add((query.id, device))
-        return RowRoutes({region: frozenset(pairs) for region, pairs in found.items()})
+                if table.only is None:
+                    divided[query.id] = table
+                else:
+                    found.setdefault(table.only, set()).add((query.id, device))
+        keys = plan.operators[consumer].state[side].keys if divided else ()
+        return RowRoutes({region: frozenset(pairs) for region, pairs in found.items()}, divided, keys)
 
     def _devices(self, query: Query, index: int) -> set[DeviceId]:
         scans = self.shape.plan.scans_below(index)
         return {device for scan in scans for device in self.deployment.devices_of(query, scan)}
 
     def marked(self, frame: Frame, routes: RowRoutes) -> Frame:
-        """Add the region that each row goes to. What nobody declared stays here: it must not get lost."""
-        if len(self.queries) <= self.sizes.case_queries:
+        """Add the region that each row goes to (the regions, `BESIDE` each other). What nobody declared stays here: it
+        must not get lost."""
+        if routes.divided:
+            return self._marked_by_key(frame, routes)
+        if len(self.queries) <= self.sizes.case_queries or not routes.by_region:
             return frame.selectExpr("*", self._way(routes))
         with_device = routes.with_device
         names, values = [QUERY, "__there"], []
@@ -265,14 +280,50 @@ class Tables:
         joined = made(frame).join(F.broadcast(self.spark.createDataFrame(table)), on, "left")
         return joined.selectExpr("*", f"coalesce(__there, {text(self.region)}) AS {TO}").drop("__there")
 
+    def _marked_by_key(self, frame: Frame, routes: RowRoutes) -> Frame:
+        """Few listed keys are part of the expression; many are a table, so that a row costs the same."""
+        undivided = self.marked(frame, RowRoutes(routes.by_region))
+        names = [name for name in undivided.columns if name != TO]
+        cases = []
+        for number, (query, table) in enumerate(sorted(routes.divided.items())):
+            way = regions_by_key(table, routes.keys)
+            listed = [(key, r) for r in table.routes if isinstance(r.keys, Listed) for key in r.keys.keys]
+            if len(listed) > LISTED:
+                column = f"__listed{number}"
+                rows = {
+                    KEY: [KEY_SEPARATOR.join(key) for key, _ in listed],
+                    column: [BESIDE.join(route.receivers) for _, route in listed],
+                }
+                there = F.broadcast(self.spark.createDataFrame(pa.table(rows)))
+                undivided = made(self.with_key(undivided, routes)).join(there, KEY, "left").drop(KEY)
+                way = f"coalesce({column}, {way})"
+            cases.append(f"WHEN {QUERY} = {text(query)} THEN {way}")
+        columns = [f"`{name}`" for name in names]
+        return undivided.selectExpr(*columns, f"CASE {' '.join(cases)} ELSE {TO} END AS {TO}")
+
+    def with_key(self, frame: Frame, routes: RowRoutes) -> Frame:
+        """Where keys are divided: rows with their key in text form."""
+        return frame.selectExpr("*", f"{key_text(routes.keys)} AS {KEY}") if routes.divided else frame
+
     def regions_of(self, rows: pa.Table, routes: RowRoutes) -> pa.Array:
-        """The same for few rows, without Spark: where each goes."""
+        """The same as `marked` for few rows, without Spark and whatever the routes are: where each goes."""
+        to = self._undivided_regions(rows, routes)
+        for query, table in routes.divided.items():
+            mine = pc.equal(rows[QUERY], query)
+            keys = pc.unique(rows[KEY].filter(mine))
+            ways = [BESIDE.join(table.route_of(tuple(k.split(KEY_SEPARATOR))).receivers) for k in keys.to_pylist()]
+            to = pc.if_else(mine, pc.take(pa.array(ways, pa.string()), pc.index_in(rows[KEY], value_set=keys)), to)
+        return to
+
+    def _undivided_regions(self, rows: pa.Table, routes: RowRoutes) -> pa.Array:
         if (only := routes.only()) is not None:
             return pa.repeat(pa.scalar(only), rows.num_rows)
+        if not routes.by_region:
+            return pa.repeat(pa.scalar(self.region), rows.num_rows)
         names = [QUERY, DEVICE] if routes.with_device else [QUERY]
         mine = pc.binary_join_element_wise(*(rows[name] for name in names), "\0")
-        place = pc.index_in(mine, value_set=routes.keys)
-        return pc.fill_null(pc.take(routes.regions, place), self.region)
+        place = pc.index_in(mine, value_set=routes.pairs)
+        return pc.fill_null(pc.take(routes.region_of_pair, place), self.region)
 
     def _way(self, routes: RowRoutes) -> str:
         """The region a row goes to, as one expression."""
@@ -286,7 +337,7 @@ class Tables:
             + f" THEN {text(region)}"
             for (region, query), devices in ways.items()
         ]
-        return f"CASE {' '.join(cases)} ELSE {text(self.region)} END AS {TO}"
+        return (f"CASE {' '.join(cases)} ELSE {text(self.region)} END" if cases else text(self.region)) + f" AS {TO}"
 
     # --- one number a query
 

@@ -105,6 +105,9 @@ class Runner:
         self.held_back = False
         #: whether the last micro-batch had plans to prepare
         self.compiled = False
+        #: announced state as this micro-batch found it; of it, what is here and must wait for others to be heard
+        self._underway: list[dict[str, Any]] = []
+        self._held_back: set[Migration] = set()
         self._recover()
 
     @property
@@ -171,6 +174,7 @@ class Runner:
         self._receive(work)
         announced = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
         decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
+        self._admit(work, decision)
         self._follow(work, decision)
         return work, decision
 
@@ -183,6 +187,8 @@ class Runner:
         number = self.commits.last + 1
         outputs = self._run(self.data / names.number(number), work, decision)
         self._at("staged")
+        for move in outputs.asked:
+            self.kernel.ask_for(move)
         commit = self.kernel.commit(work, decision, number, outputs.receivers)
         kept = self._remember(whole=commit.snapshot == number)
         record = commit_record(self.region, commit, work, outputs, self.memory, kept, started)
@@ -214,9 +220,8 @@ class Runner:
         due = kernel.next_due(now)
         if self._is_due() or (due is not None and due <= now):
             return True
-        return self._poller.waiting(kernel.positions, kernel.fenced) or any(
-            map(self.transfer.due, list(self.memory.underway))
-        )
+        coming = [p for p in list(self.memory.underway) if Migration.from_json(p["move"]) not in self._held_back]
+        return self._poller.waiting(kernel.positions, kernel.fenced) or any(map(self.transfer.due, coming))
 
     def next_due(self) -> float | None:
         """When (wall clock) something is to be done though nothing comes; None: never."""
@@ -275,7 +280,7 @@ class Runner:
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
-        underway = [*self.memory.underway, *work.parcels]
+        underway = self._underway = [*self.memory.underway, *work.parcels]
         self.memory.underway = []
         to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
         for parcel in underway:
@@ -285,11 +290,20 @@ class Runner:
             else:
                 work.arrived.append(arrived)
 
+    def _admit(self, work: Work, decision: Decision) -> None:
+        """State that is here, and must not be taken in yet, is announced again to the next micro-batch."""
+        came, work.arrived = work.arrived, self.kernel.admit(work.arrived, decision.markers)
+        there = {arrived.move for arrived in work.arrived}
+        self._held_back = {arrived.move for arrived in came if arrived.move not in there}
+        parcels = {Migration.from_json(parcel["move"]): parcel for parcel in self._underway}
+        self.memory.underway += [parcels[move] for move in sorted(self._held_back)]
+
     def _replays(self, work: Work, markers: Mapping[int, Epoch]) -> dict[Migration, dict[str, Any]]:
         """Of the moves that may go now, those whose state need not be sent, with the rows that make it again."""
         found = {}
         everybody = self.kernel.members(work.peers)
-        for move in self.memory.moves.ready(markers) if self.transfer.replays else ():
+        going = self.memory.moves.ready(markers) if self.transfer.replays else []
+        for move in (move for move in going if not move.number):
             if move.query in self.tables.readers.involved:
                 continue  # rows that are read again would have no class
             known = self.memory.cuts.get(int(move.epoch), {})

@@ -22,7 +22,7 @@ from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.model.signature import StateKey
-from godwit.region.routing_tables import text
+from godwit.region.sql_text import text
 from godwit.storage.base import SegmentStore
 from godwit.storage.log import Segment
 from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, with_generations, without
@@ -37,22 +37,24 @@ MOST_INLINE = 64_000
 
 @dataclass(frozen=True)
 class Room:
-    """Rows that wait to be let in: of a parked query, or of an instance whose state is on its way."""
+    """Rows that wait to be let in: of a parked query, of keys whose state is on its way, or copies in a shadow."""
 
-    kind: Literal["parked", "waiting"]
+    kind: Literal["parked", "waiting", "copy"]
     query: QueryId
     #: the input they wait at
     key: StateKey
-    #: since when the instance is here; 0: parked rows wait for any
+    #: since when the instance is here; 0: parked rows wait for any; of copies: the number of the migration
     epoch: int = 0
+    #: which of several key sets that came with one epoch
+    part: str = ""
 
     def to_json(self) -> list[Any]:
-        return [self.kind, self.query, str(self.key), self.epoch]
+        return [self.kind, self.query, str(self.key), self.epoch, *([self.part] if self.part else [])]
 
     @staticmethod
     def from_json(record: list[Any]) -> Room:
-        kind, query, key, epoch = record
-        return Room(kind, query, StateKey.parse(key), epoch)
+        kind, query, key, epoch, *part = record
+        return Room(kind, query, StateKey.parse(key), epoch, *part)
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
@@ -22,7 +21,6 @@ from godwit.model.plan import (
     CLASS,
     DEVICE,
     EPOCH,
-    GENERATION,
     QUERY,
     Filter,
     Operator,
@@ -35,10 +33,11 @@ from godwit.model.plan import (
 from godwit.operators.base import implementation
 from godwit.operators.deferred import can_defer, defer
 from godwit.operators.partial import partial
-from godwit.protocol.handover import Migration
+from godwit.region import keyed
 from godwit.region.batch import Batch, Outputs
 from godwit.region.context import StepContext
-from godwit.region.routing_tables import TO, text
+from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
+from godwit.region.sql_text import text
 from godwit.region.state import Room, landed, union
 from godwit.storage.log import Segment
 
@@ -53,6 +52,7 @@ class Step:
         self._outbox: dict[int, Frame] = {}
 
     def run(self) -> Outputs:
+        keyed.drop_cancelled(self._batch)
         self.run_through(len(self._plan.operators) - 1)
         self._post()
         return self._batch.outputs
@@ -215,31 +215,20 @@ class Step:
         frames = [(batch.epoch, local)] + [(e, segments.read(batch.spark, s, batch.sizes)) for e, s in by_epoch.items()]
         if not operator.stateful:
             return union(frame for _, frame in frames)
-        there = union(self._with_generation(index, epoch, frame) for epoch, frame in frames)
-        return self._admitted(index, side, there)
+        there = union(self._with_generation(index, side, epoch, frame) for epoch, frame in frames)
+        return keyed.admitted(batch, index, side, there)
 
     def _may_land(self, index: int, sent: Sequence[tuple[Segment, Epoch]]) -> bool:
-        """Only few rows, and nothing that must wait for its instance's state."""
+        """Only few rows, and nothing that must wait for its instance's state, or is told apart by its key."""
         wait = any(map(self._batch.waits, self._batch.incoming(index))) if sent else False
+        wait = wait or keyed.tells_keys_apart(self._batch, index)
         return bool(sent) and segments.are_few([segment for segment, _ in sent], self._batch.sizes) and not wait
 
-    def _admitted(self, index: int, side: int, frame: Frame | None) -> Frame | None:
-        """Rows of an instance that must wait for its state wait as well: in a log of their own, until it has come."""
-        here = {arrived.move for arrived in self._work.arrived}
-        inside = [frame]
-        for move in self._batch.incoming(index):
-            room = Room("waiting", move.query, self._batch.key(index, side), int(move.epoch))
-            if move in here:
-                inside.append(self._batch.leave(room, index))
-            elif inside[0] is not None and self._batch.waits(move):
-                mine, inside[0] = _divided(inside[0], move)
-                self._batch.keep(room, self._batch.write(mine, f"waiting-{index}-{side}"))
-        return union(inside)
-
-    def _with_generation(self, index: int, epoch: Epoch, frame: Frame | None) -> Frame | None:
+    def _with_generation(self, index: int, side: int, epoch: Epoch, frame: Frame | None) -> Frame | None:
         if frame is None:
             return None
-        return self._tables.per_query(frame, self._batch.since(index, epoch), GENERATION, otherwise=0)
+        frame = keyed.without_copies(self._batch, index, side, epoch, frame)
+        return keyed.with_generation(self._batch, index, side, epoch, frame)
 
     def _route(self, index: int, frame: Frame | None) -> Frame | None:
         """Stage what goes to other regions; returns what stays."""
@@ -247,10 +236,10 @@ class Step:
             return None
         routes = self._tables.routes(index)
         only = routes.only()
-        if only == self._batch.region or not routes.by_region:
+        if only == self._batch.region or not routes.regions:
             return frame
         if self._batch.sized[index]:
-            self._outbox[index] = self._tables.without_parameters(frame)
+            self._outbox[index] = self._tables.without_parameters(self._tables.with_key(frame, routes))
             return None
         if only is not None:
             self._send(
@@ -258,10 +247,10 @@ class Step:
             )
             return None
         marked = self._tables.marked(frame, routes)
-        for region in sorted({*routes.by_region} - {self._batch.region}):
-            there = self._tables.without_parameters(marked.where(f"{TO} = {text(region)}").drop(TO))
+        for region in sorted(routes.regions - {self._batch.region}):
+            there = self._tables.without_parameters(marked.where(goes_to(region)).drop(TO))
             self._send(index, region, self._batch.write(there, f"to-{region}", small=False))
-        return marked.where(f"{TO} = {text(self._batch.region)}").drop(TO)
+        return marked.where(goes_to(self._batch.region)).drop(TO)
 
     def _post(self) -> None:
         """Few rows that go from operators to operators elsewhere are told apart here, not by a job each; what stays
@@ -270,17 +259,15 @@ class Step:
         for index, frame in waiting.items():
             schema, table = frame.schema, frame.toArrow()
             consumer, _ = self._plan.consumer(index)
-            ended = set() if self._plan.is_local(consumer) else {DEVICE}
+            ended = {KEY} if self._plan.is_local(consumer) else {DEVICE, KEY}
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
             to = self._tables.regions_of(table, self._tables.routes(index))
-            for region in pc.unique(to).to_pylist():
-                rows = table.filter(pc.equal(to, region)).select(names)
-                self._send(
-                    index,
-                    region,
-                    segments.write_table(rows, self._batch.folder / self._batch.name(f"to-{region}"), kept),
-                )
+            for regions in pc.unique(to).to_pylist():
+                rows = table.filter(pc.equal(to, regions)).select(names)
+                for region in map(RegionId, regions.split(BESIDE)):
+                    path = self._batch.folder / self._batch.name(f"to-{region}")
+                    self._send(index, region, segments.write_table(rows, path, kept))
 
     def _send(self, index: int, region: RegionId, segment: Segment | None) -> None:
         """What an operator made goes to the next one, here or in another region."""
@@ -302,15 +289,3 @@ class Step:
                 return True
             index, _ = self._plan.consumer(index)
         return False
-
-
-def _divided(frame: Frame, move: Migration) -> tuple[Frame, Frame]:
-    """(rows of the instance that a move brings, all others)"""
-    if isinstance(frame, LazyFrame):
-
-        def mine(rows: pa.Table) -> pa.Array:
-            return pc.and_(pc.equal(rows[QUERY], move.query), pc.equal(rows[GENERATION], int(move.epoch)))
-
-        return frame.kept(mine), frame.kept(lambda rows: pc.invert(mine(rows)))
-    those = f"{QUERY} = {text(move.query)} AND {GENERATION} = {int(move.epoch)}"
-    return frame.where(those), frame.where(f"NOT ({those})")

@@ -26,6 +26,7 @@ from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, ste
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Migration
+from godwit.region.keyed import part_of
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import RecomputeTarget, rebuild
 from godwit.storage.log import Segment
@@ -62,8 +63,10 @@ class StateTransfer:
 
     def waits(self, move: Migration, operator: Operator) -> bool:
         """Whether the new instance takes no rows until its state is there: the operator is asked first, for it may not
-        be able to merge late state; then the strategy. (`dual` waits, too: no strategy sends copies of rows yet.)"""
-        if operator.late_state != "merge":
+        be able to merge late state; then the strategy. A copy goes beside."""
+        if move.copy:
+            return False
+        if move.wait or operator.late_state != "merge":
             return True
         step = self.step(move)
         return isinstance(step, ReplayState) or step.wait
@@ -77,11 +80,11 @@ class StateTransfer:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
         if isinstance(step, HandOver) and not step.wait and self.links is None:
-            return Arrived(move, self._parts(parcel), parcel["clock"])
+            return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
-        return Arrived(move, job.result(), parcel["clock"]) if job.done() else None
+        return Arrived(move, job.result(), parcel["clock"], _sessions(parcel)) if job.done() else None
 
     def due(self, parcel: Parcel) -> bool:
         """Whether asking for it again would do something."""
@@ -132,7 +135,12 @@ class StateTransfer:
         return [replace(segment, files=tuple(next(landed) for _ in segment.files)) for segment in found]
 
     def _landing(self, move: Migration) -> Place:
-        return self._folder / f"{move.epoch}-{move.query}-{move.operator}-{move.target}".replace("/", "_")
+        what = f"{move.epoch}-{move.query}-{move.operator}-{move.target}-{part_of(move)}"
+        return self._folder / what.replace("/", "_")
 
     def _parts(self, parcel: Parcel) -> Parts:
         return {int(side): [Segment.from_json(s, self._store) for s in p] for side, p in parcel["parts"].items()}
+
+
+def _sessions(parcel: Parcel) -> dict[tuple[int, str], int]:
+    return {(operator, source): session for operator, source, session in parcel.get("sessions", ())}

@@ -152,7 +152,7 @@ class WithdrawQuery:
 
 
 @dataclass(frozen=True)
-class MigrateKeys:
+class MoveKeys:
     """Keys of a query's first stateful operator go to a site: these, or ("buckets", low, high)."""
 
     query: str
@@ -185,7 +185,7 @@ Action = (
     | Wait
     | SubmitQuery
     | WithdrawQuery
-    | MigrateKeys
+    | MoveKeys
     | CancelKeys
 )
 
@@ -324,7 +324,7 @@ class _KeyDrawing(_Drawing):
             low, high = sorted(self._rng.sample(range(BUCKETS + 1), 2))
             keys = ("buckets", low, high)
         strategy = self._rng.choice([AUTO, *KEY_STRATEGIES])
-        return MigrateKeys(self._rng.choice(["q0", "q0", "q1"]), keys, self._rng.choice([*PARENT, "c"]), strategy)
+        return MoveKeys(self._rng.choice(["q0", "q0", "q1"]), keys, self._rng.choice([*PARENT, "c"]), strategy)
 
     def _cancel(self) -> Action:
         return CancelKeys()

@@ -145,7 +145,7 @@ class World:
                 if name in self.queries and name not in self.withdrawn:
                     self.withdrawn.add(QueryId(name))
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
-            case act.MigrateKeys(name, keys, to, strategy):
+            case act.MoveKeys(name, keys, to, strategy):
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
             case act.CancelKeys():
                 for number in list(self.plane.keys.active):

@@ -1,0 +1,76 @@
+"""`godwit migrate`: move keys of a running query to another site, or say what would move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from godwit.cli.ask import Folder, Wait, answered
+from godwit.control.commands import MigrateKeys
+from godwit.errors import DeploymentError
+from godwit.ids import NodeId, QueryId, SiteId
+from godwit.migration.phases import chosen, phases
+from godwit.model.instances import instance_id
+from godwit.model.keys import BUCKETS, HashRange, KeySet, listed
+from godwit.model.routing import RouteTable
+from godwit.storage.epoch_log import Control
+from godwit.storage.store import Store
+
+
+def migrate(
+    folder: Folder,
+    query: Annotated[str, typer.Argument(help="The query's name.")],
+    keys: Annotated[
+        list[str], typer.Option(help="A key, a pattern ('S41-*'), buckets/LOW/HIGH, or '*' for the rest; repeatable.")
+    ],
+    to: Annotated[str, typer.Option(help="The site they go to.")],
+    strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
+    operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Move keys of a running query to another site while it runs."""
+    named = tuple(keys[0].split("/")) if len(keys) == 1 and keys[0].startswith("buckets/") else tuple(keys)
+    if dry_run:
+        typer.echo(_explained(folder, MigrateKeys(query, named, to, strategy, operator)))
+        return
+    answered(folder, MigrateKeys(query, named, to, strategy, operator), wait)
+
+
+def _explained(folder: Path, command: MigrateKeys) -> str:
+    """From what the fleet's folder says; patterns are resolved when the command is carried out."""
+    control = Control(Store.local(folder))
+    deployment, topology = control.deployment_at(control.last), control.standing().topology
+    known = deployment.queries.get(QueryId(command.query))
+    if known is None:
+        msg = f"there is no query '{command.query}'; running: {', '.join(deployment.queries) or 'none'}"
+        raise DeploymentError(msg)
+    able = [i for i, op in enumerate(known.shape.plan.operators) if op.stateful and op.state[0].keys]
+    number = able[0] if command.operator is None and len(able) == 1 else command.operator
+    if number not in able:
+        msg = f"name the operator of '{command.query}' with --operator, one of {', '.join(map(str, able)) or 'none'}"
+        raise DeploymentError(msg)
+    region = topology.region_of(NodeId(command.site)) if SiteId(command.site) in topology.sites else None
+    if region is None:
+        msg = f"keys cannot go to '{command.site}': there is no such site; add it first"
+        raise DeploymentError(msg)
+    name = chosen(command.strategy, known.shape.plan.operators[number])
+    table, home = deployment.routes(known, number), deployment.placement.get(instance_id(known.id, number))
+    lines = [f"{known.id}/{number} by {name} ({', '.join(type(phase).__name__.lower() for phase in phases(name))})"]
+    for route, part in (table or RouteTable.undivided(region)).portions(_keys(command.keys)):
+        way = topology.path(NodeId(route.site or str(home)), NodeId(command.site)) or ()
+        there = route.process == region
+        lines.append(
+            f"{part}: " + (f"in {region} already" if there else f"{route.process} -> {region}: {' - '.join(way)}")
+        )
+    return "\n".join(lines)
+
+
+def _keys(keys: tuple[str, ...]) -> KeySet:
+    if keys == ("*",):
+        return HashRange(0, BUCKETS)
+    if keys[0] == "buckets" and len(keys) == 3:
+        return HashRange(int(keys[1]), int(keys[2]))
+    return listed(*(tuple(key.split("/")) for key in keys))

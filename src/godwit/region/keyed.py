@@ -1,0 +1,140 @@
+"""Keys in Spark's words, and rows that are told apart by them: routed, copied into a shadow, or kept waiting.
+
+A key is compared in its text form (`model.keys`), and its bucket is a checksum of it: Python and Spark agree on both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.engine import segments
+from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.ids import Epoch
+from godwit.model.codec import encode
+from godwit.model.keys import NULL_KEY, REST, bucket_of, buckets_of
+from godwit.model.plan import GENERATION, QUERY
+from godwit.protocol.handover import Migration
+from godwit.region.batch import Batch
+from godwit.region.key_sql import within
+from godwit.region.sql_text import text
+from godwit.region.state import Room, State, union
+from godwit.storage.log import Segment
+
+#: the tag under which a segment keeps the hash buckets of its keys
+IN_BUCKETS = "buckets"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Frame) -> Frame:
+    """Add the epoch since which each row's key is ours, as of the epoch under which it was routed."""
+    rules = dict(batch.memory.moves.generations(index, epoch))
+    if all(keys == REST for known in rules.values() for keys, _ in known):
+        since = {query: int(known[0][1]) if known else 0 for query, known in rules.items()}
+        return batch.tables.per_query(frame, since, GENERATION, otherwise=0)
+    sql = batch.shape.plan.operators[index].state[side].keys
+    cases = [
+        f"WHEN {QUERY} = {text(query)} AND {within(keys, sql)} THEN {int(since)}L"
+        for query, known in rules.items()
+        for keys, since in known
+    ]
+    return frame.selectExpr("*", f"CASE {' '.join(cases)} ELSE 0L END AS {GENERATION}")
+
+
+def tells_keys_apart(batch: Batch, index: int) -> bool:
+    """Whether what is done with an operator's rows depends on their keys now."""
+    moves = batch.memory.moves
+    shadows = any(shadow.operator == index for shadow in moves.shadows.values())
+    return shadows or any(o.keys != REST for (_, i), history in moves.owners.items() if i == index for o in history)
+
+
+def without_copies(batch: Batch, index: int, side: int, epoch: Epoch, frame: Frame) -> Frame:
+    """Rows that are copies go into the shadow they belong to: the emission filter. Returns the others."""
+    sql = batch.shape.plan.operators[index].state[side].keys
+    for shadow in batch.memory.moves.shadows.values():
+        over = shadow.until is not None and epoch >= shadow.until
+        if shadow.operator != index or not shadow.dual or shadow.since > epoch or over:
+            continue
+        mine = f"({QUERY} = {text(shadow.query)} AND {within(shadow.keys, sql)})"
+        if not shadow.dropped:
+            copies = frame.where(mine).selectExpr("*", f"0L AS {GENERATION}")
+            room = Room("copy", shadow.query, batch.key(index, side), shadow.number)
+            batch.keep(room, batch.write(copies, f"copy-{index}-{side}"))
+        frame = frame.where(f"NOT {mine}")
+    return frame
+
+
+def admitted(batch: Batch, index: int, side: int, frame: Frame | None) -> Frame | None:
+    """Rows of keys that must wait for their state wait as well: in logs of their own, until it has come."""
+    here = {arrived.move for arrived in batch.work.arrived}
+    sql = batch.shape.plan.operators[index].state[side].keys
+    inside = [frame]
+    # The newest first: that is the one a row waits for.
+    for move in sorted(batch.incoming(index), reverse=True):
+        room = Room("waiting", move.query, batch.key(index, side), int(move.epoch), part_of(move))
+        if move in here:
+            inside.append(batch.leave(room, index))
+        elif inside[0] is not None and batch.waits(move):
+            mine, inside[0] = _divided(inside[0], move, sql)
+            waiting = batch.write(mine, f"waiting-{index}-{side}")
+            batch.keep(room, waiting)
+            if move.paced and waiting is not None:
+                batch.outputs.asked.append(move)
+    return union(inside)
+
+
+def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, Frame]:
+    """(rows of the keys that a move brings, all others)"""
+    if isinstance(frame, LazyFrame) and move.keys == REST:
+
+        def mine(rows: pa.Table) -> pa.Array:
+            return pc.and_(pc.equal(rows[QUERY], move.query), pc.greater_equal(rows[GENERATION], int(move.epoch)))
+
+        return frame.kept(mine), frame.kept(lambda rows: pc.invert(mine(rows)))
+    those = f"{QUERY} = {text(move.query)} AND {GENERATION} >= {int(move.epoch)} AND {within(move.keys, sql)}"
+    return frame.where(those), frame.where(f"NOT ({those})")
+
+
+def part_of(move: Migration) -> str:
+    """Tells the moves of one instance in one epoch apart."""
+    return "" if move.keys == REST else f"{crc32(repr(encode(move.keys)).encode()):08x}"
+
+
+def drop_cancelled(batch: Batch) -> None:
+    """Copies that nobody will ask for any more go."""
+    known = {(q, number) for (q, _, number), shadow in batch.memory.moves.shadows.items() if not shadow.dropped}
+    for room in [room for room in batch.memory.rooms if room.kind == "copy" and (room.query, room.epoch) not in known]:
+        batch.outputs.dead += batch.memory.rooms.pop(room, State()).live
+
+
+def tagged(batch: Batch, index: int, side: int, segment: Segment | None) -> Segment | None:
+    """With the buckets its keys lie in, where keys are divided and its rows are few: a hand-over then reads only the
+    segments that may hold a key that goes."""
+    if segment is None or not tells_keys_apart(batch, index) or not segments.are_few([segment], batch.sizes):
+        return segment
+    names = [sql.strip("`") for sql in batch.shape.plan.operators[index].state[side].keys]
+    if not all(_PLAIN.fullmatch(name) for name in names):
+        return segment
+    found: set[int] = set()
+    for table in segment.tables(names):
+        if any(name not in table.column_names or not _has_text(table.schema.field(name).type) for name in names):
+            return segment
+        keys = table.select(names).group_by(names).aggregate([]).to_pylist()
+        found |= {bucket_of(tuple(NULL_KEY if row[n] is None else str(row[n]) for n in names)) for row in keys}
+    return replace(segment, tags={**segment.tags, IN_BUCKETS: sorted(found)})
+
+
+def concerns(segment: Segment, moves: Sequence[Migration]) -> bool:
+    """Whether a segment may hold rows of keys that go."""
+    buckets = segment.tags.get(IN_BUCKETS)
+    return buckets is None or any(not buckets_of(move.keys).isdisjoint(buckets) for move in moves)
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Whether Python and Spark write its values alike."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))

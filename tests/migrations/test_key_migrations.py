@@ -1,0 +1,160 @@
+"""The state machine of key migrations: phases one after the other, disjoint keys side by side, others queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from godwit.errors import ConfigError, DeploymentError
+from godwit.ids import Epoch, QueryId, RegionId
+from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKeys
+from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
+from godwit.model.keys import KeySet, listed
+from godwit.protocol.handover import Migration
+from godwit.sim.worlds import joined, running, session, tumbling
+
+QUERY, WEST, EAST = QueryId("q"), RegionId("west"), RegionId("east")
+
+
+class Player:
+    """Publishes what is asked for, and lets state arrive when told to."""
+
+    def __init__(self) -> None:
+        self.keys, self.epoch = KeyMigrations(), 0
+        self.told: list[str] = []
+
+    def ask(self, strategy: str, *keys: str) -> int:
+        return self.keys.ask(QUERY, 3, listed(*keys), EAST, "b1", strategy).number
+
+    def publish(self) -> list[Migration]:
+        """One epoch for all phases that can be carried out."""
+        changes = list(self.keys.changes(lambda one: [one.keys]))
+        self.epoch += bool(changes)
+        moves = [self._move(change) for change in changes]
+        self.told += [f"{c.number} {type(c.phase).__name__}" for c in changes]
+        self.keys.published(Epoch(self.epoch), [c.number for c in changes], moves)
+        return moves
+
+    def _move(self, change: RouteKeys) -> Migration:
+        copy = isinstance(change.phase, Copy | Cancel)
+        flags = {"copy": copy, "cancel": isinstance(change.phase, Cancel)}
+        place = (QUERY, change.operator, WEST, EAST, "a", "b")
+        return Migration(Epoch(self.epoch), *place, change.keys, change.number, **flags)  # type: ignore[misc]
+
+
+def test_falcon_copies_awaits_switches_and_awaits() -> None:
+    assert [type(p) for p in phases("falcon")] == [Copy, Await, Switch, Await]
+    player = Player()
+    number = player.ask("falcon", "k1")
+    (copy,) = player.publish()
+    assert player.publish() == []
+    player.keys.arrived(copy)
+    (switch,) = player.publish()
+    assert (copy.copy, switch.copy) == (True, False)
+    player.keys.arrived(copy)  # told twice: nothing
+    assert number in player.keys.active
+    player.keys.arrived(switch)
+    assert not player.keys.active
+    assert [(one.number, outcome, one.epochs) for one, outcome in player.keys.ended] == [(number, "done", (1, 2))]
+
+
+def test_disjoint_keys_go_side_by_side_and_overlapping_ones_queue_with_the_reason() -> None:
+    player = Player()
+    player.ask("delta", "k1", "k2")
+    player.ask("delta", "k2", "k3")
+    player.ask("partial-pause", "k4")
+    player.ask("delta", "k3")
+    first, third = player.publish()
+    assert player.told == ["1 Switch", "3 Switch"]
+    assert [(one.number, one.reason) for one in player.keys.queued] == [
+        (2, "migration 1 has keys of it under way"),
+        (4, "migration 2 has keys of it under way"),
+    ]
+    player.keys.arrived(third)
+    assert player.publish() == []
+    player.keys.arrived(first)
+    (second,) = player.publish()
+    player.keys.arrived(second)
+    player.publish()
+    assert player.told == ["1 Switch", "3 Switch", "2 Switch", "4 Switch"]
+
+
+def test_keys_that_lie_in_several_places_become_several_migrations() -> None:
+    keys = KeyMigrations()
+    keys.ask(QUERY, 3, listed("k1", "k2"), EAST, "b1", "falcon")
+
+    def split(one: KeyMigration) -> list[KeySet]:
+        return [listed("k1"), listed("k2")]
+
+    assert [(c.number, c.keys) for c in keys.changes(split)] == [(1, listed("k1")), (2, listed("k2"))]
+    keys.ask(QUERY, 3, listed("k9"), EAST, "b1", "delta")
+    assert not list(keys.changes(lambda one: []))
+    assert [outcome for _, outcome in keys.ended] == ["all there already"]
+
+
+def test_only_a_copy_can_be_cancelled() -> None:
+    player = Player()
+    number = player.ask("falcon", "k1")
+    (copy,) = player.publish()
+    player.keys.cancel(number)
+    (cancel,) = player.publish()
+    assert cancel.cancel
+    assert [outcome for _, outcome in player.keys.ended] == ["cancelled"]
+    player.keys.arrived(copy)  # it was on its way
+    number = player.ask("falcon", "k1")
+    (copy,) = player.publish()
+    player.keys.arrived(copy)
+    player.publish()
+    with pytest.raises(DeploymentError, match="migrate them back"):
+        player.keys.cancel(number)
+    with pytest.raises(DeploymentError, match="none under way"):
+        player.keys.cancel(77)
+
+
+def test_a_copy_that_an_earlier_process_opened_is_given_up() -> None:
+    keys = KeyMigrations(7000)
+    keys.give_up(12, QUERY, 3, listed("k1"), EAST, dual=True)
+    assert keys.ask(QUERY, 3, listed("k1"), EAST, "b1", "delta").number == 7001
+    (change,) = keys.changes(lambda one: [one.keys])
+    assert (change.number, change.phase, change.dual) == (12, Cancel(), True)
+    assert [one.reason for one in keys.queued] == ["migration 12 has keys of it under way"]
+    keys.published(Epoch(8), [12], ())
+    assert [change.number for change in keys.changes(lambda one: [one.keys])] == [7001]
+
+
+def test_a_query_that_goes_takes_its_migrations_with_it() -> None:
+    player = Player()
+    player.ask("delta", "k1")
+    player.ask("delta", "k1")
+    player.publish()
+    player.keys.forget(QUERY)
+    assert not player.keys.active
+    assert not player.keys.queued
+
+
+def test_what_stopped_for_nothing_goes_on() -> None:
+    player = Player()
+    player.ask("full-restart", "k1")
+    keys = player.keys
+    for expected in ("Suspend", "Switch", "Proceed"):
+        (change,) = keys.changes(lambda one: [one.keys])
+        assert type(change.phase).__name__ == expected
+        keys.published(Epoch(1), [change.number], ())  # the switch moves nothing
+        keys.in_force(Epoch(1))
+    assert not keys.active
+
+
+def test_auto_takes_what_the_operator_declares_and_what_cannot_work_is_refused() -> None:
+    window = tumbling("q", 0).shape.plan.operators[3]
+    dual = running("q", 0).shape.plan.operators[2]
+    join = joined("q", 0).shape.plan.operators[3]
+    sessions = session("q", 0).shape.plan.operators[3]
+    assert [chosen(AUTO, node) for node in (window, dual, join)] == ["delta", "falcon", "delta"]
+    assert all(chosen(name, window) == name for name in KEY_STRATEGIES)
+    for name, node, said in (
+        ("delta", dual, "cannot run before its state is there"),
+        ("falcon", join, "pairs rows of two inputs"),
+        ("hot-backup", sessions, "sessions grow"),
+        ("magic", window, "there is no strategy 'magic'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            chosen(name, node)

@@ -1,0 +1,117 @@
+"""Keys that migrate while rows come: the results are the oracle's, by every strategy; bad input moves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.errors import ConfigError, DeploymentError
+from godwit.migration.phases import KEY_STRATEGIES
+from godwit.model.keys import NULL_KEY, HashRange, Listed, bucket_of, contains, listed
+from godwit.region.key_sql import bucket, key_text, within
+from tests.region.world import QUERIES, Action, Crash, Push, Step, World
+
+ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 36, 6) for train in range(4)]
+ALL = Step((0, 1, 2))
+
+
+def commits(fleet: Fleet) -> Iterator[dict[str, Any]]:
+    for runner in fleet.pool.runners.values():
+        yield from (record for _, record in runner.commits.after(0))
+
+
+def play(world: World, strategy: str, between: list[Action]) -> None:
+    """Windows are open when their keys go to another region, and go on before they are closed."""
+    world.play([*ROWS[:6], ALL])
+    world.fleet.migrate("tumbling", keys=["t0", "t1"], to="west", strategy=strategy)
+    world.play([*ROWS[6:9], *between, *ROWS[9:11], ALL])
+    world.fleet.migrate("tumbling", keys=("buckets", 0, 40), to="east", strategy=strategy)
+    world.play([*ROWS[11:14], *between, *ROWS[14:16], Step((2, 0, 1))])
+    world.fleet.migrate("tumbling", keys=["t0", "t3"], to="east", strategy=strategy)
+    world.play([*ROWS[16:19], *between, *ROWS[19:21], Step((1, 0, 2))])
+    world.fleet.migrate("tumbling", keys=["t0", "t1"], to="cloud", strategy=strategy)
+    world.play([*between, *ROWS[21:]])
+
+
+@pytest.mark.parametrize("strategy", KEY_STRATEGIES)
+def test_windows_whose_keys_migrate(open_fleet: Callable[..., Fleet], strategy: str) -> None:
+    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
+    play(world, strategy, [ALL, ALL])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    told = list(commits(world.fleet))
+    moved = {h["move"][8]["number"] for record in told for h in record["handovers"] if len(h["move"]) > 8}
+    assert len(moved) >= 3, "keys did change region"
+    assert all(not runner.memory.underway for runner in world.fleet.pool.runners.values())
+    assert not any(runner.memory.rooms for runner in world.fleet.pool.runners.values())
+    assert not world.fleet.plane.keys.active
+
+
+@pytest.mark.parametrize("name", ["hopping", "session", "join", "nested", "union"])
+def test_other_operators_by_auto(open_fleet: Callable[..., Fleet], name: str) -> None:
+    world = World(open_fleet, {name: QUERIES[name]})
+    operators = world.fleet.deployment.queries[world.fleet.known(name)].shape.plan.operators
+    operator = next(i for i, node in enumerate(operators) if node.stateful)
+    world.play([*ROWS[:8], ALL])
+    world.fleet.migrate(name, keys=("buckets", 0, 32), to="west", operator=operator)
+    world.play([*ROWS[8:14], Step((0, 1)), *ROWS[14:16], ALL])
+    world.fleet.migrate(name, keys=("buckets", 16, 64), to="east", operator=operator)
+    world.play([*ROWS[16:20], Step((2, 1, 0)), *ROWS[20:]])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+
+
+@pytest.mark.parametrize("strategy", ["delta", "falcon", "partial-pause"])
+@pytest.mark.parametrize("moment", ["staged", "committed"])
+def test_a_crash_while_keys_migrate(open_fleet: Callable[..., Fleet], strategy: str, moment: str) -> None:
+    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
+    play(world, strategy, [Step((0,)), Crash(moment), Step((1, 2))])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+
+
+def test_spark_and_python_agree_on_buckets_and_key_sets(spark: SparkSession) -> None:
+    keys = [("t1", 4), ("", -7), ("Zürich", 0), (None, 3), ("a'b\\c", None)]
+    frame = spark.createDataFrame(keys, "name string, coach int")
+    sql = ["name", "coach"]
+    texts = [tuple(NULL_KEY if part is None else str(part) for part in key) for key in keys]
+    found = [row["b"] for row in frame.selectExpr(f"{bucket(sql)} AS b", f"{key_text(sql)} AS k").collect()]
+    assert found == [bucket_of(key) for key in texts]
+    some = Listed(frozenset(texts[:1] + texts[3:]))
+    for keyset in (some, HashRange(0, 30), HashRange(0, 64, frozenset(texts[:2]))):
+        inside = [row["x"] for row in frame.selectExpr(f"{within(keyset, sql)} AS x").collect()]
+        assert inside == [contains(keyset, key) for key in texts]
+
+
+def test_bad_input_changes_nothing(open_fleet: Callable[..., Fleet]) -> None:
+    world = World(open_fleet, {name: QUERIES[name] for name in ("filter", "tumbling", "join")})
+    fleet = world.fleet
+    epoch = fleet.deployment.epoch
+    wrong: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (DeploymentError, "there is no query 'nobody'", partial(fleet.migrate, "nobody", keys="t1", to="west")),
+        (DeploymentError, "name one", partial(fleet.migrate, "filter", keys="t1", to="west")),
+        (
+            DeploymentError,
+            "keeps no state by key",
+            partial(fleet.migrate, "tumbling", keys="t1", to="west", operator=0),
+        ),
+        (DeploymentError, "no operator 99", partial(fleet.migrate, "tumbling", keys="t1", to="west", operator=99)),
+        (DeploymentError, "no such site", partial(fleet.migrate, "tumbling", keys="t1", to="nowhere")),
+        (DeploymentError, "is not of type int", partial(fleet.migrate, "join", keys="x", to="west")),
+        (DeploymentError, "not within", partial(fleet.migrate, "tumbling", keys=("buckets", 3, 99), to="west")),
+        (DeploymentError, "no key of", partial(fleet.migrate, "tumbling", keys="zzz*", to="west")),
+        (
+            ConfigError,
+            "no strategy 'magic'",
+            partial(fleet.migrate, "tumbling", keys="t1", to="west", strategy="magic"),
+        ),
+        (ConfigError, "pairs rows", partial(fleet.migrate, "join", keys="1", to="west", strategy="falcon")),
+    ]
+    for kind, said, ask in wrong:
+        with pytest.raises(kind, match=said):
+            ask()
+    assert fleet.deployment.epoch == epoch
+    assert not fleet.deployment.key_routes
+    assert listed("a").keys == {("a",)}
