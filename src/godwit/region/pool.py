@@ -225,9 +225,14 @@ class RunnerPool:
         return busy
 
     def idle(self) -> bool:
-        if len(self.runners) < len(self._wanted):
+        """Whether nobody has anything to do. A runner that is stepping may send something to one that was asked before
+        it: so nobody may step, nor have committed, while all are asked."""
+        runners, before = list(self.runners.values()), self.committed()
+        if len(runners) < len(self._wanted) or any(runner.stepping for runner in runners):
             return False
-        return not self.underway and not any(runner.waiting() for runner in list(self.runners.values()))
+        if self.underway or any(runner.waiting() for runner in runners):
+            return False
+        return self.committed() == before and not any(runner.stepping for runner in runners)
 
     @property
     def underway(self) -> bool:

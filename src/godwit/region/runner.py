@@ -105,6 +105,8 @@ class Runner:
         self.held_back = False
         #: whether the last micro-batch had plans to prepare
         self.compiled = False
+        #: whether a micro-batch is under way, up to what it sends to others
+        self.stepping = False
         #: announced state as this micro-batch found it; of it, what is here and must wait for others to be heard
         self._underway: list[dict[str, Any]] = []
         self._held_back: set[Migration] = set()
@@ -132,11 +134,11 @@ class Runner:
         Without `sources` it takes in only what other regions and the control plane have sent. TooLargeError: it would
         have more than `most` rows.
         """
-        planned = planned_here()
+        planned, self.stepping = planned_here(), True
         try:
             return self._step_or_blame(sources, most)
         finally:
-            self.compiled = planned_here() > planned
+            self.compiled, self.stepping = planned_here() > planned, False
 
     def _step_or_blame(self, sources: bool, most: int | None) -> Record | None:
         stopped: dict[QueryId, Failure] = {}
