@@ -24,7 +24,7 @@ from bench._harness import say
 from bench.peers import pace
 from bench.peers.channels import Listener
 from bench.peers.flink import Flink
-from bench.peers.latency import FLINK_OPTIONS, PUSH, TAIL_S, batch_taker, halt, ours, parsed_rows
+from bench.peers.latency import FLINK_OPTIONS, TAIL_S, Push, batch_taker, halt, ours, parsed_rows
 from bench.peers.pace import Ears, Row
 from bench.peers.questions import Question, ask
 from godwit.ids import DeviceId, SiteId
@@ -32,7 +32,7 @@ from godwit.model.changes import DeviceMoved
 
 QUESTIONS = [*ask("filter"), *ask("window")]
 Move = Callable[[], None]
-Contender = AbstractContextManager[tuple[PUSH, Move]]
+Contender = AbstractContextManager[tuple[Push, Move]]
 
 
 class Files:
@@ -50,7 +50,7 @@ class Files:
 
 
 @contextmanager
-def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     with ours(spark, work, QUESTIONS, ears, regions=3) as (push, fleet):
         turn = [0]
 
@@ -63,7 +63,7 @@ def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[P
 
 
 @contextmanager
-def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     files = Files(work / "rows")
     running: list[Any] = []
 
@@ -90,7 +90,7 @@ def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUS
 
 
 @contextmanager
-def from_savepoint(flink: Flink, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def from_savepoint(flink: Flink, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     files, results = Files(work / "rows"), Listener(ears.line)
     asked = {question.name: question.flink for question in QUESTIONS}
 
@@ -164,7 +164,7 @@ def _one(
     return found
 
 
-def starting(push: PUSH, mover: threading.Thread) -> PUSH:
+def starting(push: Push, mover: threading.Thread) -> Push:
     """The moves' clock begins with the first row that is sent in pace; those before are a minute old."""
 
     def pushing(rows: list[Row], reached_ms: int) -> None:
