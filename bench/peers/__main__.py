@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -34,6 +36,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Flink's processes are to end with this one
     work = Path(tempfile.mkdtemp(prefix="godwit-peers-"))
     found: dict[str, Any] = {
         "command": "make bench-peers" + (" ARGS=--quick" if options.quick else ""),

@@ -30,7 +30,7 @@ from godwit.delivery.sinks.callback import CallbackSink
 from godwit.ids import DeviceId
 from godwit.model.topology import Device, Link, Site, Topology
 
-PUSH = Callable[[list[Row], int], None]
+Push = Callable[[list[Row], int], None]
 #: of Flink: as low as its guide on latency goes
 FLINK_OPTIONS = {
     "execution.buffer-timeout.interval": "1 ms",
@@ -53,7 +53,7 @@ def ground(regions: int) -> Topology:
 @contextmanager
 def ours(
     spark: SparkSession, work: Path, questions: list[Question], ears: Ears, regions: int = 1
-) -> Iterator[tuple[PUSH, Fleet]]:
+) -> Iterator[tuple[Push, Fleet]]:
     with Fleet(work, spark) as fleet:
         fleet.topology.add(ground(regions))
         fleet.stream("readings", pace.SCHEMA, device="device")
@@ -82,7 +82,7 @@ def _callback(ears: Ears, question: Question) -> CallbackSink:
 
 
 @contextmanager
-def native(spark: SparkSession, work: Path, questions: list[Question], ears: Ears) -> Iterator[PUSH]:
+def native(spark: SparkSession, work: Path, questions: list[Question], ears: Ears) -> Iterator[Push]:
     channel = Broadcast()
     running = []
     for question in questions:
@@ -133,7 +133,7 @@ def batch_taker(ears: Ears, question: Question) -> Callable[[DataFrame, int], No
 
 
 @contextmanager
-def flinks(flink: Flink, questions: list[Question], ears: Ears) -> Iterator[PUSH]:
+def flinks(flink: Flink, questions: list[Question], ears: Ears) -> Iterator[Push]:
     channel, results = Broadcast(), Listener(ears.line)
     asked = {question.name: question.flink for question in questions}
     flink.ask("serve", port=channel.port, to=results.port, queries=asked, options=FLINK_OPTIONS)
@@ -190,12 +190,12 @@ def until_there(ears: Ears, begin: int, since: int, until: int, count: int, wait
 
 def _contenders(spark: SparkSession, flink: Flink | None, work: Path, questions: list[Question]) -> Iterator[Any]:
     @contextmanager
-    def one_region(ears: Ears) -> Iterator[PUSH]:
+    def one_region(ears: Ears) -> Iterator[Push]:
         with ours(spark, work / "one", questions, ears) as (push, _):
             yield push
 
     @contextmanager
-    def three_regions(ears: Ears) -> Iterator[PUSH]:
+    def three_regions(ears: Ears) -> Iterator[Push]:
         with ours(spark, work / "three", questions, ears, regions=3) as (push, _):
             yield push
 

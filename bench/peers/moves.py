@@ -24,7 +24,7 @@ from bench._harness import say
 from bench.peers import pace
 from bench.peers.channels import Listener
 from bench.peers.flink import Flink
-from bench.peers.latency import FLINK_OPTIONS, PUSH, TAIL_S, batch_taker, halt, ours, parsed_rows
+from bench.peers.latency import FLINK_OPTIONS, TAIL_S, Push, batch_taker, halt, ours, parsed_rows
 from bench.peers.pace import Ears, Row
 from bench.peers.questions import Question, ask
 from godwit.ids import DeviceId, SiteId
@@ -32,7 +32,7 @@ from godwit.model.changes import DeviceMoved
 
 QUESTIONS = [*ask("filter"), *ask("window")]
 Move = Callable[[], None]
-Contender = AbstractContextManager[tuple[PUSH, Move]]
+Contender = AbstractContextManager[tuple[Push, Move]]
 
 
 class Files:
@@ -50,7 +50,7 @@ class Files:
 
 
 @contextmanager
-def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     with ours(spark, work, QUESTIONS, ears, regions=3) as (push, fleet):
         turn = [0]
 
@@ -63,7 +63,7 @@ def handed_over(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[P
 
 
 @contextmanager
-def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     files = Files(work / "rows")
     running: list[Any] = []
 
@@ -90,7 +90,7 @@ def restarted(spark: SparkSession, work: Path, ears: Ears) -> Iterator[tuple[PUS
 
 
 @contextmanager
-def from_savepoint(flink: Flink, work: Path, ears: Ears) -> Iterator[tuple[PUSH, Move]]:
+def from_savepoint(flink: Flink, work: Path, ears: Ears) -> Iterator[tuple[Push, Move]]:
     files, results = Files(work / "rows"), Listener(ears.line)
     asked = {question.name: question.flink for question in QUESTIONS}
 
@@ -139,7 +139,7 @@ def _one(
     ears = Ears()
     with start(ears) as (push, move):
         mover = threading.Thread(target=_move, args=(move, took, warm_s, apart_s, moves), daemon=True)
-        begin, count = pace.send(seconds, _starting(push, mover))
+        begin, count = pace.send(seconds, starting(push, mover))
         mover.join(60)
         time.sleep(TAIL_S)
     question: Question = QUESTIONS[0]
@@ -148,8 +148,8 @@ def _one(
     filtered = Ears([h for h in ears.heard if h.name == question.name])
     have = pace.counted(filtered, begin, since, until)
     walls = sorted(h.wall for h in filtered.heard)
-    gaps = [_silence(walls, start, end + 5000) for start, end in took]
-    calm = _silence(walls, begin + warm_s * 500, took[0][0] if took else begin + warm_s * 1000)
+    gaps = [silence(walls, start, end + 5000) for start, end in took]
+    calm = silence(walls, begin + warm_s * 500, took[0][0] if took else begin + warm_s * 1000)
     found = {
         "contender": name,
         "moves": len(took),
@@ -164,11 +164,11 @@ def _one(
     return found
 
 
-def _starting(push: PUSH, mover: threading.Thread) -> PUSH:
-    """The moves' clock begins with the first row."""
+def starting(push: Push, mover: threading.Thread) -> Push:
+    """The moves' clock begins with the first row that is sent in pace; those before are a minute old."""
 
     def pushing(rows: list[Row], reached_ms: int) -> None:
-        if mover.ident is None:
+        if mover.ident is None and reached_ms > time.time() * 1000 - 30_000:
             mover.start()
         push(rows, reached_ms)
 
@@ -185,7 +185,7 @@ def _move(move: Move, took: list[tuple[float, float]], warm_s: float, apart_s: f
         time.sleep(max(apart_s - (ended - began), 0.0))
 
 
-def _silence(walls: list[float], since: float, until: float) -> float:
+def silence(walls: list[float], since: float, until: float) -> float:
     """The longest time without a result that overlaps the interval; up to its end, if nothing came after it."""
     longest = 0.0
     for before, after in zip(walls, [*walls[1:], until], strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from bench._harness import machine
 from bench.engine.throughput import WORKLOADS
 from bench.peers import data, flink_install, latency, pace, report, throughput
 from bench.peers.flink import Flink, flink
-from bench.peers.moves import _silence
+from bench.peers.moves import silence, starting
 from bench.peers.pace import Ears
 from bench.peers.questions import SETS, Question
 from pyspark.sql import SparkSession
@@ -102,10 +104,22 @@ def test_a_line_of_flink_and_a_row_of_ours_are_heard_alike() -> None:
 
 def test_silence_is_the_longest_time_without_a_result_around_a_move() -> None:
     walls = [0.0, 100.0, 200.0, 900.0, 1000.0, 3000.0]
-    assert _silence(walls, 150, 950) == 700
-    assert _silence(walls, 0, 150) == 100
-    assert _silence(walls, 250, 300) == 700  # it began before and ended after
-    assert _silence(walls[:3], 150, 5000) == 4800  # nothing came any more
+    assert silence(walls, 150, 950) == 700
+    assert silence(walls, 0, 150) == 100
+    assert silence(walls, 250, 300) == 700  # it began before and ended after
+    assert silence(walls[:3], 150, 5000) == 4800  # nothing came any more
+
+
+def test_moves_begin_with_the_first_row_in_pace() -> None:
+    began = threading.Event()
+    mover = threading.Thread(target=began.set)
+    push = starting(lambda rows, reached: None, mover)
+    now = int(time.time() * 1000)
+    push([], now - 60_000)
+    assert not began.is_set()
+    push([], now)
+    assert began.wait(5)
+    push([], now)  # once is enough
 
 
 def test_no_two_questions_of_a_set_are_alike() -> None:
