@@ -8,6 +8,7 @@ import pytest
 
 from godwit.ids import RegionId
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
+from godwit.observe.rollup import Totals
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits
 from godwit.storage import names
@@ -58,3 +59,13 @@ def test_a_removal_that_was_broken_off_is_finished_before_anything_else() -> Non
     pool = pool_of(store)
     assert pool.regions_of("old") == set()
     assert store.get_document(names.REMOVING) is None
+
+
+def test_totals_keep_no_part_of_what_is_gone() -> None:
+    parts = {"s/d1": 3, "s/d2": 4}
+    totals = Totals(
+        rows_in=7, rows_by_source=dict(parts), bytes_by_source=dict.fromkeys(parts, 1.0), out={"q": 2, "x": 1}
+    )
+    totals.forget(lambda source: source == "s/d1", lambda query: query == "q")
+    assert (totals.rows_in, totals.rows_by_source, totals.out) == (7, {"s/d1": 3}, {"q": 2})
+    assert totals.bytes_by_source == {"s/d1": 1.0}

@@ -6,7 +6,7 @@ log itself, which goes on where `kept` ends. `entries` reads both as one sequenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -65,10 +65,11 @@ class Fold:
         self._late += late_of(record, self._store)
         self.through, self._wall = number, record["metrics"]["wall"]
 
-    def write(self) -> bool:
-        """Write it down; False: there was nothing."""
+    def write(self, sources: Callable[[str], bool], queries: Callable[[str], bool]) -> bool:
+        """Write it down, with totals of the sources and queries that are known; False: there was nothing."""
         if self._wall is None:
             return False
+        self._totals.forget(sources, queries)
         folder = Place(self._store, f"{self._log.name}/data/{names.number(self._log.last + 1)}")
         self._log.append(
             {

@@ -32,6 +32,7 @@ from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.source_state import fold_marks
 from godwit.model.plan import Shape
 from godwit.protocol.inputs import peer_log
+from godwit.protocol.watermarks import split_source
 from godwit.storage import names
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Log, Record
@@ -178,7 +179,7 @@ class Housekeeper:
                 break
             fold.add(number, record)
             yield
-        if fold.write():
+        if fold.write(lambda source: self._known(DeviceId(split_source(source)[1])), self._queries.__contains__):
             swept.folded.add(key)
         for _ in log.drop(min(below, fold.through + 1)):
             swept.commits += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import pyarrow.compute as pc
@@ -52,6 +52,17 @@ class Totals:
             self.newest_us = max(record["newest_us"], self.newest_us or record["newest_us"])
         count(self.out, results_of(record, store))
         count(self.late, late_of(record, store))
+
+    def forget(self, sources: Callable[[str], bool], queries: Callable[[str], bool]) -> None:
+        """Keep the parts only of sources and queries that are still known; the sums stay."""
+        for table, known in (
+            (self.rows_by_source, sources),
+            (self.bytes_by_source, sources),
+            (self.out, queries),
+            (self.late, queries),
+        ):
+            for name in [name for name in table if not known(name)]:
+                del table[name]
 
     def to_json(self) -> Record:
         return asdict(self)
