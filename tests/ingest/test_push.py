@@ -32,11 +32,11 @@ REGIONS = [RegionId(f"r{k}") for k in range(3)]
 def opened(spark: object) -> tuple[Gateway, Deployment]:
     """Six devices in three regions."""
     gateway = Gateway(Store.memory())
-    gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), REGIONS)
     devices = [DeviceId(f"d{k}") for k in range(6)]
     at = {device: SiteId(f"s{k % 3}") for k, device in enumerate(devices)}
     sites = {SiteId(f"s{k}"): region for k, region in enumerate(REGIONS)}
     deployment = Deployment().apply(Delta(devices=at, sites=sites, feeds={READINGS: tuple(devices)}))
+    gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), deployment)
     gateway.follow(devices, deployment)
     return gateway, deployment
 

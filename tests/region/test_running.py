@@ -16,7 +16,8 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.delivery.sinks.json_lines import JsonLinesSink
-from tests.region.world import Action, Attach, Crash, Detach, Move, Push, Step, World
+from godwit.engine.size_policy import SizePolicy
+from tests.region.world import Action, Attach, Crash, Detach, Move, Push, Step, World, sized
 
 TOTALS = {
     "totals": """SELECT /*+ keep('forever') */ train, count(*) AS n, sum(boarded) AS people, avg(load) AS mean,
@@ -121,12 +122,8 @@ def test_window_functions_under_other_strategies(open_fleet: Callable[..., Fleet
 
 
 @pytest.mark.parametrize("name", ["mixed", "so_far", "last_seconds"])
-def test_large_batches_of_window_functions(
-    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr("godwit.engine.segments.SMALL_ROWS", 3)
-    monkeypatch.setattr("godwit.engine.segments.HANDED_ROWS", 2)
-    world = World(open_fleet, {name: OVERS[name]})
+def test_large_batches_of_window_functions(open_fleet: Callable[..., Fleet], name: str) -> None:
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), {name: OVERS[name]})
     script = [*ROWS[:8], Step((0, 1, 2, 0, 1, 2)), Move(name, "west"), *ROWS[8:12], Step((0, 1, 2)), *ROWS[12:]]
     assert different(world, script) == []
 
@@ -139,11 +136,9 @@ def test_totals_under_other_strategies(open_fleet: Callable[..., Fleet], strateg
 
 
 @pytest.mark.parametrize("name", ["having", "kept"])
-def test_large_batches_of_totals(open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_large_batches_of_totals(open_fleet: Callable[..., Fleet], name: str) -> None:
     """Neither state nor rows are few: nothing is read here, everything by jobs of Spark's."""
-    monkeypatch.setattr("godwit.engine.segments.SMALL_ROWS", 3)
-    monkeypatch.setattr("godwit.engine.segments.HANDED_ROWS", 2)
-    world = World(open_fleet, {name: TOTALS[name]})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), {name: TOTALS[name]})
     script = [*ROWS[:8], Step((0, 1, 2, 0, 1, 2)), Move(name, "west"), *ROWS[8:12], Step((0, 1, 2)), *ROWS[12:]]
     assert different(world, script) == []
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.engine.lazy_frame import Frame
+from godwit.engine.size_policy import SizePolicy
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.changes import LinkAdded, SiteAdded, SiteRemoved
 from godwit.model.plan import CLASS, Scan
@@ -33,6 +34,7 @@ from tests.region.world import (
     Submit,
     Withdraw,
     World,
+    sized,
 )
 
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 36, 3) for train in range(4)]
@@ -110,10 +112,9 @@ def test_large_batches_and_many_who_are_tapped(
     open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The ways that rows take when they are many, and when those who are tapped are."""
-    monkeypatch.setattr("godwit.engine.segments.SMALL_ROWS", 3)
     monkeypatch.setattr("godwit.region.readers.FEW", 0)
     first, later = ALIKE[name]
-    world = World(open_fleet, {"first": first})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3)), {"first": first})
     world.play([action for action in in_the_middle(first, later) if not isinstance(action, Withdraw)])
     assert wrong(world) == []
 

@@ -97,7 +97,7 @@ class AdmissionController:
     def admit(self, candidates: Sequence[Query]) -> Let:
         """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""
         if not self.on:
-            return Let(self._tapping(candidates[0]))
+            return Let(self.tapping(candidates[0]))
         refused = None
         for made in self._cheapest(candidates):
             parts = [part for part, _ in made.parts]
@@ -201,7 +201,7 @@ class AdmissionController:
         running = {q.identity: q for q in deployment.queries.values() if q.internal}
         since = int(deployment.epoch) + 1
         made = [split(one, deployment.streams, running, since) for one in candidates]
-        made = [replace(one, reader=self._tapping(one.reader)) for one in made]
+        made = [replace(one, reader=self.tapping(one.reader)) for one in made]
         admission = self._current()
 
         def weight(one: Split) -> tuple[float, ...]:
@@ -210,7 +210,7 @@ class AdmissionController:
 
         return sorted(made, key=weight)[:TRIES] if len(made) > 1 else made
 
-    def _tapping(self, query: Query) -> Query:
+    def tapping(self, query: Query) -> Query:
         """The query as one that taps what it has in common with those that run."""
         return replace(query, taps=find(query, self._fleet.deployment.queries.values()))
 

@@ -163,9 +163,9 @@ class Operations:
 
     def _replace(self, name: QueryId, new: Query, sink: SiteId | None) -> None:
         """One epoch: the execution of a name ends, another begins."""
-        epoch = int(self._fleet.deployment.epoch) + 1
+        new = begins(self._admission.tapping(new), int(self._fleet.deployment.epoch) + 1)
         ended = self._fleet.aliases.leave(name, self._fleet.deployment)
-        self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(begins(new, epoch), sink))
+        self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(new, sink))
         self._admission.leave(ended)
 
     def _place(self, placement: Mapping[InstanceId, SiteId], cause: str) -> None:
