@@ -120,7 +120,7 @@ def test_large_batches_answer_the_same(open_fleet: Callable[..., Fleet], name: s
                        bool_or(boarded > 3) AS any, count_if(alighted > 3) AS some, sum(load) AS l, window.end AS until
                 FROM passengers GROUP BY load, window(ts, '10 seconds')"""
     queries = {**QUERIES, "spread": spread}
-    world = World(sized(open_fleet, SizePolicy(small_rows=3)), {name: queries[name]})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), {name: queries[name]})
     steps = Step((0, 1, 2, 0, 1, 2))
     script = [Attach(1, "west"), Attach(3, "west"), Move(name, "west"), *QUIET[:4], steps, *QUIET[4:8], steps]
     script += [*QUIET[8:10], steps]

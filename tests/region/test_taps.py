@@ -114,7 +114,7 @@ def test_large_batches_and_many_who_are_tapped(
     """The ways that rows take when they are many, and when those who are tapped are."""
     monkeypatch.setattr("godwit.region.readers.FEW", 0)
     first, later = ALIKE[name]
-    world = World(sized(open_fleet, SizePolicy(small_rows=3)), {"first": first})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), {"first": first})
     world.play([action for action in in_the_middle(first, later) if not isinstance(action, Withdraw)])
     assert wrong(world) == []
 
