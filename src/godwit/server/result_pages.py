@@ -43,8 +43,8 @@ def page(fleet: FleetCore, name: QueryId, cursor: str | None, limit: int) -> dic
 
 
 def rows_of(segments: Iterable[Segment], query: Query) -> list[pa.Table]:
-    """A query's own rows, with its output columns."""
-    columns = list(query.shape.plan.sink.columns)
+    """A query's own rows, with its output columns; of results that replace each other also which is newer."""
+    columns = list(query.shape.plan.sink.written)
     found = []
     for segment in segments:
         for table in segment.tables() if may_hold(segment, query.id) else ():
