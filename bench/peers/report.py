@@ -20,7 +20,7 @@ _FAIR = """## How each was set up
   the warm-up, exactly-once checkpoints every 2 s or, in the second round, 10 s (the better round counts), JVMs and
   planner warm; its time is the job manager's, without planning and submission. Mini-batching makes no difference to
   window functions and interval joins.
-  A job takes a second or two to begin and to end, which weighs little in a long run and much in a quick one.
+  What a job needs to begin and to end (a last checkpoint) is in its time, which weighs more the fewer rows there are.
   For latency: heap state, buffers flushed after 1 ms, watermarks every 10 ms, all queries in one job with one source.
 - Spark: the state store that was the better one in [engine.md](engine.md), micro-batches of the same files as ours.
   For latency: a streaming query per question, triggered as often as it can, rows from a socket.
