@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -115,3 +116,32 @@ def test_bad_input_changes_nothing(open_fleet: Callable[..., Fleet]) -> None:
     assert fleet.deployment.epoch == epoch
     assert not fleet.deployment.key_routes
     assert listed("a").keys == {("a",)}
+
+
+@pytest.mark.parametrize("strategy", ["delta", "partial-pause", "falcon"])
+def test_keys_that_migrate_every_200_ms_while_the_fleet_runs(open_fleet: Callable[..., Fleet], strategy: str) -> None:
+    """Rows come all the time, keys go round the regions; in the end the results are those of the batch."""
+    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
+    fleet = world.fleet
+    fleet.start()
+    goals = [("t0", "west"), ("t1", "east"), ("t2", "west"), ("t0", "cloud"), ("t3", "east"), ("t1", "west")]
+    for number, (second, (key, site)) in enumerate(zip(range(0, 72, 3), goals * 4, strict=True)):
+        world.play([Push(train, second, 3) for train in range(4)])
+        fleet.migrate(
+            "tumbling", keys=[key] if number % 3 else ("buckets", number, number + 32), to=site, strategy=strategy
+        )
+        time.sleep(0.2)
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    moved = {h["move"][8]["number"] for record in commits(fleet) for h in record["handovers"] if len(h["move"]) > 8}
+    assert len(moved) >= 10
+
+
+def test_a_dry_run_says_what_would_move_and_moves_nothing(open_fleet: Callable[..., Fleet]) -> None:
+    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
+    world.play([*ROWS[:8], *[ALL] * 3])
+    epoch = world.fleet.deployment.epoch
+    told = world.fleet.migrate("tumbling", keys="t*", to="west", dry_run=True)
+    assert "by delta (switch, await)" in told
+    assert "t0, t1, t2, t3: cloud -> edge-west over cloud - west: " in told
+    assert "0 rows" not in told
+    assert world.fleet.deployment.epoch == epoch

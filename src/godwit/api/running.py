@@ -74,13 +74,13 @@ class RunningFleet(FleetCore):
         while time.monotonic() < until:
             self.check()
             if self.pool.running:
-                if self.pool.idle() and self.control.quiet:
+                if self.pool.idle() and self.control.quiet and not self.plane.keys.busy:
                     return self.supervisor.flush()
                 time.sleep(0.02)
                 continue
             self.control.turn()
             if not self.pool.step_all():
-                if not self.pool.underway and self.control.quiet:
+                if not self.pool.underway and self.control.quiet and not self.plane.keys.busy:
                     return self.supervisor.flush()
                 time.sleep(0.002)
         msg = f"the fleet was still busy after {timeout:g} s; `fleet.status()` shows with what"

@@ -93,6 +93,11 @@ class KeyMigrations:
     active: dict[int, KeyMigration] = field(default_factory=dict)
     ended: list[tuple[KeyMigration, str]] = field(default_factory=list)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any is queued or under way."""
+        return bool(self.active or self.queued)
+
     # --- asking
 
     def ask(
