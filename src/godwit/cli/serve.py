@@ -43,12 +43,13 @@ def serve(
         fleet.topology.load(topology)
     app = create_app(fleet, access)
     files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", **files))  # type: ignore[arg-type]
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
+    listening = config.bind_socket()
     fleet.start()
-    scheme = "https" if certificate else "http"
-    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{port} (API: /v1/openapi.json)", err=True)
+    scheme, at = "https" if certificate else "http", listening.getsockname()[1]
+    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
     try:
-        server.run()
+        uvicorn.Server(config).run(sockets=[listening])
     finally:
         fleet.stop()
 

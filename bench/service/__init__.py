@@ -1,0 +1,1 @@
+"""What a fleet behind HTTP costs: acknowledged ingest, and results pushed to many subscribers."""
