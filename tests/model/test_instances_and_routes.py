@@ -111,8 +111,8 @@ def test_key_routes_are_rows_of_the_deployment() -> None:
     assert not after.apply(delta.inverse(before)).key_routes
 
 
-def test_rows_that_only_a_key_tells_apart_are_not_sent_anywhere_by_guess() -> None:
-    assert RouteTable.undivided(WEST).whole == WEST
+def test_rows_that_only_a_key_tells_apart_go_to_all_who_have_to_do_with_them() -> None:
+    assert not RouteTable.undivided(WEST).divided
+    assert DIVIDED.divided
+    assert DIVIDED.only is None
     assert DIVIDED.receivers() == {WEST, EAST, CLOUD}
-    with pytest.raises(DeploymentError, match="cloud, east, west by key"):
-        _ = DIVIDED.whole

@@ -98,6 +98,10 @@ class Planner:
     def parked(self) -> Mapping[QueryId, str]:
         return self.rows.parked
 
+    def has_no_place(self, query: QueryId) -> bool:
+        """Whether a query is parked for want of a place; one that is suspended has one, and keeps it or moves."""
+        return query in self.rows.parked and query not in self.suspended
+
     def violations(self) -> list[Violation]:
         """The three conditions of a valid deployment, checked from scratch."""
         state, due = {}, {}
@@ -407,7 +411,7 @@ class Planner:
                 edges.setdefault(query, []).append(edge)
         parked: dict[QueryId, str] = {}
         for query in sorted({*parts, *edges}):
-            if query in self.rows.parked:
+            if self.has_no_place(query):
                 continue
             part = [i for i in parts.get(query, ()) if i in waiting]
             fault = self.place(part, edges.get(query, ()))

@@ -80,7 +80,7 @@ def _moved(planner: Planner, pending: Pending, rows: dict[InstanceId, NodeId | N
     lost = pending.lost | planner.custody.lost
     for name in sorted({*rows, *lost}):
         target = planner.rows.placement.get(name)
-        if target is None or not _is_stateful(planner, name) or name.query in planner.rows.parked:
+        if target is None or not _is_stateful(planner, name) or planner.has_no_place(name.query):
             continue
         if name in lost:
             if not planner.custody.replaying(name, target) or name in pending.lost:

@@ -20,6 +20,9 @@ from godwit.migration.phases import Await, Cancel, Copy, Phase, Proceed, Switch,
 from godwit.model.keys import KeySet, overlap
 from godwit.protocol.handover import Migration
 
+#: so many that ended are remembered
+KEPT = 100
+
 
 @dataclass(frozen=True)
 class RouteKeys:
@@ -86,7 +89,7 @@ Split = Callable[[KeyMigration], list[KeySet]]
 
 @dataclass
 class KeyMigrations:
-    """All that are queued or under way; those that ended are kept for their story until somebody takes it."""
+    """All that are queued or under way, and the last that ended, with what became of them."""
 
     number: int = 0
     queued: list[KeyMigration] = field(default_factory=list)
@@ -212,7 +215,7 @@ class KeyMigrations:
 
     def _end(self, one: KeyMigration, outcome: str) -> None:
         self.active.pop(one.number, None)
-        self.ended.append((one, outcome))
+        self.ended = [*self.ended[-KEPT:], (one, outcome)]
 
 
 def _clash(one: KeyMigration, other: KeyMigration) -> bool:

@@ -73,18 +73,6 @@ class RouteTable:
         return self.rest.process if len(self.receivers()) == 1 else None
 
     @property
-    def whole(self) -> RegionId:
-        """The one region that all rows go to, where rows are not told apart by key."""
-        if self.only is None:
-            divided = ", ".join(sorted(self.receivers()))
-            msg = (
-                f"rows of one operator would go to {divided} by key, and regions route by query and device only; "
-                "take its key routes back, or run a version that migrates keys"
-            )
-            raise DeploymentError(msg)
-        return self.only
-
-    @property
     def divided(self) -> bool:
         """Whether the way of a row depends on its key."""
         return len(self.routes) > 1 or bool(self.rest.copies)

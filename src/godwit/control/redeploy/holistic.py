@@ -52,7 +52,7 @@ def _groups(planner: Planner, todo: Iterable[InstanceId], broken: Iterable[Edge]
     """The affected queries that are not parked already; those with a moving instance in common together."""
     groups: list[set[QueryId]] = []
     for instance in {*todo, *(consumer for _, consumer in broken)}:
-        users = {q for q in planner.plan.users(instance) if q not in planner.parked()}
+        users = {q for q in planner.plan.users(instance) if not planner.has_no_place(q)}
         touching = [group for group in groups if group & users]
         groups = [group for group in groups if not group & users]
         if users or touching:
