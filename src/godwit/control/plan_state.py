@@ -471,6 +471,7 @@ class Planner:
     def park(self, query: QueryId, reason: str) -> None:
         """Take a query off its nodes; its state stays where it is, its sources buffer."""
         self.journal.put(self.rows.parked, query, reason)
+        self.suspended.discard(query)  # it waits for a place now, and goes on when there is one
         for instance in self.plan.uses(query).values():
             if all(user in self.rows.parked for user in self.plan.names[instance].values()):
                 node = self.ground.placement.get(instance) or self._waiting_room(instance)
