@@ -144,3 +144,31 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing(open_fleet: Callable[.
     assert "t0, t1, t2, t3: cloud -> edge-west over cloud - west: " in told
     assert "0 rows" not in told
     assert world.fleet.deployment.epoch == epoch
+
+
+TOTALS = "SELECT /*+ keep('forever') */ train, count(*) AS n, sum(boarded) AS s FROM passengers GROUP BY train"
+OVER = "SELECT train, ts, sum(boarded) OVER (PARTITION BY train ORDER BY ts ROWS 3 PRECEDING) AS s FROM passengers"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "falcon", "partial-pause", "full-restart", "on-demand", "hot-backup"])
+def test_totals_whose_keys_migrate(open_fleet: Callable[..., Fleet], strategy: str) -> None:
+    """A total would be wrong without its state: the old owner goes on answering, or rows wait (late state: dual)."""
+    world = World(open_fleet, {"totals": TOTALS})
+    world.play([*ROWS[:8], ALL])
+    world.fleet.migrate("totals", keys=["t0", "t1"], to="west", strategy=strategy)
+    world.play([*ROWS[8:14], ALL, ALL, *ROWS[14:16], ALL])
+    world.fleet.migrate("totals", keys=("buckets", 0, 40), to="east", strategy=strategy)
+    world.play([*ROWS[16:20], Step((2, 1, 0)), ALL, *ROWS[20:]])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert not world.fleet.plane.keys.active
+
+
+def test_what_cannot_migrate_exactly_is_refused(open_fleet: Callable[..., Fleet]) -> None:
+    fleet = World(open_fleet, {"totals": TOTALS, "over": OVER}).fleet
+    epoch = fleet.deployment.epoch
+    for strategy in ("auto", "falcon", "partial-pause"):
+        with pytest.raises(ConfigError, match=r"window function .* move the operator as a whole"):
+            fleet.migrate("over", keys=["t0"], to="west", strategy=strategy)
+    with pytest.raises(ConfigError, match="use 'falcon'"):
+        fleet.migrate("totals", keys=["t0"], to="west", strategy="falcon-oop")
+    assert fleet.deployment.epoch == epoch
