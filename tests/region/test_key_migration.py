@@ -150,7 +150,7 @@ TOTALS = "SELECT /*+ keep('forever') */ train, count(*) AS n, sum(boarded) AS s 
 OVER = "SELECT train, ts, sum(boarded) OVER (PARTITION BY train ORDER BY ts ROWS 3 PRECEDING) AS s FROM passengers"
 
 
-@pytest.mark.parametrize("strategy", ["auto", "falcon", "partial-pause", "full-restart", "on-demand", "hot-backup"])
+@pytest.mark.parametrize("strategy", ["auto", "falcon", "partial-pause", "full-restart", "hot-backup"])
 def test_totals_whose_keys_migrate(open_fleet: Callable[..., Fleet], strategy: str) -> None:
     """A total would be wrong without its state: the old owner goes on answering, or rows wait (late state: dual)."""
     world = World(open_fleet, {"totals": TOTALS})

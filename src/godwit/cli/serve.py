@@ -45,6 +45,7 @@ def serve(
     files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
     listening = config.bind_socket()
+    listening.listen()  # whoever reads the address below may call at once
     fleet.start()
     scheme, at = "https" if certificate else "http", listening.getsockname()[1]
     typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
