@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bench.latency import idle, program, queries, shapes, steady
+from bench.latency import idle, program, shapes, steady
 from bench.latency.plans import plans
 from godwit.engine.session import spark_session
 
@@ -17,9 +17,8 @@ def figures() -> Iterator[dict[str, Any]]:
         yield _plan(name, found, 40)
     yield from program.figures(program.run(spark, seconds=20.0))
     yield from steady.figures(spark, steady.QUICK, seconds=5.0, warm_s=5.0)
-    yield from shapes.figures(spark, (1, 32), seconds=6.0, warm_s=6.0)
-    yield from queries.figures(spark, seconds=5.0, warm_s=4.0)
-    yield from idle.figures(spark, seconds=6.0)
+    yield from shapes.figures(spark, (1, 8), seconds=6.0, warm_s=6.0)
+    yield from idle.figures(spark, seconds=5.0, count=8)
 
 
 def _plan(name: str, found: dict[str, Any], rounds: int) -> dict[str, Any]:
