@@ -1,7 +1,8 @@
 """40 devices, 1,000 rows a second sent every 100 ms, through few and many queries, in one region and in three.
 
 Latency is from the event time (a window: its end, and the disorder bound) to the callback, so about 50 ms of a filter's
-are the sender's. What Flink needs for the same was measured by `bench/peers`; its medians stand beside the targets.
+are the sender's. Flink's medians beside the targets are of an earlier trial on this machine, not of this run: they say
+how far we are, no more. `make bench-peers` runs both in one go.
 """
 
 from __future__ import annotations

@@ -108,13 +108,10 @@ def test_all_readers_at_the_end(open_fleet: Callable[..., Fleet], name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["window over a join"])
-def test_large_batches_and_many_who_are_tapped(
-    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_large_batches_and_many_who_are_tapped(open_fleet: Callable[..., Fleet], name: str) -> None:
     """The ways that rows take when they are many, and when those who are tapped are."""
-    monkeypatch.setattr("godwit.region.readers.FEW", 0)
     first, later = ALIKE[name]
-    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), {"first": first})
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2, case_queries=0)), {"first": first})
     world.play([action for action in in_the_middle(first, later) if not isinstance(action, Withdraw)])
     assert wrong(world) == []
 

@@ -42,6 +42,13 @@ def test_a_device_token_feeds_its_device_and_its_streams_only() -> None:
     assert caller.feeding_refusal("doors", "t1") is not None
 
 
+def test_a_feeder_attaches_its_own_device_only() -> None:
+    assert Caller("t1", Role.FEED, None, "t1").attaching_refusal("t1") is None
+    assert Caller("t1", Role.FEED, None, "t1").attaching_refusal("t2") is not None
+    assert Caller("feeder", Role.FEED).attaching_refusal("t1") is not None
+    assert Caller("operator", Role.OPERATE).attaching_refusal("t1") is None
+
+
 def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "tokens.yaml"
     file.write_text(f"tokens:\n  - {{name: a, role: read, sha256: {digest_of('one')}}}\n")

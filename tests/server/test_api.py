@@ -228,9 +228,11 @@ def test_a_device_token_is_tied_to_its_device(serve: Serve) -> None:
         assert device.post("/v1/streams/passengers/rows", json=[row(1, 1)]).status_code == 403
         assert device.put("/v1/devices/t1", json={"site": "east"}).status_code == 200
         assert device.put("/v1/devices/t2", json={"site": "east"}).status_code == 403
+    with server.client("feed") as feeder:
+        assert feeder.put("/v1/devices/t1", json={"site": "west"}).status_code == 403
 
 
-def test_a_slow_subscriber_is_let_go_and_holds_nobody_up(serve: Serve) -> None:
+def test_a_slow_subscriber_is_let_go_and_holds_nobody_up() -> None:
     import asyncio
 
     from godwit.server.hub import LAGGED, Hub

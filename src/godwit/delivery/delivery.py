@@ -41,7 +41,7 @@ class Subject:
 
     #: as the user calls it
     name: QueryId
-    #: as its rows are marked: itself, or its identical twin
+    #: as its rows are marked: itself, or its newest version
     query: QueryId
     shape: str
     columns: tuple[str, ...]

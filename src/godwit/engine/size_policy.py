@@ -24,7 +24,8 @@ class Execution(Enum):
 
 @dataclass(frozen=True)
 class SizePolicy:
-    """Limits in rows, up to which something is done the cheaper way; each was measured (docs/architecture.md)."""
+    """Limits up to which something is done the cheaper way (docs/design/0001 has the measurements; `paired_rows` and
+    `beside_rows` are estimates)."""
 
     #: a micro-batch, or a state that is read, is small: one partition, no shuffle, results through Arrow
     small_rows: int = 150_000

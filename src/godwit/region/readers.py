@@ -12,13 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from godwit.engine.lazy_frame import Frame, made, together
+from godwit.engine.size_policy import SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import CLASS, EPOCH, QUERY, Scan
 from godwit.model.taps import TapTable
 from godwit.region.sql_text import text
-
-#: up to so many queries that are tapped, a CASE is cheaper than a join
-FEW = 16
 
 
 class Readers(TapTable):
@@ -41,13 +39,13 @@ class Readers(TapTable):
         cases = " ".join(f"WHEN {QUERY} IN ({', '.join(names)}) THEN {begins}L" for begins, names in alike.items())
         return frame.selectExpr("*", f"CASE {cases} ELSE 0L END AS {CLASS}")
 
-    def tell_apart(self, frame: Frame, index: int, spark: SparkSession) -> Frame:
+    def tell_apart(self, frame: Frame, index: int, spark: SparkSession, sizes: SizePolicy) -> Frame:
         """An operator's rows, once for everybody who reads them and had begun when they were taken in."""
         readers = self.at[index]
         ending = (QUERY, CLASS) if index in self.last else (QUERY,)
         others = [f"`{name}`" for name in frame.columns if name not in ending]
         since = f"coalesce({CLASS}, 0L)" if CLASS in frame.columns else "0L"
-        if len(readers) > FEW:
+        if len(readers) > sizes.case_queries:
             rows = [(leader, name, begins) for leader, mine in readers.items() for name, begins in mine.items()]
             return together([self._unread(frame, readers, others), _joined(frame, rows, since, others, spark)])
         cases = " ".join(f"WHEN {QUERY} = {text(leader)} THEN {_array(mine)}" for leader, mine in readers.items())

@@ -231,7 +231,7 @@ class Tables:
         """An operator's rows, once for everybody who taps it: without parameters, which are those of its executor."""
         if index not in self.readers.at:
             return frame
-        return self.readers.tell_apart(self.without_parameters(frame), index, self.spark)
+        return self.readers.tell_apart(self.without_parameters(frame), index, self.spark, self.sizes)
 
     # --- routes
 

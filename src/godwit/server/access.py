@@ -77,6 +77,13 @@ class Caller:
             return None
         return f"token '{self.name}' has the role '{self.role}', and this needs '{need}'"
 
+    def attaching_refusal(self, device: str) -> str | None:
+        """Why the caller may not say where a device is; None: it may. A feeder speaks for its own device only."""
+        if self.role is not Role.FEED or self.device == device:
+            return None
+        mine = f"for device '{self.device}'" if self.device else "for no device"
+        return f"token '{self.name}' is {mine}, and may not attach '{device}'; that needs its own token, or 'operate'"
+
     def feeding_refusal(self, stream: str, device: str | None) -> str | None:
         """Why the caller may not send rows of a stream (and a device, if it names one); None: it may."""
         if self.streams is not None and stream not in self.streams:

@@ -20,7 +20,7 @@ from godwit.storage.base import Disk
 
 CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
 STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
-ALIASES, VERSIONS, RELAYS, DEAD_LETTERS = "twins", "versions", "ways", "dead_letters"
+ALIASES, VERSIONS, RELAYS, DEAD_LETTERS = "aliases", "versions", "ways", "dead_letters"
 HISTORY = "history.jsonl"
 #: shapes whose folders are being removed: one that is named here is removed before anything else happens to it
 REMOVING = "removing"

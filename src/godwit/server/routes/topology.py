@@ -69,8 +69,9 @@ def device(request: Request, device: str, caller: Reader) -> dict[str, Any]:
 @router.put("/devices/{device}")
 def connect(request: Request, device: str, body: Connection, caller: Feeder, wait: Wait = True) -> CommandSent:
     """Attach a device to a site (a hand-over, if it was at another), and say what it feeds."""
-    if caller.device is not None and caller.device != device:
-        raise refused(403, f"token '{caller.name}' is for device '{caller.device}', not '{device}'")
+    if (wrong := caller.attaching_refusal(device)) is not None:
+        service_of(request).refuse_log(request, wrong)
+        raise refused(403, wrong)
     if caller.streams is not None and not set(body.streams) <= set(caller.streams):
         raise refused(403, f"token '{caller.name}' may feed {', '.join(caller.streams)} only")
     return send(request, Connect(device, body.site, tuple(body.streams)), wait)
