@@ -14,7 +14,17 @@ from pyspark.sql import functions as F
 from godwit.model import plan as p
 from godwit.model.running import Over, OverCall, RunningAggregate
 
-AGGREGATES = {"count_distinct": "count(DISTINCT {x})", "percentile": "percentile({x}, {k})"}
+PAIRS = (
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    *(f"regr_{f}" for f in ["avgx", "avgy", "count", "intercept", "r2", "slope", "sxx", "sxy", "syy"]),
+)
+AGGREGATES = {
+    "count_distinct": "count(DISTINCT {x})",
+    "percentile": "percentile({x}, {k})",
+    **{name: f"{name}(({{x}}).y, ({{x}}).x)" for name in PAIRS},
+}
 
 
 def run(spark: SparkSession, query: p.Query) -> DataFrame:
@@ -84,8 +94,14 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
     window = partial.window
     if window.kind == "session":
         cut = F.session_window(window.time, f"{window.gap_us} microseconds")
+    elif window.kind == "calendar":
+        local = f"unix_micros(from_utc_timestamp(`{window.time}`, '{window.zone}'))"
+        first = f"{local} - pmod({local} - {window.offset_us}, {window.size_us})"
+        ends = (f"to_utc_timestamp(timestamp_micros({first} + {n}), '{window.zone}')" for n in (0, window.size_us))
+        cut = F.expr("named_struct('start', {}, 'end', {})".format(*ends))
     else:
-        cut = F.window(window.time, f"{window.size_us} microseconds", f"{window.slide_us} microseconds")
+        lengths = (f"{us} microseconds" for us in (window.size_us, window.slide_us, window.offset_us))
+        cut = F.window(window.time, *lengths)
     calls = [_call(c) for c in partial.aggregates]
     grouped = rows.groupBy(*[F.expr(k.sql).alias(k.name) for k in partial.keys], cut.alias("__w")).agg(*calls)
     bounds = [F.col("__w.start").alias(p.WINDOW_START), F.col("__w.end").alias(p.WINDOW_END)]

@@ -95,6 +95,15 @@ SOON = (
     "nested_aggregate",
     "session",
     "union_aggregate",
+    "table_function_hop",
+    "group_by_date_trunc",
+    "service_day",
+    "window_offset_hopping",
+    "lateral_view",
+    "lateral_map",
+    "explode",
+    "statistics",
+    "split_index",
 )
 CASES = [pytest.param(path, id=path.stem, marks=() if path.stem in SOON else pytest.mark.full) for path in good_files()]
 

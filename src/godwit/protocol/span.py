@@ -35,7 +35,7 @@ def _behind(query: Query, derived: dict[StreamId, int]) -> int:
 def _own(operator: object) -> int:
     match operator:
         case Aggregate():
-            return operator.window.size_us + operator.window.gap_us + operator.lag_us
+            return operator.window.longest_us + operator.window.gap_us + operator.lag_us
         case Join():
             bands = abs(operator.lower_us) + abs(operator.upper_us)
             return bands + operator.left_lag_us + operator.right_lag_us

@@ -60,6 +60,15 @@ class ProjectNode:
 
 
 @dataclass(frozen=True, eq=False)
+class ExplodeNode:
+    """All columns, and one more that each value of a generator makes a row for."""
+
+    input: Draft
+    value: exp.Expr
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
 class UnionNode:
     inputs: tuple[Draft, ...]
 
@@ -117,7 +126,9 @@ class JoinNode:
     residual: tuple[exp.Expr, ...] = ()
 
 
-Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
+Draft = (
+    ScanNode | FilterNode | ProjectNode | ExplodeNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
+)
 
 
 def flat(alias: str, column: str) -> str:

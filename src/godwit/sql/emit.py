@@ -7,6 +7,7 @@ from sqlglot import exp
 from godwit.model import plan, running
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
+from godwit.sql.push import outputs
 from godwit.sql.scope import ScopeField
 from godwit.sql.shape import Lifter
 
@@ -45,6 +46,10 @@ class Emitter:
             case d.ProjectNode():
                 columns = tuple(plan.Named(c.name, self._lifter.lifted(c.value)) for c in node.columns)
                 return self._add(plan.Project(below, columns))
+            case d.ExplodeNode():
+                kept = [plan.Named(name, f"`{name}`") for name in sorted(outputs(node.input))]
+                made = plan.Named(node.name, self._lifter.lifted(node.value))
+                return self._add(plan.Project(below, (*kept, made)))
             case d.UnionNode():
                 return self._add(plan.Union(below))
             case d.AggregateNode():

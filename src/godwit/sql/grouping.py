@@ -5,11 +5,15 @@ Without a window the totals run on: for how long a key is kept, the SELECT says 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import gcd
+
 from sqlglot import exp
 
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
 from godwit.sql.batch_form import KeptForm
+from godwit.sql.calendar_windows import calendar_window, is_start
 from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, RunningNode, column, conjuncts, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
@@ -43,12 +47,21 @@ class Grouping:
         items = self._items(select)
         windows = [item for item in items if is_window(item)]
         self._keep: int | None = select.meta.get(KEEP)
-        if len(windows) > 1 or (windows and self._keep is not None) or (not windows and self._keep is None):
+        implied = self._implied(items) if self._keep is None and not windows else None
+        if (
+            len(windows) > 1
+            or (windows and self._keep is not None)
+            or not (windows or implied or self._keep is not None)
+        ):
             raise self._wrong_windows(select, windows)
-        self.window, self.lag_us = self._read_window(windows[0]) if windows else self._totals(select)
+        self.window, self.lag_us = implied or (self._read_window(windows[0]) if windows else self._totals(select))
         self._window_names = {w.name.lower() for w in windows} | {a for a, e in self._aliases.items() if is_window(e)}
         self._items_read = [item for item in items if not is_window(item)]
         self.keys = self._keys(self._items_read)
+        #: keys that are when the window begins
+        self._starts = {key.name for key in self.keys if implied and is_start(key.value, self.window)}
+        #: what tells the bounds of this window from those of others
+        self._moment = id(self)
         self._calls: dict[str, CallNode] = {}
 
     @property
@@ -86,12 +99,19 @@ class Grouping:
     def field(self, name: str, flat: str, value: exp.Expr) -> ScopeField:
         """What is known about an output column."""
         source = value.name if isinstance(value, exp.Column) else None
-        size = None if self.window.gap_us else self.lag_us + self.window.size_us
+        size = None if self.window.gap_us else self.lag_us + self.window.longest_us
+        moment = f"{self._moment}:{self.window}"
         if source == WINDOW_END:
-            return ScopeField(name, flat, "timestamp", self.lag_us)
+            return ScopeField(name, flat, "timestamp", self.lag_us, (moment, 0))
         if source == WINDOW_START:
-            return ScopeField(name, flat, "timestamp", size)
+            return ScopeField(name, flat, "timestamp", size, (moment, -self.window.size_us) if size else None)
         known = self._scope.field(source) if source else None
+        if source in self._starts:
+            return ScopeField(name, flat, "timestamp", size)
+        cut = self._scope.field(self.window.time)
+        if known and cut and known.tied and cut.tied and known.tied[0] == cut.tied[0] and size is not None:
+            # At a fixed distance from the time that is cut: it lags by that much more or less.
+            return replace(known, name=name, flat=flat, lag_us=max(0, size + cut.tied[1] - known.tied[1]))
         return ScopeField(name, flat, known.type if known else None, size if source == self.window.time else None)
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
@@ -130,6 +150,19 @@ class Grouping:
             msg = "a window needs a length above 0"
             raise SqlFault(msg, call, "write e.g. window(ts, '10 seconds')")
         return _cut(call, known.flat, sizes), known.lag_us
+
+    def _implied(self, items: list[exp.Expr]) -> tuple[Window, int] | None:
+        """A key that is a time column is a window of an instant; one that is a day, an hour, .. of it, a longer one."""
+        times = {f.flat: f for r in self._scope.relations for f in r.fields if f.lag_us is not None}
+        found: list[tuple[Window, int]] = []
+        for item in items:
+            key = self._scope.resolve(item)
+            window = calendar_window(key, frozenset(times))
+            if isinstance(key, exp.Column) and key.name in times:
+                window = Window(key.name, 1, 1)
+            if window is not None:
+                found.append((window, times[window.time].lag_us or 0))
+        return min(found, key=lambda one: (one[0].longest_us, one[1]), default=None)
 
     def _totals(self, select: exp.Select) -> tuple[Window, int]:
         """Totals are cut by nothing, or where a key had no rows for too long."""
@@ -254,14 +287,15 @@ def _cut(call: exp.Expr, time: str, sizes: list[int]) -> Window:
             msg = "session_window takes a time column and one gap"
             raise SqlFault(msg, call, "write session_window(ts, '30 seconds')")
         return Window(time, gap_us=sizes[0])
-    if len(sizes) > 2 and (len(sizes) > 3 or sizes[2] != 0):
-        msg = "a window's start offset is not supported"
-        raise SqlFault(msg, call, "leave the fourth argument out: windows begin at multiples of their slide")
+    if len(sizes) > 3:
+        msg = "a window takes a time column, size, slide and offset"
+        raise SqlFault(msg, call, "write e.g. window(ts, '1 day', '1 day', '4 hours')")
     slide = sizes[1] if len(sizes) > 1 else sizes[0]
     if slide > sizes[0]:
         msg = "the slide is longer than the window, so rows between windows would be lost"
         raise SqlFault(msg, call, "make the slide (third argument) at most the size")
-    return Window(time, sizes[0], slide)
+    offset = sizes[2] % slide if len(sizes) > 2 else 0
+    return Window(time, sizes[0], slide, offset_us=offset, slice_us=0 if slide == sizes[0] else gcd(sizes[0], slide))
 
 
 def _bound(name: str, node: exp.Expr) -> exp.Column:

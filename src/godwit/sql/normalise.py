@@ -9,6 +9,7 @@ from godwit.sql.bands import SAME_WINDOW
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import WINDOWS
+from godwit.sql.generators import as_views
 
 
 def normalise(tree: exp.Query) -> exp.Query:
@@ -24,6 +25,7 @@ def normalise(tree: exp.Query) -> exp.Query:
             call.replace(exact)
     for select in tree.find_all(exp.Select):
         _name_windows(select)
+        as_views(select)
         select.set("expressions", _named(select.expressions))
     return tree
 

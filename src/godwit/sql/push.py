@@ -12,6 +12,7 @@ from godwit.sql.draft import (
     AggregateNode,
     ColumnNode,
     Draft,
+    ExplodeNode,
     FilterNode,
     JoinNode,
     OverNode,
@@ -44,6 +45,11 @@ def push_filters(draft: Draft) -> Draft:
                 return push_filters(UnionNode(tuple(FilterNode(branch, draft.conjuncts) for branch in below.inputs)))
             case JoinNode():
                 return push_filters(_into_join(below, draft.conjuncts))
+            case ExplodeNode():
+                above = tuple(part for part in draft.conjuncts if below.name in names([part]))
+                own = tuple(part for part in draft.conjuncts if below.name not in names([part]))
+                source = push_filters(filtered(below.input, own))
+                return filtered(replace(below, input=source), above)
     return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
 
 
@@ -69,6 +75,8 @@ def outputs(draft: Draft) -> frozenset[str]:
             return outputs(draft.input)
         case ProjectNode():
             return frozenset(c.name for c in draft.columns)
+        case ExplodeNode():
+            return outputs(draft.input) | {draft.name}
         case UnionNode():
             return outputs(draft.inputs[0])
         case AggregateNode():
@@ -108,6 +116,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
         case ProjectNode():
             kept = tuple(c for c in draft.columns if c.name in needed) or draft.columns[:1]
             return ProjectNode(prune(draft.input, names(c.value for c in kept)), kept)
+        case ExplodeNode():
+            return replace(draft, input=prune(draft.input, (needed - {draft.name}) | names([draft.value])))
         case UnionNode():
             return UnionNode(tuple(prune(branch, needed) for branch in draft.inputs))
         case AggregateNode():

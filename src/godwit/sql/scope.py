@@ -24,6 +24,8 @@ class ScopeField:
     type: str | None = None
     #: how far it lags behind the query's clock, if it is a time column (see godwit.model.plan); None: it is not
     lag_us: int | None = None
+    #: (name of a moment, microseconds after it), where several columns are at fixed distances: a window's bounds
+    tied: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from godwit.sql.draft import (
     flat,
 )
 from godwit.sql.fault import SqlFault, unknown
+from godwit.sql.generators import exploded
 from godwit.sql.grouping import Grouping, is_aggregated
 from godwit.sql.joins import combine
 from godwit.sql.keep import KEEP
@@ -86,6 +87,7 @@ class Compiler:
 
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
         scope, on = self._sources(node, known)
+        scope = exploded(node, scope)
         where = node.args.get("where")
         parts = tuple(scope.resolve(p) for p in (*on, *conjuncts(where.this if where else None)))
         refuse_windows(
