@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.model import plan as p
+from godwit.model.ranking import RankCall, Ranked, TopRows
 from godwit.model.running import Over, OverCall, RunningAggregate
 
 PAIRS = (
@@ -67,11 +68,27 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             assert set(operator.columns) <= set(below[0].columns)
             rows = _lives(below[0], operator) if operator.keep_us else below[0]
             return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
+        case Ranked():
+            return _ranked(below[0], operator.keys, operator.columns, operator.calls)
+        case TopRows():
+            call = RankCall(operator.place, "row_number()", operator.order)
+            ranked = _ranked(below[0], operator.keys, operator.columns, (call,))
+            best = ranked.where(f"{operator.place} <= {operator.limit}")
+            return best.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
         case p.Join():
             return _join(query, operator, *below)
         case p.Sink():
             assert below[0].columns == list(operator.written)
             return below[0].select(*operator.columns)
+
+
+def _ranked(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...], calls: tuple[RankCall, ...]) -> DataFrame:
+    by = ", ".join(f"`{key}`" for key in keys)
+    texts = []
+    for call in calls:
+        order = f"ORDER BY {', '.join(call.order)}" if call.order else ""
+        texts.append(f"{call.function} OVER ({f'PARTITION BY {by}' if by else ''} {order}) AS {call.name}")
+    return rows.selectExpr(*(f"`{c}`" for c in columns), *texts)
 
 
 def _scan(spark: SparkSession, query: p.Query, index: int, scan: p.Scan) -> DataFrame:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from godwit.model.plan import Stream, Window
+from godwit.model.ranking import RankCall
 from godwit.model.running import OverCall
 
 
@@ -113,6 +114,31 @@ class OverNode:
 
 
 @dataclass(frozen=True, eq=False)
+class RankNode:
+    """Functions over the rows of one key and time."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    calls: tuple[RankCall, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class TopNode:
+    """The first few rows of each key."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    limit: int
+    place: str
+    time: str
+
+
+@dataclass(frozen=True, eq=False)
 class JoinNode:
     left: Draft
     right: Draft
@@ -127,7 +153,17 @@ class JoinNode:
 
 
 Draft = (
-    ScanNode | FilterNode | ProjectNode | ExplodeNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
+    ScanNode
+    | FilterNode
+    | ProjectNode
+    | ExplodeNode
+    | UnionNode
+    | AggregateNode
+    | RunningNode
+    | OverNode
+    | RankNode
+    | TopNode
+    | JoinNode
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from godwit.model import plan, running
+from godwit.model import plan, ranking, running
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
 from godwit.sql.push import outputs
@@ -59,6 +59,11 @@ class Emitter:
             case d.OverNode():
                 order = (node.keys, node.time, node.ties)
                 return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
+            case d.RankNode():
+                return self._add(ranking.Ranked(below, node.columns, node.keys, node.time, node.calls, node.lag_us))
+            case d.TopNode():
+                best = (node.order, node.limit, node.place, node.time)
+                return self._add(ranking.TopRows(below, node.columns, node.keys, *best))
             case d.JoinNode():
                 return self._join(node, below)
 

@@ -30,6 +30,8 @@ COUNT_WINDOW = "count_window"
 GENERATORS = frozenset(("explode", "explode_outer", "posexplode", "posexplode_outer"))
 #: only before OVER
 RANKING = frozenset(("row_number", "lag"))
+#: only before OVER: within a window that is final, or (row_number) for the first few rows of a key
+RANKS = frozenset(("row_number", "rank", "dense_rank"))
 
 SCALAR = _words(
     """
@@ -87,7 +89,9 @@ _COLLECT = Refusal("keeps every row of the window", "use count, sum, min, max, a
 _AGGREGATE = Refusal("is an aggregate that godwit does not merge", f"use one of {', '.join(sorted(AGGREGATES))}")
 _APPROXIMATE = Refusal("is approximate", "use percentile(x, fraction) or median(x), which are exact")
 _GENERATOR = Refusal("makes rows whose columns nobody knows", "use LATERAL VIEW explode(column) t AS item")
-_RANKING = Refusal("ranks rows over an unbounded order", "aggregate in a window: min, max, percentile")
+_RANKING = Refusal(
+    "ranks rows over an unbounded order", "use row_number, rank or dense_rank, or percentile in a window"
+)
 _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
 _AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
 _ARRIVAL = Refusal("is the time of processing, not of the row", "use the stream's own time column")
@@ -110,8 +114,8 @@ _REFUSED: dict[Refusal, str] = {
     _AGGREGATE: "try_sum try_avg percentile_cont percentile_disc grouping grouping_id",
     _GENERATOR: """inline inline_outer stack json_tuple
         variant_explode variant_explode_outer collations sql_keywords""",
-    _RANKING: "rank dense_rank percent_rank cume_dist ntile counter_diff",
-    _OVER: "row_number lag",
+    _RANKING: "percent_rank cume_dist ntile counter_diff",
+    _OVER: "row_number lag rank dense_rank",
     _AHEAD: "lead",
     _SESSION_TIME: "window_time",
     _ARRIVAL: "proctime",

@@ -17,10 +17,6 @@ _CLAUSES = {
     "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
     "limit": ("LIMIT needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
     "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
-    "distinct": (
-        "DISTINCT over an endless stream keeps every row for ever",
-        "GROUP BY the columns and a window, e.g. GROUP BY x, window(ts, '10 seconds')",
-    ),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
     "hint": ("hints are for batch plans", "remove the /*+ .. */"),
     "sample": ("a sample differs each time", "remove TABLESAMPLE; filter with e.g. pmod(hash(id), 10) = 0"),
@@ -28,7 +24,7 @@ _CLAUSES = {
     "when": ("time travel is for tables", "read the stream as it is"),
 }
 _SELECT = frozenset(
-    ("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify", "laterals")
+    ("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify", "laterals", "distinct")
 )
 _TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
 _UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
@@ -146,7 +142,9 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if name in functions.GENERATORS:
         _check_generator(node, name)
         return
-    if name in functions.ALLOWED or (name in functions.RANKING and isinstance(node.parent, exp.Window)):
+    if name in functions.ALLOWED or (
+        name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window)
+    ):
         return
     refusal = functions.REFUSED.get(name)
     if refusal is not None:

@@ -13,6 +13,7 @@ import re
 from sqlglot import exp
 
 from godwit.errors import SqlError
+from godwit.sql import functions
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 
@@ -30,6 +31,21 @@ def take_hints(tree: exp.Expr) -> None:
         if hint is not None and re.match(r"\s*keep\b", written, re.IGNORECASE):
             select.meta[KEEP] = _length(written, hint)
             select.set("hint", None)
+        if KEEP in select.meta and not _keeps(select):
+            inner = select.args["from_"].this if select.args.get("from_") else None
+            if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Select):
+                inner.this.meta.setdefault(KEEP, select.meta.pop(KEEP))
+
+
+def _keeps(select: exp.Select) -> bool:
+    """Whether the SELECT itself could keep something; what only passes rows on hands the hint to its sub-query."""
+    clauses = any(select.args.get(clause) for clause in ("group", "having", "distinct", "qualify", "joins"))
+    return clauses or any(
+        isinstance(node, exp.Window | exp.Count)
+        or (isinstance(node, exp.Anonymous) and node.name.lower() in functions.AGGREGATES)
+        for item in select.expressions
+        for node in item.walk()
+    )
 
 
 def _length(written: str, hint: exp.Expr) -> int:

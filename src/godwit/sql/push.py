@@ -17,8 +17,10 @@ from godwit.sql.draft import (
     JoinNode,
     OverNode,
     ProjectNode,
+    RankNode,
     RunningNode,
     ScanNode,
+    TopNode,
     UnionNode,
     column,
     filtered,
@@ -86,6 +88,10 @@ def outputs(draft: Draft) -> frozenset[str]:
             return frozenset([*made, WINDOW_START, WINDOW_END, VERSION, DELETED])
         case OverNode():
             return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case RankNode():
+            return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case TopNode():
+            return frozenset([*draft.columns, draft.place, VERSION, DELETED])
         case JoinNode():
             return outputs(draft.left) | outputs(draft.right)
 
@@ -133,6 +139,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
             wanted = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
             # Its order is made of all its columns: none may go, or rows that were told apart would not be.
             return replace(draft, input=prune(draft.input, frozenset(draft.columns)), calls=wanted)
+        case RankNode() | TopNode():
+            return replace(draft, input=prune(draft.input, frozenset(draft.columns)))
         case JoinNode():
             return _prune_join(draft, needed)
 

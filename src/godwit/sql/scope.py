@@ -37,6 +37,8 @@ class Relation:
     fields: tuple[ScopeField, ...]
     #: where it stands in the query
     origin: exp.Expr | None = None
+    #: the columns by which its rows replace each other; None: they do not
+    key: tuple[str, ...] | None = None
 
 
 #: decides about a reference before the relations are asked (window.start, aliases of the SELECT list)
