@@ -13,7 +13,7 @@ from godwit.engine.session import spark_session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=("session", "other"), help="only tests that share the Spark session, or the rest")
+    parser.addoption("--lane", choices=("session", "other"), help="tests that share a Spark session, or the rest")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
