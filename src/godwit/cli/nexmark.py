@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
+from godwit.ids import RegionId, SiteId
 from godwit.workloads.base import Settings
 from godwit.workloads.nexmark_suite import suite
 
@@ -32,7 +33,7 @@ def nexmark(
 
     fleet = Fleet(Path(mkdtemp(prefix="godwit-nexmark-")), spark_session("godwit-nexmark"))
     try:
-        fleet.topology.add(Topology.of([Site("here", "here", kind="cloud")], []))
+        fleet.topology.add(Topology.of([Site(SiteId("here"), RegionId("here"), kind="cloud")], []))
         workload.declare(fleet, settings, ["here"])
         handle = fleet.submit(workload.sql, query)
         batches = list(workload.batches(settings, batch))

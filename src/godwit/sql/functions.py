@@ -94,9 +94,9 @@ _RANKING = Refusal(
 )
 _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
 _AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
-_ARRIVAL = Refusal("is the time of processing, not of the row", "use the stream's own time column")
 _CUMULATE = Refusal("has windows of many lengths", "use a hopping window, or one tumbling window for each length")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
+_ARRIVAL = Refusal("is when a row is processed, not when it happened", "use the stream's own time column")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
 
 _REFUSED: dict[Refusal, str] = {

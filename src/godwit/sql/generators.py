@@ -17,6 +17,7 @@ from godwit.sql.draft import ColumnNode, Draft, ExplodeNode, ProjectNode, column
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import GENERATORS
 from godwit.sql.scope import NameScope, ScopeField, same
+from godwit.sql.sources import FromItem
 
 _REMEDY = "write FROM stream LATERAL VIEW explode(column) t AS item"
 _MADE = "__items"
@@ -68,8 +69,15 @@ def is_generator(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in GENERATORS
 
 
-def exploded(select: exp.Select, scope: NameScope) -> NameScope:
-    """The scope with the columns of the SELECT's LATERAL VIEWs."""
+def exploded(select: exp.Select, sources: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
+    """What stands in FROM, with the columns of the SELECT's LATERAL VIEWs."""
+    if not select.args.get("laterals"):
+        return sources
+    scope = _with_items(select, NameScope(tuple(source.relation for source in sources)))
+    return (replace(sources[0], relation=scope.relations[0]),)
+
+
+def _with_items(select: exp.Select, scope: NameScope) -> NameScope:
     for number, view in enumerate(select.args.get("laterals") or ()):
         if len(scope.relations) != 1:
             msg = "explode goes with one stream or sub-query in FROM"

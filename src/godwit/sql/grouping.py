@@ -18,6 +18,7 @@ from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, Running
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 from godwit.sql.keep import KEEP
+from godwit.sql.kinds import kind_of, kind_of_call
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
@@ -112,7 +113,17 @@ class Grouping:
         if known and cut and known.tied and cut.tied and known.tied[0] == cut.tied[0] and size is not None:
             # At a fixed distance from the time that is cut: it lags by that much more or less.
             return replace(known, name=name, flat=flat, lag_us=max(0, size + cut.tied[1] - known.tied[1]))
-        return ScopeField(name, flat, known.type if known else None, size if source == self.window.time else None)
+        return ScopeField(name, flat, kind_of(value, self._type), size if source == self.window.time else None)
+
+    def _type(self, name: str) -> str | None:
+        """Of an output column of the aggregation."""
+        call = next((call for call in self._calls.values() if call.name == name), None)
+        if call is not None:
+            argument = None if call.argument is None else kind_of(call.argument, self._type)
+            return kind_of_call(call.function, argument)
+        key = next((key for key in self.keys if key.name == name and key.bare != name), None)
+        known = self._scope.field(name)
+        return kind_of(key.value, self._type) if key else known.type if known else None
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
         group = select.args.get("group")

@@ -27,7 +27,7 @@ _MADE = "__rank"
 _BEST = "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x DESC) <= 3"
 
 
-def kind_of(windows: list[exp.Window], scope: NameScope) -> Literal["final", "endless"] | None:
+def how_ranked(windows: list[exp.Window], scope: NameScope) -> Literal["final", "endless"] | None:
     """How the window functions of a SELECT are answered; None: in the order of time (`over.py`)."""
     if any(_times(window, scope) for window in windows):
         return "final"
