@@ -131,6 +131,11 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
 
 def _totals(query: p.Query, rows: DataFrame, partial: p.Partial, running: RunningAggregate) -> DataFrame:
     """Of each key the totals since the last gap that is long enough, if the condition holds for them."""
+    if partial.window.kind not in ("session", "unbounded"):
+        early = _aggregate(rows, partial)
+        if running.having:
+            early = _with_parameters(query, early, running.having).where(running.having)
+        return early.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
     session = partial.window.kind == "session"
     cut = [F.session_window(partial.window.time, f"{partial.window.gap_us} microseconds")] if session else []
     keys = [F.expr(k.sql).alias(k.name) for k in partial.keys]

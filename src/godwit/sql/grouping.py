@@ -5,6 +5,7 @@ Without a window the totals run on: for how long a key is kept, the SELECT says 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import gcd
 
@@ -17,7 +18,7 @@ from godwit.sql.calendar_windows import calendar_window, is_start
 from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, RunningNode, column, conjuncts, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
-from godwit.sql.keep import KEEP
+from godwit.sql.keep import CHANGES, KEEP
 from godwit.sql.kinds import kind_of, kind_of_call
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
@@ -55,6 +56,8 @@ class Grouping:
             or not (windows or implied or self._keep is not None)
         ):
             raise self._wrong_windows(select, windows)
+        self._early = bool(select.meta.get(CHANGES))
+        self._implied_window = implied is not None
         self.window, self.lag_us = implied or (self._read_window(windows[0]) if windows else self._totals(select))
         self._window_names = {w.name.lower() for w in windows} | {a for a, e in self._aliases.items() if is_window(e)}
         self._items_read = [item for item in items if not is_window(item)]
@@ -63,12 +66,13 @@ class Grouping:
         self._starts = {key.name for key in self.keys if implied and is_start(key.value, self.window)}
         #: what tells the bounds of this window from those of others
         self._moment = id(self)
+        self._origin = select.expressions[0]
         self._calls: dict[str, CallNode] = {}
 
     @property
     def running(self) -> bool:
         """Whether its rows are totals that replace each other."""
-        return self._keep is not None
+        return self._keep is not None or self._early
 
     def draft(self, source: Draft) -> AggregateNode:
         """To be called after `over` has seen every expression."""
@@ -76,14 +80,27 @@ class Grouping:
         calls = tuple(self._calls.values()) or (CallNode("__agg0", "count", None),)
         return AggregateNode(source, self.window, self.keys, calls, self.lag_us)
 
+    def replaced_by(self, selected: Collection[str | None]) -> list[str]:
+        """The columns that say which row a new one replaces, of those that are selected as they are."""
+        keys = [key.name for key in self.keys]
+        if not self._early or self._implied_window:
+            return keys
+        return [*keys, WINDOW_END if WINDOW_END in selected else WINDOW_START]
+
     def running_draft(self, source: Draft, having: exp.Expr | None) -> RunningNode:
         """The same for totals; a row that is newer has counted more."""
+        if self.window.kind == "session" and self._early:
+            msg = "two sessions become one when rows come between them, so a session's row cannot be put out early"
+            raise SqlFault(msg, self._origin, "remove the hint /*+ emit('changes') */, or use a window of fixed length")
         parts = () if having is None else conjuncts(self.having(having))
         count = self._call(exp.null(), aggregates.Reading("count", None)).name
-        return RunningNode(source, self.window, self.keys, tuple(self._calls.values()), count, parts, self.lag_us)
+        window = replace(self.window, slice_us=0)
+        return RunningNode(source, window, self.keys, tuple(self._calls.values()), count, parts, self.lag_us)
 
-    def batch_form(self, having: exp.Expr | None) -> KeptForm:
-        """What the oracle has to know of totals."""
+    def batch_form(self, having: exp.Expr | None) -> KeptForm | None:
+        """What the oracle has to know of totals; None: nothing."""
+        if self._early:
+            return None
         (time,) = self._time_of_totals()
         plain = None if having is None else having.copy().transform(self._select_alias, copy=False)
         return KeptForm(self._keep or 0, time[0], tuple(item.copy() for item in self._items_read), plain)

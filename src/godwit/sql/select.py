@@ -34,7 +34,7 @@ from godwit.sql.draft import (
 from godwit.sql.fault import SqlFault, unknown
 from godwit.sql.generators import exploded
 from godwit.sql.grouping import Grouping, is_aggregated
-from godwit.sql.keep import KEEP
+from godwit.sql.keep import CHANGES, KEEP
 from godwit.sql.kinds import kind_of
 from godwit.sql.over import Overs, windows_in
 from godwit.sql.ranking import Ranks, how_ranked
@@ -127,6 +127,9 @@ class Compiler:
             return self._ranked(node, draft, scope, alias)
         if overs:
             return self._over(node, node, draft, scope, alias)
+        if CHANGES in node.meta:
+            msg = "emit('changes') is for windows: GROUP BY .., window(ts, '10 seconds')"
+            raise SqlFault(msg, node.expressions[0], "remove the hint /*+ emit('changes') */")
         if KEEP in node.meta:
             msg = "keep is for totals (GROUP BY without a window) and window functions"
             raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
@@ -266,7 +269,7 @@ class Compiler:
         having = node.args["having"].this if node.args.get("having") else None
         running = grouping.running_draft(draft, having)
         node.meta[NOTE] = grouping.batch_form(having)
-        return _with_key(node, running, columns, fields, [key.name for key in grouping.keys])
+        return _with_key(node, running, columns, fields, grouping.replaced_by({c.bare for c in columns}))
 
     @staticmethod
     def _select_list(node: exp.Select, scope: NameScope) -> list[tuple[str, exp.Expr]]:
