@@ -48,8 +48,8 @@ def main() -> None:
             say(str(rows[-1]))
     lines = [
         "# Nexmark", "", describe(here), "",
-        f"{settings.events:,} events at {chosen.rate:,.0f} a second of event time, in files. Flink's figures are its own,",
-        "on other machines, with the generator inside the job and rows instead of columns: only their order compares.", "",
+        f"{settings.events:,} events at {chosen.rate:,.0f} a second (event time), in files. Flink's figures are",
+        "its own, on other machines, with the generator inside the job and rows, not columns: no more than a hint.", "",
         *table(HEAD, rows),
         f"A hopping minute every second takes {hop['ratio']}x the time of a tumbling one ({hop['rows']:,} rows,",
         f"{hops.KEYS} keys).", "",

@@ -42,6 +42,6 @@ def figures() -> Iterator[dict[str, Any]]:
                 mine = nexmark.ours(spark, query, EVENTS, work / "events", work / "ours")
                 theirs = nexmark.native(spark, query, EVENTS, work / "events", work / "native")
                 if not warm:
-                    note = f"events/s and core; {mine.events:,} events: {mine.seconds:.1f} s, native {theirs.seconds:.1f} s"
+                    note = f"events/s and core; {mine.events:,} events: {mine.seconds:.1f} and {theirs.seconds:.1f} s"
                     rates = round(mine.per_core), round(theirs.per_core)
                     yield headline(f"sql/{query}", *rates, 1.0, note=note)
