@@ -37,6 +37,7 @@ from godwit.delivery.dispatcher import Dispatcher
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.upserts import hidden, latest
+from godwit.engine.user_functions import UserFunctions
 from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
@@ -96,6 +97,7 @@ class FleetCore(ABC):
         self.lock = threading.RLock()
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
+        self.functions = UserFunctions(spark, self.analyst.session)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)
         self.transfer = StateTransfer(store, options.state, options.links, self.path)

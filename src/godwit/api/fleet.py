@@ -138,6 +138,14 @@ class Fleet(RunningFleet):
 
     # --- queries
 
+    def function(self, name: str, call: Callable[..., Any], type_: str, *, arrow: bool = False) -> None:
+        """A function for queries to call, which returns Spark's `type_`. It must be deterministic.
+
+        `arrow`: it takes and returns Arrow arrays, a batch at a time. A program that opens the folder again declares
+        its functions again.
+        """
+        self.functions.add(name, call, type_, arrow)
+
     def submit(
         self,
         sql: str | Builder,

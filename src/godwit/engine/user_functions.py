@@ -1,0 +1,58 @@
+"""Functions that a program brings with it, for queries to call: Python, or Python over Arrow arrays.
+
+Spark runs them, in processes of its own. They are declared deterministic: a row that is processed again after a crash
+must give the same, and the oracle calls them, too. What a name means is part of the program, not of the fleet's folder:
+whoever opens the folder again declares its functions again, before rows are processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from godwit import names
+from godwit.errors import ConfigError
+from godwit.sql import functions as built_in
+
+
+class UserFunctions:
+    """The functions of one fleet, by name."""
+
+    def __init__(self, *sessions: SparkSession) -> None:
+        #: the sessions in which queries are checked and executed
+        self._sessions = sessions
+        self._known: dict[str, tuple[Callable[..., Any], str, bool]] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._known)
+
+    def add(self, name: str, call: Callable[..., Any], type_: str, arrow: bool) -> None:
+        """`type_`: Spark's name of the type that it returns. `arrow`: it takes and returns Arrow arrays."""
+        problem = names.fault("column", name) or names.reserved("column", name)
+        if problem is not None:
+            raise ConfigError(problem)
+        if name.lower() in built_in.ALLOWED | built_in.REFUSED.keys() | built_in.RANKS | built_in.GENERATORS:
+            msg = f"'{name}' is a function of Spark's; give yours another name"
+            raise ConfigError(msg)
+        self._known[name.lower()] = call, type_, arrow
+        for session in self._sessions:
+            self._register(session, name.lower())
+
+    def register(self, session: SparkSession) -> None:
+        """Make all of them known in another session."""
+        for name in self._known:
+            self._register(session, name)
+
+    def _register(self, session: SparkSession, name: str) -> None:
+        call, type_, arrow = self._known[name]
+        made: Callable[..., Any] = F.arrow_udf if arrow else F.udf  # type: ignore[attr-defined]
+        try:
+            session.udf.register(name, made(call, type_))
+        except PySparkException as error:
+            msg = f"'{type_}' is not a type that Spark knows; write e.g. int, double, string or array<int>"
+            raise ConfigError(msg) from error
