@@ -48,33 +48,6 @@ def test_small_reduction_factors_go_down() -> None:
     assert _cost(best, load) == min(_cost(tree, load) for tree in ORDERS)
 
 
-def test_selectivities_that_swap_every_60_s() -> None:
-    """At least 90 % of the oracle that knows the best order at each second, in throughput (rows that a second of work
-    lets through, less the work of migrations) and less work than any fixed order."""
-    rng = random.Random(5)
-    phases = (_load(("a", "b"), ("c", "d")), _load(("c", "d"), ("a", "b")))
-    costs = [{tree: _cost(tree, load) for tree in ORDERS} for load in phases]
-    order, memory, policy = ORDERS[0], ReplanMemory(), ReplanPolicy()
-    throughput = work = 0.0
-    changes = []
-    for second in range(900):
-        phase = second // 60 % 2
-        throughput += min(costs[phase].values()) / costs[phase][order]
-        work += costs[phase][order]
-        memory, (decision,) = decide(memory, {Q: _query(order, _noisy(phases[phase], rng))}, second, policy)
-        if decision.change:
-            assert decision.forecast is not None
-            throughput -= decision.forecast.extra_s
-            work += decision.forecast.extra_s
-            order = decision.order
-            changes.append(second)
-    assert throughput / 900 >= 0.9
-    assert work < min(450 * (costs[0][tree] + costs[1][tree]) for tree in ORDERS)
-    # One change per swap, soon after it.
-    assert len(changes) <= 900 // 60 + 1
-    assert all(second % 60 <= 5 for second in changes)
-
-
 def test_noise_alone_changes_nothing() -> None:
     """Two orders within the noise of each other: whichever runs, stays."""
     rng = random.Random(7)

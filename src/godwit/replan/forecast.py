@@ -83,6 +83,16 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class Computation:
+    """A state of the new box that is joined from two others."""
+
+    tree: JoinTree
+    left_rows: float
+    right_rows: float
+    made: float
+
+
+@dataclass(frozen=True)
 class ChangeCase:
     """A change of a box under a load."""
 
@@ -103,15 +113,35 @@ class ChangeCase:
         return loads(self.new, self.load, self.geometry)
 
     @property
-    def unmatched(self) -> tuple[JoinLoad, ...]:
-        """The joins of the new box whose results are kept there and nowhere in the old one."""
+    def unmatched(self) -> tuple[Computation, ...]:
+        """The states that the new box keeps and the old one does not, inputs before outputs.
+
+        A state that is computed from computed ones reads what those computations make. That is less than the paper's
+        Equation 8 counts: its |S_BC| is that of a box that has always run, with combinations whose rows have left the
+        leaves' states by now.
+        """
         known = {node.covers for node in self.old.inner}
-        inner = {node for node in self.new.inner if node.covers not in known}
-        return tuple(join for join in self.after if join.tree in inner)
+        found: dict[frozenset[str], Computation] = {}
+        for join in self.after:
+            left, right = (
+                found[child.covers].made if child.covers in found else rows
+                for child, rows in zip(join.tree.children, (join.left_rows, join.right_rows), strict=True)
+            )
+            if join.tree in self.new.inner and join.tree.covers not in known:
+                made = left * right * join.sigma * join.near
+                found[join.tree.covers] = Computation(join.tree, left, right, made)
+        return tuple(found.values())
+
+
+def equation_8(case: ChangeCase) -> float:
+    """T_MS as the paper has it: nested loops over the states of a box that has always run."""
+    inner = {j.tree: j for j in case.after if j.tree in {c.tree for c in case.unmatched}}
+    pairs = [(j.left_rows * j.right_rows, j.sigma) for j in inner.values()]
+    return sum(n * (case.constants.pair_s + case.constants.insert_s * sigma) for n, sigma in pairs)
 
 
 def moving_state_features(case: ChangeCase) -> ChangeFeatures:
-    """Equations 1 to 3."""
+    """Equations 1 and 3, with the sizes that states have when they are computed one from the other."""
     n, m = len(case.old.joins), len(case.new.joins)
     todo = case.unmatched
     return ChangeFeatures(
@@ -119,7 +149,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
         jobs=len(todo),
         read=sum(j.left_rows + j.right_rows for j in todo),
         pairs=sum(j.left_rows * j.right_rows for j in todo),
-        inserted=sum(j.recomputed for j in todo),
+        inserted=sum(j.made for j in todo),
         compared=4 * n * m,
         shared=2 * min(n, m),
     )

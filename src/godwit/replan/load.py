@@ -58,16 +58,13 @@ class JoinLoad:
     left_rows: float
     right_rows: float
     sigma: float
+    #: of the pairs of kept rows, the share that lies within the band
+    near: float
 
     @property
     def candidates(self) -> float:
         """Pairs that a nested loop looks at per second."""
         return self.left_rate * self.right_rows + self.right_rate * self.left_rows
-
-    @property
-    def recomputed(self) -> float:
-        """Rows of its result that are made if both states are joined at once (Equation 1)."""
-        return self.left_rows * self.right_rows * self.sigma
 
 
 def window(seconds: float) -> Geometry:
@@ -110,7 +107,18 @@ def _loads(tree: JoinTree, load: BoxLoad, geometry: Geometry, rates: dict[JoinTr
     spans, left, right = geometry(tree), rates[tree.left], rates[tree.right]
     sigma = load.selectivity(tree.left.covers, tree.right.covers)
     rates[tree] = left * right * sigma * spans.width_s
-    yield JoinLoad(tree, left, right, rates[tree], left * spans.left_s, right * spans.right_s, sigma)
+    kept = left * spans.left_s, right * spans.right_s
+    yield JoinLoad(tree, left, right, rates[tree], *kept, sigma, _near(spans))
+
+
+def _near(spans: JoinSpans, steps: int = 32) -> float:
+    """Of the pairs (x, y) with 0 <= x <= left and 0 <= y <= right, the share with |x - y| <= half the band's width."""
+    half = spans.width_s / 2
+    if not spans.left_s or not spans.right_s:
+        return 1.0
+    cuts = ((k + 0.5) / steps * spans.left_s for k in range(steps))
+    lengths = (max(0.0, min(spans.right_s, x + half) - max(0.0, x - half)) for x in cuts)
+    return sum(lengths) / steps / spans.right_s
 
 
 def _completed(node: JoinTree, box: JoinBox) -> JoinTree:

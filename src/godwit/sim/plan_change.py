@@ -32,6 +32,14 @@ class ChangeOutcome:
     length: int = 0
     #: pairs looked at, in both boxes
     probed: int = 0
+    #: after each row: its time, the combinations kept in all boxes, the results so far
+    trace: list[tuple[int, int, int]] = field(default_factory=list)
+    #: when the change began and when it was over, by the times of rows
+    began: int = 0
+    ended: int = 0
+
+    def note(self, row: BoxRow, *boxes: SimBox | ProbeBox) -> None:
+        self.trace.append((row.time, sum(box.intermediate for box in boxes), len(self.made)))
 
     @property
     def results(self) -> list[Combination]:
@@ -81,6 +89,8 @@ def _parallel_track(change: PlanChange) -> ChangeOutcome:
         out.length += 1
         out.made += [("old", made) for made in old.push(row)]
         (held if change.held else out.made).extend(("new", made) for made in new.push(row))
+        out.note(row, old, new)
+        out.ended = row.time
     out.made += held
     _feed(out, "new", new, rest)
     out.probed = old.probed + new.probed
@@ -97,6 +107,8 @@ def _pause_drain_resume(change: PlanChange) -> ChangeOutcome:
         row, *waiting = waiting
         out.length += 1
         out.made += [("old", made) for made in old.push(row)]
+        out.note(row, old)
+        out.ended = row.time
     new = SimBox(change.new, change.window, change.rules.purgeable)
     _feed(out, "new", new, since)
     out.probed = old.probed + new.probed
@@ -115,6 +127,8 @@ def _background(change: PlanChange) -> ChangeOutcome:
     for row in between:
         out.made += [("old", made) for made in old.push(row)]
         new.push(row)
+        out.note(row, old, new)
+        out.ended = row.time
     _feed(out, "new", new, rest)
     out.probed = old.probed + new.probed
     return out
@@ -142,12 +156,14 @@ STRATEGIES: dict[str, Callable[[PlanChange], ChangeOutcome]] = {
 def _before(change: PlanChange, out: ChangeOutcome) -> tuple[SimBox, list[BoxRow]]:
     old = SimBox(change.old, change.window, change.rules.purgeable)
     _feed(out, "old", old, change.arrivals[: change.at])
+    out.began = out.ended = out.trace[-1][0] if out.trace else 0
     return old, list(change.arrivals[change.at :])
 
 
 def _feed(out: ChangeOutcome, name: str, box: SimBox | ProbeBox, rows: Sequence[BoxRow]) -> None:
     for row in rows:
         out.made += [(name, made) for made in box.push(row)]
+        out.note(row, box)
 
 
 def _drain(change: PlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
