@@ -21,6 +21,9 @@ from scipy.optimize import nnls
 from godwit.replan.join_tree import JoinTree
 from godwit.replan.load import BoxLoad, Geometry, JoinLoad, loads
 
+#: rounds in which `background` works through the rows that came meanwhile: all that are there, then the few since
+CATCH_UPS = 2
+
 
 @dataclass(frozen=True)
 class CostConstants:
@@ -103,6 +106,8 @@ class ChangeCase:
     constants: CostConstants = CostConstants()
     #: share of the machine that the running plan leaves free
     free: float = 0.7
+    #: micro-batches per second: a plan that runs beside another starts a job in each
+    batches_per_s: float = 2.0
 
     @property
     def before(self) -> tuple[JoinLoad, ...]:
@@ -170,7 +175,7 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
     catching = build * share / (1 - share)
     return ChangeFeatures(
         epochs=2,
-        jobs=moving.jobs * slow,
+        jobs=(moving.jobs + CATCH_UPS) * slow,
         read=moving.read * slow,
         pairs=moving.pairs * slow,
         inserted=moving.inserted * slow,
@@ -208,7 +213,7 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
     flow = sum(case.load.rates.values())
     # The new box starts empty: on average half of its states are there in the first window (Equation 6).
     twice_rows = (flow + sum(j.rate for j in case.after[:-1])) * both * 0.75
-    twice_s = _new_box_s(case) * both * 0.75
+    twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * constants.job_s
     caught = max(0.0, background_s - 2 * constants.epoch_s)
     caught_rows = (flow + sum(j.rate for j in case.after[:-1])) * caught
     run_out_s = track_s + twice_s / max(case.free, 0.05)
@@ -228,7 +233,7 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
             background_s,
             0.0,
             computed + caught_rows,
-            _compute_s(moving, constants) + _new_box_s(case) * caught,
+            _compute_s(moving, constants) + _new_box_s(case) * caught + CATCH_UPS * constants.job_s,
             old_kept + new_kept,
         ),
         "stateless-order": Forecast("stateless-order", order.seconds(constants), 0.0, 0.0, 0.0, 0.0),
