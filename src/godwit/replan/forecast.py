@@ -27,7 +27,7 @@ CATCH_UPS = 2
 
 @dataclass(frozen=True)
 class CostConstants:
-    """Seconds. The defaults are this machine's, measured with `python -m bench.plan`."""
+    """Seconds. The defaults are guesses for a small machine, good for comparing strategies; `fit` replaces them."""
 
     #: to publish an epoch and have every region work under it
     epoch_s: float = 0.35
