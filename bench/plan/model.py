@@ -14,7 +14,7 @@ from bench.plan.settings import HIGH, LOW, NEW, OLD, Setting, set1, set2, set3
 from godwit.replan.forecast import ChangeCase, CostConstants, fit, moving_state_features, track_length
 from godwit.replan.load import window
 from godwit.sim.join_box import SimBox, expected
-from godwit.sim.plan_change import STRATEGIES, PlanChange, run
+from godwit.sim.plan_change import NAMES, PlanChange, run
 
 #: nested loops, no epochs, no jobs
 NESTED = CostConstants(0, 0, 0, 1e-6, 1e-6, 0, 0)
@@ -86,11 +86,11 @@ def over_time(setting: Setting, until_ms: int, seed: int = 1, step_ms: int = 500
     at = next(i for i, row in enumerate(rows) if row.time > WARM_MS)
     truth = expected(rows, OLD.aliases, setting.window_ms) if len(rows) < 400 else None
     found: dict[str, Any] = {}
-    for name in ("old", "new", *STRATEGIES):
+    for name in ("old", "new", *NAMES):
         trees = {"old": (OLD, OLD), "new": (NEW, NEW)}.get(name, (OLD, NEW))
         building = sum(WARM_MS < row.time <= WARM_MS + 500 for row in rows)
         change = PlanChange(*trees, setting.window_ms, rows, at, building=building)
-        out = run(name if name in STRATEGIES else "moving-state", change)
+        out = run(name if name in NAMES else "moving-state", change)
         found[name] = {
             "kept": _sampled(out.trace, 1, step_ms, until_ms),
             "results": _sampled(out.trace, 2, step_ms, until_ms),
