@@ -51,6 +51,7 @@ from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.placement.rules.base import Wish
+from godwit.protocol.handover import Migration
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -60,6 +61,7 @@ from godwit.storage.epoch_log import Control
 from godwit.storage.lock import FolderLock
 from godwit.storage.log import Record
 from godwit.storage.store import Store
+from godwit.testing.link_delays import LinkDelays
 from godwit.testing.link_emulator import Links
 
 
@@ -101,11 +103,12 @@ class FleetCore(ABC):
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
-        tracker.keys_arrived = lambda move: self._post(KeysArrived(move))
+        self._delays = LinkDelays(options.links) if options.links and options.links.round_trip_ms else None
+        tracker.keys_arrived = self._keys_arrived
         self.dispatcher = Dispatcher(store)
         publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
         told = [self._deliver, publisher.publish, tracker.committed]
-        parts = (options.limits, options.at, told, self.transfer, self._acknowledged)
+        parts = (options.limits, options.at, told, self.transfer, self._acknowledged, self._delays)
         self.pool = RunnerPool(spark, store, *parts)
         self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
@@ -281,6 +284,12 @@ class FleetCore(ABC):
 
     def _acknowledged(self, region: RegionId, epoch: Epoch) -> None:
         self._post(RegionAcked(region, epoch))
+
+    def _keys_arrived(self, move: Migration) -> None:
+        if self._delays is None:
+            self._post(KeysArrived(move))
+        else:
+            self._delays.reports(move.target, lambda: self._post(KeysArrived(move)))
 
     def _post(self, event: Event) -> None:
         """Something has happened in a region."""
