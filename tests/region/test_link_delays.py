@@ -1,4 +1,4 @@
-"""Links with a latency: what a region writes is seen elsewhere half a round trip later, and results stay the oracle's."""
+"""Links with a latency: what a region writes is seen elsewhere later, and results stay the oracle's."""
 
 from __future__ import annotations
 
