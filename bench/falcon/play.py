@@ -112,13 +112,19 @@ def play(cell: Cell, cut: Cut, question: Question | None = None, prepare: Prepar
 
 
 def play_with(
-    cell: Cell, cut: Cut, asked: Question, drive: Drive, measure: Measure, prepare: Prepare | None = None
+    cell: Cell,
+    cut: Cut,
+    asked: Question,
+    drive: Drive,
+    measure: Measure,
+    prepare: Prepare | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """From an empty folder to the oracle's verdict; what fails says why."""
     began = time.time()
     known: dict[str, Any] = {"cell": asdict(cell), "cut": asdict(cut), "machine": machine()}
     try:
-        known |= _played(cell, cut, asked, drive, measure, prepare)
+        known |= _played(cell, cut, asked, drive, measure, prepare, options)
     except (GodwitError, TimeoutError) as error:
         known |= {"failed": f"{type(error).__name__}: {error}"[:500]}
     known["took_s"] = round(time.time() - began, 1)
@@ -127,9 +133,15 @@ def play_with(
 
 
 def _played(
-    cell: Cell, cut: Cut, asked: Question, drive: Drive, measure: Measure, prepare: Prepare | None
+    cell: Cell,
+    cut: Cut,
+    asked: Question,
+    drive: Drive,
+    measure: Measure,
+    prepare: Prepare | None,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
-    with fleet_on(cell.edges, cell.round_trip_ms, cell.mbit) as fleet:
+    with fleet_on(cell.edges, cell.round_trip_ms, cell.mbit, **options) as fleet:
         settings = Settings(rate=cut.rate, seconds=cut.seconds, keys=asked.made_keys)
         asked.workload.declare(fleet, settings, [edge(0)])
         fleet.submit(asked.sql, QUERY, sink=CLOUD)
@@ -248,7 +260,7 @@ def _measured(asked: Question, cut: Cut, played: Played, moves: list[tuple[str, 
         "moves": found,
         "steady": {**told, "results": steady.results},
         **late,
-        "over_time": _over_time(seen, played),
+        "over_time": over_time(seen, played),
     }
 
 
@@ -257,7 +269,7 @@ def _mean(values: list[Any]) -> float | None:
     return round(sum(known) / len(known), 1) if known else None
 
 
-def _over_time(seen: Latencies, played: Played) -> list[tuple[int, float]]:
+def over_time(seen: Latencies, played: Played) -> list[tuple[int, float]]:
     """(second, p99 in milliseconds)"""
     when = np.floor(seen.answered - played.start).astype(int)
     return [(int(s), round(float(np.quantile(seen.ms[when == s], 0.99)), 1)) for s in np.unique(when)]

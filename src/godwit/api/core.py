@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,6 +42,7 @@ from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
+from godwit.ingest.push_gate import PushGate
 from godwit.ingest.schema import Rows, Schema
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
@@ -96,6 +98,8 @@ class FleetCore(ABC):
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()
+        #: pushes of sources that go back and forth between edges wait here for a moment
+        self.gate = PushGate()
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
@@ -215,6 +219,9 @@ class FleetCore(ABC):
         conformed = self.gateway.conform(StreamId(stream), rows, device)
         while True:
             try:
+                if device is not None and self.gate.holds(device) and conformed.table.num_rows:
+                    first = pc.min(conformed.table[self.deployment.streams[StreamId(stream)].time])
+                    self.gate.wait(device, first.cast("int64").as_py())
                 with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
                     return self.gateway.push(StreamId(stream), conformed, self.deployment, device, sequence)
             except NotAttachedError:

@@ -76,7 +76,7 @@ class Executor:
             self._follow(told, before)
         self.published_at = time.monotonic()
         self._pool.hire()
-        self._pool.published(told.epoch)
+        self._pool.wake()
         self._tracker.published(told, self.plane.coordinator.story, planned, time.perf_counter() - began)
         for region in self.plane.planner.regions:
             if not self._pool.runs(region):

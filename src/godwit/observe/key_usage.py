@@ -72,7 +72,7 @@ def _plain(kind: pa.DataType) -> bool:
 def newest(store: Store, plan: Plan, operator: int, regions: Iterable[str]) -> Counter[Key]:
     """How many of the newest rows of its streams each key has; empty where that cannot be seen."""
     found: Counter[Key] = Counter()
-    scans = list(_columns(plan, operator))
+    scans = list(columns_of(plan, operator))
     for region in regions:
         for stream, columns in scans:
             log = store.log(names.source_log(region, stream))
@@ -91,11 +91,12 @@ def _keys_in(segment: Any, columns: Sequence[str], store: Store) -> Iterator[Key
         return
 
 
-def _columns(plan: Plan, operator: int) -> Iterator[tuple[str, list[str]]]:
+def columns_of(plan: Plan, operator: int) -> Iterator[tuple[str, list[str]]]:
     """The streams below an operator, with the columns that its keys are in each."""
-    keys = [sql.strip("`") for sql in plan.operators[operator].state[0].keys]
-    for child in plan.operators[operator].inputs:
-        yield from _below(plan, child, keys)
+    node = plan.operators[operator]
+    for side, child in enumerate(node.inputs):
+        spec = node.state[side if side < len(node.state) else 0]
+        yield from _below(plan, child, [sql.strip("`") for sql in spec.keys])
 
 
 def _below(plan: Plan, index: int, keys: list[str]) -> Iterator[tuple[str, list[str]]]:

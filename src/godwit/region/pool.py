@@ -169,23 +169,27 @@ class RunnerPool:
         if (loop := self._loops.get(receiver)) is not None:
             loop.wake([shape])
 
-    def published(self, epoch: Epoch) -> None:
-        """An epoch is in the control log: every region hears of it."""
-        if self._delays is None:
-            self.wake()
-            return
-        for region in {region for region, _ in list(self._wanted)}:
-            loop = self._loops.get(region)
-            heard = (lambda: None) if loop is None else loop.wake
-            self._delays.sent(self._delays.links.hub, region, EPOCHS, int(epoch), heard, self._running)
-
     def wake(self, region: RegionId | None = None, stream: StreamId | None = None) -> None:
         """There is news in a region's log of a stream; or an epoch, for all."""
         if region is None:
-            for loop in list(self._loops.values()):
-                loop.wake()
+            self._tell_epoch()
         elif (known := self._loops.get(region)) is not None:
             known.wake([k for (r, k) in list(self._wanted) if r == region and stream in (None, *self.scans((r, k)))])
+
+    def _tell_epoch(self) -> None:
+        """An epoch is in the control log: every region hears of it."""
+        regions = {region for region, _ in list(self._wanted)} | set(self._loops)
+        for region in regions:
+            heard = partial(self._hears, region)
+            if self._delays is None:
+                heard()
+            else:
+                last = self._epochs.control.last
+                self._delays.sent(self._delays.links.hub, region, EPOCHS, last, heard, self._running)
+
+    def _hears(self, region: RegionId) -> None:
+        if (loop := self._loops.get(region)) is not None:
+            loop.wake()
 
     # --- acknowledgements
 
