@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +34,7 @@ from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.sql import Builder
+from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
 
@@ -141,9 +142,20 @@ class Fleet(RunningFleet):
 
     # --- queries
 
-    def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
-        """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
-        self.control.execute(Submit(name, sql if isinstance(sql, str) else sql.sql(), sink))
+    def submit(
+        self,
+        sql: str | Builder,
+        name: str,
+        *,
+        sink: str | None = None,
+        emit: Literal["final", "changes"] = "final",
+    ) -> QueryHandle:
+        """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
+
+        `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
+        """
+        text = sql if isinstance(sql, str) else sql.sql()
+        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
