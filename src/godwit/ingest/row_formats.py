@@ -1,4 +1,4 @@
-"""Rows in the body of a request: JSON, JSON lines or an Arrow stream become what `fleet.push` takes.
+"""Rows as they travel (JSON, JSON lines, an Arrow stream) become what `fleet.push` takes.
 
 JSON has no times: in a stream's timestamp columns, ISO 8601 text is a time (without an offset: UTC) and everything
 else stays as it is, so that the stream's own rule says what is wrong with it.
