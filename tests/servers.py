@@ -179,7 +179,7 @@ def _jars(organisation: str, name: str, version: str) -> Path:
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     got = subprocess.run(
         [found("java"), "-jar", ivy, "-cache", CACHE / "ivy", "-dependency", organisation, name, version,
-         "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
+         "-confs", "default,runtime,master", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     if got.returncode or not list(folder.glob(f"{name}-*.jar")):

@@ -7,6 +7,7 @@ and position are there together or not at all; `transactional.id` fences off a p
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -17,6 +18,8 @@ from godwit.errors import ConfigError, DeliveryError
 
 #: seconds a request to the brokers may take
 PATIENCE = 30.0
+
+log = logging.getLogger(__name__)
 
 
 class KafkaSink(ResultSink):
@@ -93,7 +96,9 @@ class KafkaSink(ResultSink):
 
     def _started(self) -> Any:
         if self._producer is None:
-            made = self._kafka.Producer({**self._options, "transactional.id": f"godwit.{self._run}", "linger.ms": 5})
+            made = self._kafka.Producer(
+                {**self._options, "transactional.id": f"godwit.{self._run}", "linger.ms": 5}, logger=log
+            )
             made.init_transactions(PATIENCE)  # (ends what an earlier process left open)
             self._producer = made
         return self._producer
@@ -102,7 +107,9 @@ class KafkaSink(ResultSink):
         """The group that keeps the position of a scope; its position is asked for once."""
         if scope not in self._groups:
             name = f"godwit.{self._run}.{scope}"
-            consumer = self._kafka.Consumer({**self._options, "group.id": name, "enable.auto.commit": False})
+            consumer = self._kafka.Consumer(
+                {**self._options, "group.id": name, "enable.auto.commit": False}, logger=log
+            )
             self._groups[scope] = consumer
             (found,) = consumer.committed([self._kafka.TopicPartition(self._topic, 0)], PATIENCE)
             self._positions[scope] = max(found.offset, 0)

@@ -8,6 +8,7 @@ than that, the sink looks up the last message of the region's subject when it be
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
@@ -46,11 +47,12 @@ class NatsSink(ResultSink):
         return {"run": self._run}
 
     def close(self) -> None:
-        if self._loop is not None:
-            if self._connection is not None:
-                self._loop.run(self._connection.close())
-            self._loop.stop()
-        self._loop = self._connection = self._js = None
+        loop, connection, self._loop, self._connection, self._js = self._loop, self._connection, None, None, None
+        if loop is not None:
+            with suppress(Exception):  # a connection that is broken cannot be closed in order
+                if connection is not None:
+                    loop.run(connection.close())
+            loop.stop()
         self._last.clear()
 
     def write(self, batch: ResultBatch) -> None:

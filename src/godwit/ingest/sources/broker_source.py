@@ -7,6 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from godwit.api.core import FleetCore
@@ -73,7 +74,7 @@ class BrokerSource(ABC, Generic[T]):
 
     def check(self) -> None:
         """Raise if the source cannot be read now."""
-        if self.failure is not None:
+        if self.failure is not None and not self._stopping.is_set():
             msg = f"source {self.name} cannot be read: {self.failure}. It is tried again"
             raise SourceError(msg) from self.failure
 
@@ -91,7 +92,8 @@ class BrokerSource(ABC, Generic[T]):
                 self._stopping.wait(pause)
                 pause = min(2 * pause, PAUSES[1])
             finally:
-                self._close()
+                with suppress(Exception):  # a connection that is broken cannot be closed in order
+                    self._close()
 
     def _turn(self) -> None:
         told = self._receive()

@@ -7,6 +7,7 @@ partition went to another consumer and came back, is told by its offset. (Spark'
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from godwit.drivers import driver
 from godwit.errors import SourceError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message, Positions
+
+log = logging.getLogger(__name__)
 
 
 class KafkaSource(BrokerSource[Any]):
@@ -55,7 +58,7 @@ class KafkaSource(BrokerSource[Any]):
         return sum(intake.rows for intake in self._intakes.values())
 
     def _open(self) -> None:
-        self._consumer = self._kafka.Consumer(self._settings)
+        self._consumer = self._kafka.Consumer(self._settings, logger=log)
         self._consumer.subscribe([self._topic])
 
     def _receive(self) -> Sequence[Any]:

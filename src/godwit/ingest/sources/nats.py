@@ -41,6 +41,7 @@ class NatsSource(BrokerSource[Any]):
         self._loop: LoopThread | None = None
         self._connection: Any = None
         self._subscription: Any = None
+        self._pending: Sequence[Any] = ()
 
     def _open(self) -> None:
         self._loop = LoopThread(f"godwit-{self.name}")
@@ -54,7 +55,8 @@ class NatsSource(BrokerSource[Any]):
 
     def _receive(self) -> Sequence[Any]:
         assert self._loop is not None
-        return self._loop.run(self._fetch())
+        self._pending = self._loop.run(self._fetch())
+        return self._pending
 
     async def _fetch(self) -> Sequence[Any]:
         if self._connection.is_closed:
@@ -82,10 +84,20 @@ class NatsSource(BrokerSource[Any]):
     async def _ack(self, told: Sequence[Any]) -> None:
         for message in told:
             await message.ack()
+        self._pending = ()
 
     def _close(self) -> None:
-        if self._loop is not None:
-            if self._connection is not None and not self._connection.is_closed:
-                self._loop.run(self._connection.close())
-            self._loop.stop()
-        self._loop = self._connection = self._subscription = None
+        loop, connection, self._loop, self._connection = self._loop, self._connection, None, None
+        if loop is not None:
+            try:
+                if connection is not None and not connection.is_closed:
+                    loop.run(self._give_back(connection))
+            finally:
+                loop.stop()
+
+    async def _give_back(self, connection: Any) -> None:
+        """What was not acknowledged is to come again at once, not after the server's patience."""
+        for message in self._pending:
+            await message.nak()
+        self._pending = ()
+        await connection.close()
