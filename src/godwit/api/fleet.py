@@ -26,6 +26,7 @@ from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER
+from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
@@ -135,6 +136,11 @@ class Fleet(RunningFleet):
         opened = SparkSource(self, StreamId(stream), rows, name)
         self._opened.append(opened)
         return opened.start()
+
+    def follow(self, source: BrokerSource[Any]) -> None:
+        """Let a source (`MqttSource(fleet, ...)`) feed its streams until the fleet stops."""
+        self._opened.append(source)
+        source.start()
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Rows that did not fit their stream, each with the reason."""
