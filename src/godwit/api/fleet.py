@@ -169,7 +169,8 @@ class Fleet(RunningFleet):
         self.control.execute(Withdraw(query))
 
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
-        """Give a running query other parameters, by the same SQL with other literals, in one epoch.
+        """Give a running query other parameters, in one epoch: by the same SQL with other literals, or, for literals
+        that have a name (`boarded > 5 /* threshold */`), by `SET threshold = 7`.
 
         It begins anew with them: windows that are open answer for what comes from then on. Its results from before
         stay readable under its name.

@@ -27,6 +27,13 @@ class SlicedAggregate(WindowAggregate):
         super().__init__(node)
         self.beyond_us = node.window.size_us
 
+    def open_rows(self, frame: Frame, closed: int) -> Frame:
+        """A slice that is in windows on both sides of the bound counts for the later ones only: as if it began there.
+        (The windows of a slice are those that end one slice or more after its start, up to its end.)"""
+        start = f"timestamp_micros(greatest(unix_micros({WINDOW_START}), {closed}L)) AS {WINDOW_START}"
+        columns = [start if name == WINDOW_START else f"`{name}`" for name in frame.columns]
+        return super().open_rows(frame, closed).selectExpr(*columns)
+
     def pick_closing(self, table: pa.Table, closed: pa.Array, closing: pa.Array) -> pa.Table:
         window = self.node.window
         start, last = (np.asarray(segments.micros(table[name])) for name in (WINDOW_START, WINDOW_END))

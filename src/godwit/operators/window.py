@@ -67,8 +67,8 @@ class WindowAggregate(StatefulOperator):
         here = max(done, bounds.get(query, NEVER))
         frame = State(rows).read(context.spark, sizes=context.sizes)
         assert frame is not None
-        ends, few = f"unix_micros({WINDOW_END})", context.sizes.is_small(rows_of(rows))
-        still_open = context.write(frame.where(f"{ends} > {here}"), "opened", 0, few)
+        few = context.sizes.is_small(rows_of(rows))
+        still_open = context.write(self.open_rows(frame, here), "opened", 0, few)
         context.state().append(still_open)
         if here == done:
             return None
@@ -127,6 +127,10 @@ class WindowAggregate(StatefulOperator):
             return None
         frame = context.tables.per_query(frame, closed, CLOSED, otherwise=2**62)
         return self.closing_rows(context.tables.per_query(frame, closing, CLOSING, otherwise=NEVER))
+
+    def open_rows(self, frame: Frame, closed: int) -> Frame:
+        """Partials of windows that end after `closed`."""
+        return frame.where(f"unix_micros({WINDOW_END}) > {closed}")
 
     def pick_closing(self, table: pa.Table, closed: pa.Array, closing: pa.Array) -> pa.Table:
         """Of a few partials those of windows that end after `closed` and not after `closing`."""
