@@ -7,6 +7,7 @@ and opened again. Commands are carried out by the control loop (`control_loop.py
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Never
@@ -22,11 +23,14 @@ from godwit.api.topology_store import TopologyStore
 from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
-from godwit.ids import DeviceId, QueryId, StreamId
+from godwit.errors import ConfigError
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER
+from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
@@ -50,6 +54,7 @@ class Fleet(RunningFleet):
         links: Links | None = None,
         admission: bool | str | None = None,
         reoptimise: bool | Watching = False,
+        mobility: bool | Following = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
         durability: Durability = "process",
@@ -61,7 +66,7 @@ class Fleet(RunningFleet):
         check_session(spark)
         parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
         options = FleetOptions(rule, redeployment, state, *parts)
-        super().__init__(root, spark, options, admission, reoptimise)
+        super().__init__(root, spark, options, admission, reoptimise, mobility)
         self.topology = TopologyStore(self)
 
     @staticmethod
@@ -131,6 +136,11 @@ class Fleet(RunningFleet):
         opened = SparkSource(self, StreamId(stream), rows, name)
         self._opened.append(opened)
         return opened.start()
+
+    def follow(self, source: BrokerSource[Any]) -> None:
+        """Let a source (`MqttSource(fleet, ...)`) feed its streams until the fleet stops."""
+        self._opened.append(source)
+        source.start()
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Rows that did not fit their stream, each with the reason."""
@@ -204,6 +214,15 @@ class Fleet(RunningFleet):
                 return explain_keys(self, asked_keys(self, command))
         self.control.execute(command)
         return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
+
+    def notify_handover(self, device: str, site: str) -> None:
+        """The network says that a source is attached to another site (as in ETSI MEC's notifications): its rows come in
+        there from now on, and its keys follow it. Needs `Fleet(mobility=True)`."""
+        if self.mobility.following is None:
+            msg = f"nothing follows '{device}': source mobility is off; open the fleet with mobility=True"
+            raise ConfigError(msg)
+        self.move_device(DeviceId(device), SiteId(site))
+        self.mobility.notified(DeviceId(device), SiteId(site), time.time())
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""
