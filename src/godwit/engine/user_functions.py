@@ -13,10 +13,15 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.util import PythonEvalType
 
 from godwit import names
 from godwit.errors import ConfigError
 from godwit.sql import functions as built_in
+
+
+#: one value a row
+_SCALAR = PythonEvalType.SQL_SCALAR_ARROW_UDF
 
 
 class UserFunctions:
@@ -50,9 +55,10 @@ class UserFunctions:
 
     def _register(self, session: SparkSession, name: str) -> None:
         call, type_, arrow = self._known[name]
-        made: Callable[..., Any] = F.arrow_udf if arrow else F.udf  # type: ignore[attr-defined]
+        spark: Any = F  # (its types do not tell of all of these)
         try:
-            session.udf.register(name, made(call, type_))
+            made = spark.arrow_udf(call, type_, _SCALAR) if arrow else spark.udf(call, type_, useArrow=False)
+            session.udf.register(name, made)
         except PySparkException as error:
             msg = f"'{type_}' is not a type that Spark knows; write e.g. int, double, string or array<int>"
             raise ConfigError(msg) from error
