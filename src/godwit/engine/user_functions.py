@@ -7,6 +7,7 @@ whoever opens the folder again declares its functions again, before rows are pro
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,6 @@ from pyspark.util import PythonEvalType
 from godwit import names
 from godwit.errors import ConfigError
 from godwit.sql import functions as built_in
-
 
 #: one value a row
 _SCALAR = PythonEvalType.SQL_SCALAR_ARROW_UDF
@@ -57,7 +57,9 @@ class UserFunctions:
         call, type_, arrow = self._known[name]
         spark: Any = F  # (its types do not tell of all of these)
         try:
-            made = spark.arrow_udf(call, type_, _SCALAR) if arrow else spark.udf(call, type_, useArrow=False)
+            with warnings.catch_warnings():  # (Spark would rather read the annotations, which need not be there)
+                warnings.simplefilter("ignore", UserWarning)
+                made = spark.arrow_udf(call, type_, _SCALAR) if arrow else spark.udf(call, type_, useArrow=False)
             session.udf.register(name, made)
         except PySparkException as error:
             msg = f"'{type_}' is not a type that Spark knows; write e.g. int, double, string or array<int>"
