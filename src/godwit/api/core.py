@@ -230,6 +230,13 @@ class FleetCore(ABC):
                     raise
                 time.sleep(REST_EVERY)
 
+    def unread(self, stream: str) -> int:
+        """How many entries of a stream its slowest reader is behind; 0 while nobody reads."""
+        if not self.pool.running:
+            return 0
+        regions, name = set(self.deployment.sites.values()), StreamId(stream)
+        return max((self.pool.unread(r, name, self.gateway.log(r, name).log.last) for r in regions), default=0)
+
     def change(self, changes: Iterable[Change]) -> None:
         """Topology changes happened: re-place what must move, and deploy it.
 

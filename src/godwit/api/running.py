@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -18,11 +19,17 @@ from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId, StreamId
-from godwit.ingest.sources.spark_source import SparkSource
 from godwit.maintenance.supervisor import Supervisor
 from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
+
+
+class OpenSource(Protocol):
+    """Something that feeds streams until it is stopped."""
+
+    def stop(self) -> None: ...
+    def check(self) -> None: ...
 
 
 class RunningFleet(FleetCore):
@@ -38,7 +45,7 @@ class RunningFleet(FleetCore):
         mobility: bool | Following = False,
     ) -> None:
         super().__init__(root, spark, options)
-        self._opened: list[SparkSource] = []
+        self._opened: list[OpenSource] = []
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self.mobility = MobilityDriver(self, mobility)
