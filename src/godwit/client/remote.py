@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from godwit.client.http import Http
 from godwit.client.live import subscribed
 from godwit.client.pages import newest, pages
+from godwit.delivery.json_rows import html_table
 from godwit.errors import DeploymentError
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -65,6 +67,11 @@ class RemoteQuery:
 
     def __repr__(self) -> str:
         return f"RemoteQuery({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the plan, and some results."""
+        rows = self._http.ask("GET", f"{self._path}/results", params={"limit": 20})["rows"]
+        return f"<b>{escape(self.id)}</b><pre>{escape(self.explain())}</pre>{html_table(rows)}"
 
 
 class RemoteDevice:

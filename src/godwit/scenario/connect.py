@@ -26,9 +26,10 @@ def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[A
     return None
 
 
-def follow_brokers(fleet: Fleet, sources: list[SourceSpec]) -> None:
+def follow_brokers(fleet: Fleet, sources: list[SourceSpec]) -> list[BrokerSource[Any]]:
     """Let every broker source of a file feed the fleet."""
-    for number, spec in enumerate(sources):
-        source = broker_source(fleet, spec, number)
-        if source is not None:
-            fleet.follow(source)
+    made = [broker_source(fleet, spec, number) for number, spec in enumerate(sources)]
+    found = [source for source in made if source is not None]
+    for source in found:
+        fleet.follow(source)
+    return found
