@@ -8,6 +8,7 @@ from typing import Any
 
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
+from godwit.model.plan import GENERATION
 from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
 from godwit.protocol import outbox
@@ -17,9 +18,12 @@ from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
+from godwit.sim import running
+from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick
 
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
+_run = running.run
 _ready, _admits = MigrationLedger.ready, MigrationLedger.admits
 
 
@@ -100,6 +104,16 @@ def _admitted_at_once(*_: Any) -> bool:
 def _overtaking(self: MigrationLedger, move: Any, markers: Any, readers: Any) -> bool:
     """The source is through, but whoever reads the results may not have had the last of them."""
     return _admits(self, move, markers, ())
+
+
+def _totals_by_generation(operator: SimRunning, state: list[Any], rows: Any) -> list[Any]:
+    """Rows that came since a copy was opened are not added to those before: their generation is another."""
+    made = []
+    for row in rows:
+        own = [s for s in state if s[GENERATION] == row[GENERATION]]
+        made += _run(operator, own, [row])
+        state.append(own[-1])
+    return made
 
 
 def _everybody() -> tuple[Action, ...]:
@@ -186,6 +200,7 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "no acknowledgement": (MigrationLedger, "admits", _admitted_at_once, ANSWERED_LATE),
     "results overtake": (MigrationLedger, "admits", _overtaking, ANSWERED_LATE),
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
+    "totals by generation": (running, "run", _totals_by_generation, 37),
     "clock not held": (MigrationLedger, "held", _never_held, 187),
     "watermark told too early": (MigrationLedger, "pending", _never_held, 531),
 }

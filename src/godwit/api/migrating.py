@@ -59,9 +59,6 @@ def _check_engine(node: Operator, strategy: str) -> None:
             "keys of an instance share; move the operator as a whole with fleet.move"
         )
         raise ConfigError(msg)
-    if strategy == "falcon-oop" and node.late_state == "dual":
-        msg = f"'falcon-oop' does not keep the totals of a {type(node).__name__} exact yet; use 'falcon' or 'auto'"
-        raise ConfigError(msg)
 
 
 def _operator(query: Query, wanted: int | None) -> int:

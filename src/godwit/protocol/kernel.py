@@ -92,6 +92,8 @@ class RegionKernel:
         self._asking: list[Migration] = []
         #: the last micro-batch has changed what the next one may do, whatever comes in
         self._go_on = False
+        #: how many moves it had to send when the micro-batch began
+        self._unsent = 0
         #: the route tables of operators whose keys are divided
         self._divided: Mapping[tuple[QueryId, int], RouteTable | None] = {}
         self._arrange(None)
@@ -113,6 +115,7 @@ class RegionKernel:
             news, at = True, Epoch(self.whole.epoch + 1)
             ended += [(query, at) for query in self.exclude(elsewhere)]
         self._forget_departed()
+        self._unsent = len(self.moves.outgoing)
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
         markers = self.moves.markers(members)
@@ -357,7 +360,9 @@ class RegionKernel:
         self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         self._forget_published()
-        self._go_on = self._must_publish(self.moves.markers(self.members(inputs.peers)))
+        # (state may have come for keys whose older state has gone only now)
+        freed = len(self.moves.outgoing) < self._unsent and bool(self.moves.incoming)
+        self._go_on = freed or self._must_publish(self.moves.markers(self.members(inputs.peers)))
         delta, self._base = self.delta(), self.snapshot()
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}

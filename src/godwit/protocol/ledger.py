@@ -143,6 +143,8 @@ class MigrationLedger:
             return True
         if markers[move.operator] < move.epoch:
             return False
+        if any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.outgoing):
+            return False  # these keys were ours before, and what is left of that time has not gone yet
         above, _ = self.plan.consumer(move.operator)
         known = {**self.drained, (self.region, above): markers[above]}
         ordered = move.ordered and self.waits(move)
@@ -151,7 +153,7 @@ class MigrationLedger:
     def unacknowledged(self, markers: Mapping[int, Epoch]) -> list[Migration]:
         """Moves that are completed here without a word of the source: all rows are in the shadow (out of order)."""
         arrival = [m for m in self.incoming if self.plan.operators[m.operator].emits == "arrival"]
-        return [m for m in arrival if m.dual and not m.copy and not m.ordered and markers[m.operator] >= m.epoch]
+        return [m for m in arrival if m.dual and not m.copy and not m.ordered and self.admits(m, markers, ())]
 
     def arrived(self, move: Migration) -> None:
         if move in self.incoming:
