@@ -212,10 +212,39 @@ def run_round(world: World, query: str, strategy: str) -> None:
         time.sleep(0.2)
 
 
-def test_what_cannot_migrate_exactly_is_refused(open_fleet: Callable[..., Fleet]) -> None:
-    fleet = World(open_fleet, {"over": OVER}).fleet
-    epoch = fleet.deployment.epoch
-    for strategy in ("auto", "falcon", "partial-pause"):
-        with pytest.raises(ConfigError, match=r"window function .* move the operator as a whole"):
-            fleet.migrate("over", keys=["t0"], to="west", strategy=strategy)
-    assert fleet.deployment.epoch == epoch
+COUNTED = """SELECT train, count(*) AS n, sum(boarded) AS s, max(alighted) AS most FROM passengers
+             GROUP BY train, count_window(ts, 7)"""
+WINDOW_FUNCTIONS = {
+    "over": OVER,
+    "carried": """SELECT train, ts, row_number() OVER (PARTITION BY train ORDER BY ts) AS n,
+                         sum(boarded) OVER (PARTITION BY train ORDER BY ts) AS s,
+                         lag(alighted) OVER (PARTITION BY train ORDER BY ts) AS l FROM passengers""",
+    "range": """SELECT train, ts, max(boarded) OVER (PARTITION BY train ORDER BY ts
+                RANGE BETWEEN INTERVAL 4 SECONDS PRECEDING AND CURRENT ROW) AS most FROM passengers""",
+    "counted": COUNTED,
+}
+
+
+@pytest.mark.parametrize("strategy", ["delta", "falcon", "hot-backup", "partial-pause"])
+def test_window_functions_whose_keys_migrate(open_fleet: Callable[..., Fleet], strategy: str) -> None:
+    """Rows wait for the watermark at the one and are answered at the other; both have passed different ones."""
+    world = World(open_fleet, WINDOW_FUNCTIONS)
+    world.play([*ROWS[:8], ALL, ALL])
+    for to, some, rows in (("west", ["t0", "t1"], ROWS[8:14]), ("east", ("buckets", 0, 40), ROWS[14:20])):
+        for name in WINDOW_FUNCTIONS:
+            world.fleet.migrate(name, keys=some, to=to, strategy=strategy)
+        world.play([*rows[:3], ALL, ALL, *rows[3:], ALL])
+    world.play(ROWS[20:])
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert not world.fleet.plane.keys.active
+
+
+@pytest.mark.parametrize("strategy", ["auto", "falcon-oop", "partial-pause"])
+def test_window_functions_whose_keys_migrate_every_200_ms(open_fleet: Callable[..., Fleet], strategy: str) -> None:
+    world = World(open_fleet, {"carried": WINDOW_FUNCTIONS["carried"]})
+    run_round(world, "carried", strategy)
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    last: dict[str, int] = {}
+    for row in told(world.fleet, "carried") if strategy != "falcon-oop" else ():
+        assert row["n"] > last.get(row["train"], 0), f"row {row} came after {last}"
+        last[row["train"]] = row["n"]

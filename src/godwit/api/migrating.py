@@ -14,13 +14,12 @@ from godwit.control.commands import MigrateKeys
 from godwit.control.events import KeysAsked
 from godwit.control.key_routes import check_migration, route_table
 from godwit.engine import lazy_frame
-from godwit.errors import ConfigError, DeploymentError
+from godwit.errors import DeploymentError
 from godwit.ids import NodeId, QueryId, SiteId
 from godwit.migration.phases import chosen, phases
 from godwit.model.instances import instance_id
 from godwit.model.keys import BUCKETS, KEY_SEPARATOR, HashRange, Key, KeySet, Listed
-from godwit.model.plan import QUERY, Operator, Partial, Plan, Query, Scan
-from godwit.model.running import Over
+from godwit.model.plan import QUERY, Partial, Plan, Query, Scan
 from godwit.model.signature import StateKey
 from godwit.region.key_sql import key_text, within
 from godwit.region.sql_text import text
@@ -45,20 +44,9 @@ def asked_keys(fleet: FleetCore, command: MigrateKeys) -> KeysAsked:
     query = fleet.execution(name)
     operator = _operator(query, command.operator)
     check_migration(fleet.plane.planner, query.id, operator, HashRange(0, BUCKETS), SiteId(command.site))
-    _check_engine(query.shape.plan.operators[operator], command.strategy)
     return KeysAsked(
         query.id, operator, _set(fleet, query, operator, command.keys), SiteId(command.site), command.strategy
     )
-
-
-def _check_engine(node: Operator, strategy: str) -> None:
-    """What the simulator does exactly and the engine does not, yet."""
-    if isinstance(node, Over):
-        msg = (
-            "keys of a window function (OVER, count_window) cannot migrate: its rows wait for a watermark that all "
-            "keys of an instance share; move the operator as a whole with fleet.move"
-        )
-        raise ConfigError(msg)
 
 
 def _operator(query: Query, wanted: int | None) -> int:

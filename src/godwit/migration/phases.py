@@ -79,6 +79,8 @@ class KeyStrategy(Protocol):
 
 def chosen(name: str, operator: Operator) -> str:
     """The strategy that `auto` stands for, or the named one; ConfigError if the operator cannot be moved by it."""
+    if name == AUTO and operator.needs_order:
+        return "falcon"  # every row is answered: until its state is there, the source should go on doing so
     if name == AUTO:
         return {"merge": "delta", "dual": "falcon", "wait": "partial-pause"}[operator.late_state]
     if name not in KEY_STRATEGIES:

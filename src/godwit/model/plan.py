@@ -86,6 +86,8 @@ class StateSpec:
     #: when rows may go: when the watermark has passed them, after `ttl_us` without a new row of the key, or never
     retention: Literal["watermark", "ttl", "forever"] = "watermark"
     ttl_us: int | None = None
+    #: rows of it are replaced by newer ones: a later copy takes the place of an earlier one, instead of adding to it
+    replaced: bool = False
 
 
 #: every kind of operator, by name: a plan in a log is read again by it

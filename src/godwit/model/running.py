@@ -129,10 +129,10 @@ class Over(Operator):
         keys = tuple(f"`{key}`" for key in self.keys)
         waiting = StateSpec(keys, self.time, self.lag_us)
         if self.rows_kept and self.keep_us:
-            return waiting, StateSpec(keys, self.time, self.lag_us, "ttl", self.keep_us)
+            return waiting, StateSpec(keys, self.time, self.lag_us, "ttl", self.keep_us, replaced=True)
         if self.rows_kept:
-            return waiting, StateSpec(keys, self.time, self.lag_us, "forever")
-        return waiting, StateSpec(keys, self.time, self.lag_us + self.range_us)
+            return waiting, StateSpec(keys, self.time, self.lag_us, "forever", replaced=True)
+        return waiting, StateSpec(keys, self.time, self.lag_us + self.range_us, replaced=True)
 
     @property
     def reach_us(self) -> int | None:

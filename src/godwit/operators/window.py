@@ -41,11 +41,13 @@ class WindowAggregate(StatefulOperator):
         bounds = self._bounds(context.released())
         open_from = {query: bound + 1 for query, bound in bounds.items() if bound > NEVER}
         state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(context, state))
-        passed = [self._opened(context, arrived, bounds) for arrived in context.arrivals()]
+        arrivals = context.arrivals()
+        passed = [self._opened(context, arrived, bounds) for arrived in arrivals]
         context.hand_over()
         before, now = context.advance()
         closed, closing = self._bounds(before), self._bounds(now)
         moving = {query: bound for query, bound in closing.items() if bound > closed[query]}
+        moving |= self.passed_by(arrivals, closing)
         made = self.close(context, closed, closing, moving) if moving else None
         self.tidy(context, closing)
         return union([made, *passed])
@@ -70,6 +72,10 @@ class WindowAggregate(StatefulOperator):
         late = context.for_readers(frame.where(f"{ends} > {done} AND {ends} <= {here}"))
         node = self.node
         return drafts.then(("passed", node), lambda due: results(merge(due, node), node), late)
+
+    def passed_by(self, arrivals: Sequence[Arrived], closing: Watermarks) -> Watermarks:
+        """Queries whose windows must be looked at, though their watermark stands still: none, they have closed."""
+        return {}
 
     def _bounds(self, watermarks: Watermarks) -> Watermarks:
         return {q: clock if clock == NEVER else self.bound(clock - self.node.lag_us) for q, clock in watermarks.items()}

@@ -19,7 +19,7 @@ from godwit.ids import Epoch
 from godwit.model.codec import encode
 from godwit.model.keys import NULL_KEY, REST, bucket_of, buckets_of
 from godwit.model.plan import GENERATION, QUERY
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
 from godwit.region.key_sql import within
 from godwit.region.sql_text import text
@@ -72,20 +72,29 @@ def without_copies(batch: Batch, index: int, side: int, epoch: Epoch, frame: Fra
 def admitted(batch: Batch, index: int, side: int, frame: Frame | None) -> Frame | None:
     """Rows of keys that must wait for their state wait as well: in logs of their own, until it has come."""
     here = {arrived.move for arrived in batch.work.arrived}
-    sql = batch.shape.plan.operators[index].state[side].keys
+    operator = batch.shape.plan.operators[index]
     inside = [frame]
-    # The newest first: that is the one a row waits for.
-    for move in sorted(batch.incoming(index), reverse=True):
-        room = Room("waiting", move.query, batch.key(index, side), int(move.epoch), part_of(move))
+    # The newest first: that is the one a row belongs to.
+    coming = sorted((move for move in batch.incoming(index) if not move.copy), reverse=True)
+    for number, move in enumerate(coming):
+        room = waiting_room(batch, move, side)
         if move in here:
-            inside.append(batch.leave(room, index))
-        elif inside[0] is not None and batch.waits(move):
-            mine, inside[0] = _divided(inside[0], move, sql)
+            inside += [] if stands_apart(move, operator) else [batch.leave(room, index)]
+        elif inside[0] is not None and (batch.waits(move) or any(map(batch.waits, coming[number + 1 :]))):
+            mine, inside[0] = _divided(inside[0], move, operator.state[side].keys)
+            if not batch.waits(move):
+                inside.append(mine)
+                continue
             waiting = batch.write(mine, f"waiting-{index}-{side}")
             batch.keep(room, waiting)
             if move.paced and waiting is not None:
                 batch.outputs.asked.append(move)
     return union(inside)
+
+
+def waiting_room(batch: Batch, move: Migration, side: int) -> Room:
+    """Where rows wait for the state of a move."""
+    return Room("waiting", move.query, batch.key(move.operator, side), int(move.epoch), part_of(move))
 
 
 def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, Frame]:

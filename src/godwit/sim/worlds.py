@@ -30,6 +30,7 @@ from godwit.model.plan import (
     Window,
 )
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
 
 #: event time is in microseconds; the world's numbers are small so that schedules are readable
@@ -128,9 +129,20 @@ def running(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def over(name: str, over: int) -> Query:
+    """SELECT k, row_number(), sum(v), lag(v) OVER (PARTITION BY k ORDER BY ts, v) FROM left WHERE v > :over"""
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        SimOver((1,), "a__k", "a__ts", "a__v"),
+        Sink((2,), ("k", "n", "s", "before")),
+    ]
+    return _query(name, operators, over)
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
-KEYED = {**KINDS, "running": running}
+KEYED = {**KINDS, "running": running, "over": over}
 
 
 def _join() -> list[Operator]:
