@@ -87,6 +87,9 @@ class RegionKernel:
         self._ended: dict[QueryId, Mapping[str, int]] = {}
         #: whether the shape runs in this region, as far as it has heard
         self._joined = bool(memory.starts)
+        #: the last epoch at which regions came or went: who has come knows of no older move, but others wait for its
+        #: word on it, and for that of those who must hear it first
+        self._met = deployment.epoch if self._joined else Epoch(0)
         #: moves to here that rows wait for, as far as their sources were asked to send the state now
         self._asked: set[Migration] = set()
         self._asking: list[Migration] = []
@@ -189,7 +192,7 @@ class RegionKernel:
 
     def _must_publish(self, markers: Mapping[int, Epoch]) -> bool:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
-        latest = self.moves.latest()
+        latest = max(self.moves.latest(), self._met)
         waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
         return waited_for or bool(self.moves.ready(markers)) or bool(self.moves.unacknowledged(markers))
 
@@ -216,6 +219,8 @@ class RegionKernel:
             for query in _ids(before, self.shape) - after.queries.keys():
                 ended.append((query, after.epoch))
                 self._forget(query)
+            if before.regions_of(self.shape) != after.regions_of(self.shape):
+                self._met = after.epoch
             self._begin_queries(before, after)
             joins = not self._joined and self._joins(after)
             self._joined = self._joined or joins

@@ -62,7 +62,8 @@ def _answers(operator: SimOver, rows: Iterable[Row], kept: list[Row]) -> list[Ro
     made = []
     for row in sorted(rows, key=lambda r: (r[operator.time], r[operator.value])):
         mine = [k for k in kept if (k[QUERY], k[operator.key]) == (row[QUERY], row[operator.key])]
-        last = max(mine, key=lambda k: int(k["n"]), default={"n": 0, "s": 0, operator.value: None})
+        first: Row = {"n": 0, "s": 0, operator.value: None}
+        last = max(mine, key=lambda k: int(k["n"]), default=first)
         _remove(kept, [k for k in mine if k[GENERATION] <= row[GENERATION]])
         now = {**row, "n": last["n"] + 1, "s": last["s"] + row[operator.value]}
         kept.append(now)
