@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import IntegerType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
@@ -19,6 +21,7 @@ from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_rows import at_hand, of_query
 from godwit.region.key_sql import within
 from godwit.region.keyed import concerns, tagged, waiting_room
 from godwit.region.poll import Arrived
@@ -155,9 +158,10 @@ def _given_by_key(
         return {}
     sql = batch.shape.plan.operators[index].state[side].keys
     # Keys of moves that go together do not overlap: a row goes with one of them, or stays.
-    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
-    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
-    marked = frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+    if (at_once := at_hand(frame, sql)) is not None:
+        marked: Frame = at_once.with_column(GOES, IntegerType(), lambda rows: _goes(rows, going, sql))
+    else:
+        marked = _marked(frame, going, sql)
     few, what = batch.sizes.is_small(read.rows), f"handover-{index}-{side}"
     pieces = _pieces(batch, marked.coalesce(1) if few else marked, few, len(going), what, time)
     found: dict[Migration, list[Segment]] = {}
@@ -177,6 +181,22 @@ def _given_by_key(
     elif pieces[-1] is not None:
         batch.outputs.dead.append(pieces[-1])  # only copies go: everything is where it was
     return found
+
+
+def _marked(frame: Frame, going: Sequence[Migration], sql: Sequence[str]) -> Frame:
+    """With the number of the move that each row goes with; -1: it stays."""
+    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
+    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
+    return frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+
+
+def _goes(rows: pa.Table, going: Sequence[Migration], sql: Sequence[str]) -> pa.Array:
+    """The same of few rows, without a plan."""
+    numbers = np.full(rows.num_rows, -1, np.int32)
+    for number, move in enumerate(going):
+        older = pc.less(rows[GENERATION], int(move.epoch))
+        numbers[np.asarray(pc.and_(older, of_query(rows, move.query, move.keys, sql)))] = number
+    return pa.array(numbers)
 
 
 def _pieces(

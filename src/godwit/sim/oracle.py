@@ -37,6 +37,10 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     assert aggregate is not None
     assert isinstance(plan.operators[-1], Sink)
     rows = [row for i, _ in plan.scans for row in scans[i] if row[2] > over]
+    upper = [op.window for op in plan.operators if isinstance(op, Aggregate)][1:]
+    if upper:
+        below = _windows(rows, aggregate.window)
+        return _windows([(end, key, total) for key, end, _, total in below], upper[0])
     return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
 
 

@@ -28,6 +28,7 @@ class SimOver(Operator):
     stateful: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+    catches_up: ClassVar[bool] = True
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
