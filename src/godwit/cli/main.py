@@ -31,6 +31,8 @@ COMMANDS = {
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
+    "coordinator": ("processes", "coordinator", "The control plane as a process, without Spark."),
+    "region": ("processes", "region", "One region as a process with a Spark of its own."),
     "serve": ("serve", "serve", "Run a fleet with a REST API, live results and metrics."),
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
