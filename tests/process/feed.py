@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 from godwit.process.connect import ConnectedFleet
 from godwit.testing import readings
@@ -27,11 +28,10 @@ class Feed:
         self._second = 0.0
         self.rows = 0
 
-    def send(self, batches: int, rows: int = 5) -> None:
+    def send(self, batches: int, rows: int = 5, only: Sequence[str] = ()) -> None:
         for _ in range(batches):
             self._second += 2.0
-            for number in range(self._trains):
-                train = f"t{number}"
+            for train in only or [f"t{number}" for number in range(self._trains)]:
                 self._sequence[train] += 1
                 made = readings(
                     train,

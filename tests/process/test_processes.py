@@ -52,8 +52,7 @@ def test_a_query_that_spark_cannot_type_is_refused_by_a_coordinator_without_spar
 def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: Feed) -> None:
     fleet.move_device("t0", "east")
     feed.send(2)
-    plan = fleet.deployment.queries["tumbling"].shape.plan  # type: ignore[index]
-    fleet.place({f"tumbling/{i}": "west" for i in range(len(plan.operators)) if not plan.is_local(i)})
+    _place(fleet, "tumbling", "west")
     feed.send(2)
     fleet.move_device("t0", "west")
     feed.send(2)
@@ -62,11 +61,17 @@ def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: F
 
 def test_two_processes_under_one_name_are_refused(launcher: Launcher, fleet: ConnectedFleet) -> None:
     environment = {**os.environ, TOKEN: launcher.token()}
-    for name in (["region", "--name", "edge"], ["coordinator"]):
-        command = [sys.executable, "-m", "godwit", *name, "--store", str(launcher.spec.store)]
-        refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-        assert refused.returncode == 1
-        assert "is in use by process" in refused.stderr
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "godwit", *name, "--store", str(launcher.spec.store)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        )
+        for name in (["region", "--name", "edge"], ["coordinator"])
+    ]  # fmt: skip
+    for one in started:
+        _, said = one.communicate(timeout=90)
+        assert one.returncode == 1
+        assert "is in use by process" in said
 
 
 def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: Launcher) -> None:
@@ -99,6 +104,23 @@ def test_a_killed_region_comes_back_and_goes_on(launcher: Launcher, fleet: Conne
     fleet.process_available()
 
 
+def test_a_silent_region_is_left_and_hands_over_when_it_is_back(
+    launcher: Launcher, fleet: ConnectedFleet, feed: Feed
+) -> None:
+    fleet.move_device("t1", "east")
+    _place(fleet, "tumbling", "west")
+    assert "west" in _places(fleet, "tumbling")
+    launcher.signal("edge", signal.SIGSTOP)
+    try:
+        feed.send(1, only=["t1"])
+        _eventually(lambda: "west" not in _places(fleet, "tumbling"))
+        feed.send(2, only=["t1"])
+    finally:
+        launcher.signal("edge", signal.SIGCONT)
+    feed.send(2)
+    fleet.process_available()
+
+
 def test_all_stop_on_sigterm_and_the_oracle_agrees(
     launcher: Launcher, fleet: ConnectedFleet, feed: Feed, spark: SparkSession
 ) -> None:
@@ -115,6 +137,21 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
         assert answered["tumbling"] > 20
     finally:
         opened.stop()
+
+
+def _place(fleet: ConnectedFleet, query: str, site: str) -> None:
+    plan = fleet.deployment.queries[query].shape.plan  # type: ignore[index]
+    fleet.place({f"{query}/{i}": site for i in range(len(plan.operators)) if not plan.is_local(i)})
+
+
+def _places(fleet: ConnectedFleet, query: str) -> set[str]:
+    """Where the operators of a query are that are in one place for all devices, but for its sink."""
+    now = fleet.deployment
+    plan = now.queries[query].shape.plan  # type: ignore[index]
+    apart = [i for i in range(len(plan.operators) - 1) if not plan.is_local(i)]
+    return {
+        str(site) for instance, site in now.placement.items() if instance.query == query and instance.operator in apart
+    }
 
 
 def _eventually(holds, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]

@@ -55,10 +55,11 @@ from godwit.placement.rules.base import Wish
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
-from godwit.storage.lock import FolderLock
+from godwit.storage.lock import FolderLock, no_other
 from godwit.storage.log import Record
 from godwit.storage.store import Store
 from godwit.testing.link_emulator import Links
@@ -105,6 +106,8 @@ class FleetCore(ABC):
         self.store = store = Store.local(root, options.durability, alone=elsewhere is None)  # (see the lock)
         self.folder_lock = FolderLock(root)
         self.folder_lock.take()
+        if elsewhere is None:
+            no_other(root / names.PROCESSES)
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()

@@ -21,11 +21,11 @@ def coordinator(
     ack_timeout: Annotated[float, typer.Option(help="Seconds that regions have to acknowledge an epoch.")] = 10.0,
 ) -> None:
     """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
-    from godwit.api.core import FleetOptions
     from godwit.process.serve import serve_coordinator
     from godwit.process.store_url import folder_of
 
-    serve_coordinator(folder_of(store), FleetOptions(rule=rule, state=state, ack_timeout=ack_timeout), host, lease)
+    options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
+    serve_coordinator(folder_of(store), options, host, lease)
 
 
 def region(

@@ -17,7 +17,7 @@ from typing import Any
 
 from godwit.api.core import Elsewhere, FleetOptions
 from godwit.api.running import RunningFleet
-from godwit.control.events import RegionAcked, RegionBack, RegionLost
+from godwit.control.events import RegionAcked, RegionBack, RegionEvacuated, RegionLost
 from godwit.errors import DeploymentError, GodwitError
 from godwit.ids import Epoch, RegionId, StreamId
 from godwit.ingest.gateway import Gateway
@@ -25,7 +25,7 @@ from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Column, Query, Stream
 from godwit.process.fleet_document import FleetDocument, write_fleet_options
-from godwit.process.members import COORDINATOR, Member, Membership, Watch, region_members
+from godwit.process.members import Member, Membership, Watch, region_members
 from godwit.process.notify import Notifier
 from godwit.process.reports import unread
 from godwit.process.wire import Caller, Head, WireError
@@ -91,15 +91,14 @@ class CoordinatorAgent(RunningFleet):
     """The control plane of a fleet of processes."""
 
     def __init__(
-        self, root: Path, token: str, options: FleetOptions, *, lease: float = 5.0, admission: bool | None = None
+        self, root: Path, token: str, options: FleetOptions, member: Membership, *, lease: float = 5.0
     ) -> None:
-        root = Path(root).resolve()
+        """`member`: has joined as the coordinator."""
+        root, self.membership = Path(root).resolve(), member
         store = Store.local(root, options.durability)
-        self.membership = Membership(store, COORDINATOR, root)
-        self.membership.join()
         write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
         elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
-        super().__init__(root, None, options, admission, False, elsewhere)
+        super().__init__(root, None, options, None, False, elsewhere)
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
         self._watch, self._silent = Watch(lease), set[str]()
@@ -170,6 +169,8 @@ class CoordinatorAgent(RunningFleet):
         for name in sorted(silent - self._silent):
             log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)
             self._post(RegionLost(RegionId(name)))
+            if not members[RegionId(name)].left:  # who has said goodbye may be about to be started again
+                self._post(RegionEvacuated(RegionId(name)))
         for name in sorted(self._silent - silent):
             log.warning("region '%s' is back", name)
             self._post(RegionBack(RegionId(name)))

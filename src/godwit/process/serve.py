@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from godwit.api.core import FleetOptions
 from godwit.ids import RegionId
-from godwit.process.coordinator_agent import CoordinatorAgent
 from godwit.process.fleet_document import fleet_options
-from godwit.process.members import Membership, region_document
+from godwit.process.members import COORDINATOR, Membership, region_document
 from godwit.process.wire import Listener, token_of
 from godwit.storage.store import Store
 
@@ -32,9 +32,21 @@ def wait_for_signal() -> None:
         pass
 
 
-def serve_coordinator(root: Path, options: FleetOptions, host: str, lease: float, port: int = 0) -> None:
+def joined(store: Store, name: str, root: Path) -> Membership:
+    """Before anything heavy is imported or started: whoever has the name already is told at once."""
+    member = Membership(store, name, root)
+    member.join()
+    return member
+
+
+def serve_coordinator(root: Path, options: Mapping[str, Any], host: str, lease: float, port: int = 0) -> None:
+    """`options`: as `FleetOptions` has them."""
     token = token_of(os.environ)
-    agent = CoordinatorAgent(root, token, options, lease=lease)
+    member = joined(Store.local(root), COORDINATOR, root)
+    from godwit.api.core import FleetOptions
+    from godwit.process.coordinator_agent import CoordinatorAgent
+
+    agent = CoordinatorAgent(root, token, FleetOptions(**options), member, lease=lease)
     listener = Listener(agent.handle, token, "coordinator", host, port)
     with contextlib.ExitStack() as ending:
         ending.callback(agent.stop)
@@ -49,17 +61,15 @@ def serve_coordinator(root: Path, options: FleetOptions, host: str, lease: float
 def serve_region(
     root: Path, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int = 0
 ) -> None:
+    token, name, store = token_of(os.environ), RegionId(region), Store.local(root)
+    fleet_options(store)
+    member = joined(store, region_document(name), root)
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
     from godwit.process.region_agent import RegionAgent, RegionOptions
     from godwit.process.region_process import RegionService
 
-    token = token_of(os.environ)
-    options, name = RegionOptions(retention=Retention(keep=keep)), RegionId(region)
-    store = Store.local(root, options.durability)
-    fleet_options(store)
-    member = Membership(store, region_document(name), root)
-    member.join()  # before Spark is started: whoever has the name already is told at once
+    options = RegionOptions(retention=Retention(keep=keep))
     spark = spark_session(f"godwit-{region}", memory=memory, quick=quick, master=master, settings=SMALL)
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
