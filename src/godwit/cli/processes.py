@@ -35,6 +35,8 @@ def region(
     master: Annotated[str, typer.Option(help="local[2], spark://host:7077, yarn, k8s://...")] = "local[2]",
     memory: Annotated[str, typer.Option(help="Java's heap.")] = "384m",
     keep: Annotated[bool, typer.Option(help="Keep sources and results for ever (the oracle needs them).")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    advertise: Annotated[str, typer.Option(help="The address that others are told: behind NAT, or a proxy.")] = "",
     quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
 ) -> None:
     """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
@@ -46,4 +48,4 @@ def region(
     if not master:
         msg = "--master is empty; give local[2], or the URL of a cluster"
         raise ConfigError(msg)
-    serve_region(folder_of(store), name, host, master, memory, keep, quick)
+    serve_region(folder_of(store), name, host, master, memory, keep, quick, port, advertise)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from godwit.errors import ConfigError, DeploymentError
 from godwit.process.connect import TOKEN_FILE
 from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.members import COORDINATOR, Member, member, region_document, region_members
+from godwit.process.proxy import Proxy
 from godwit.process.wire import TOKEN
 from godwit.storage.lock import holder
 from godwit.storage.store import Store
@@ -42,8 +44,10 @@ class Running:
 class Launcher:
     """The processes of one fleet file."""
 
-    def __init__(self, spec: FleetFile) -> None:
+    def __init__(self, spec: FleetFile, proxied: bool = False) -> None:
+        """`proxied`: others reach regions through proxies that can cut the links. For tests."""
         self.spec = spec
+        self.proxies = {region.name: Proxy() for region in spec.regions} if proxied else {}
         self.store = Store.local(spec.store)
         self._run = spec.store / "run"
         #: by this launcher
@@ -66,6 +70,11 @@ class Launcher:
 
     def start_region(self, region: RegionSpec) -> None:
         more = ["--store", str(self.spec.store), "--host", self.spec.host]
+        if (proxy := self.proxies.get(region.name)) is not None:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            proxy.target = f"127.0.0.1:{port}"
+            more += ["--port", str(port), "--advertise", proxy.address]
         self._start(region.name, region_document(region.name), ["region", *region.options, *more])
 
     def joined(self) -> None:

@@ -59,8 +59,9 @@ def serve_coordinator(root: Path, options: Mapping[str, Any], host: str, lease: 
 
 
 def serve_region(
-    root: Path, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int = 0
+    root: Path, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int, advertise: str
 ) -> None:
+    """`advertise`: the address that others are told, where they reach this one by another than its own."""
     token, name, store = token_of(os.environ), RegionId(region), Store.local(root)
     fleet_options(store)
     member = joined(store, region_document(name), root)
@@ -78,7 +79,7 @@ def serve_region(
         ending.callback(agent.stop)
         ending.callback(listener.stop)
         listener.start()
-        agent.start(listener.address)
+        agent.start(advertise or listener.address)
         log.warning("region %s of %s listens at %s (pid %s)", region, root, listener.address, os.getpid())
         wait_for_signal()
     log.warning("region %s has stopped", region)
