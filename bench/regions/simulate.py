@@ -3,7 +3,7 @@
 python -m bench.regions.simulate [DEVICES [SITES [REGIONS]]]        # 20,000 devices, 10,000 sites, 100 regions
 
 Every device belongs to one of a hundred queries' streams; devices hop to a neighbouring site in batches (what arrives
-in a second), every batch is an epoch, and every region acknowledges at once. What is measured: time of the control plane
+in a second), a batch is an epoch, and every region acknowledges at once. What is measured: time of the control plane
 per epoch and per hop, the epoch record's bytes, messages (epoch to every region, acknowledgement from each), memory.
 """
 

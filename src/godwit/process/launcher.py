@@ -165,6 +165,9 @@ class Launcher:
 
     def _holder(self, document: str) -> int | None:
         found = holder(self.spec.store / document)
+        while found is not None and "pid" not in found:  # it has the lock, and has not written its name yet
+            time.sleep(0.01)
+            found = holder(self.spec.store / document)
         return None if found is None else int(found["pid"])
 
 
