@@ -16,10 +16,10 @@ demo: setup  ## trains on a ring, a dozen queries, three regions; ends with the 
 	@$(PY) -m godwit demo --plots demo
 
 test: setup  ## everything CI runs: unit, property and Spark tests
-	$(PY) -m pytest -m "not full"
+	@bash scripts/test.sh -m "not full"
 
 test-full: setup  ## the long suites too
-	$(PY) -m pytest
+	@bash scripts/test.sh
 
 check: setup  ## lint, format, types
 	$(PY) -m ruff check .

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.model import plan as p
+from godwit.model.joins import OuterJoin
 from godwit.model.running import Over, OverCall, RunningAggregate
 
 AGGREGATES = {"count_distinct": "count(DISTINCT {x})", "percentile": "percentile({x}, {k})"}
@@ -59,6 +60,8 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
         case p.Join():
             return _join(query, operator, *below)
+        case OuterJoin():
+            return _outer(query, operator, *below)
         case p.Sink():
             assert below[0].columns == list(operator.written)
             return below[0].select(*operator.columns)
@@ -143,6 +146,22 @@ def _call(call: p.AggregateCall) -> Any:
     template = AGGREGATES.get(call.function, f"{call.function}({{x}})")
     constant = call.constants[0] if call.constants else ""
     return F.expr(template.format(x=call.argument or "*", k=constant)).alias(call.name)
+
+
+def _outer(query: p.Query, join: OuterJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+    """By numbers: the pairs, then who is in none of them. `left` and `right` of the node are what comes out."""
+    left, right = (f.withColumn(n, F.monotonically_increasing_id()) for f, n in ((left, "__l"), (right, "__r")))
+    pairs = _join(query, join.inner, left.cache(), right.cache()).cache()
+    alone = [left.join(pairs, "__l", "left_anti"), right.join(pairs, "__r", "left_anti")]
+    columns = [[c.name for c in side] for side in (join.left, join.right)]
+    if join.how in ("semi", "anti"):
+        chosen = alone[0] if join.how == "anti" else left.join(pairs, "__l", "left_semi")
+        return chosen.select(*columns[0])
+    made = pairs.select(*columns[0], *columns[1])
+    for side in join.answers_for:
+        others = [F.lit(None).cast(c.type).alias(c.name) for c in (join.right, join.left)[side]]
+        made = made.unionByName(alone[side].select(*columns[side], *others))
+    return made
 
 
 def _join(query: p.Query, join: p.Join, left: DataFrame, right: DataFrame) -> DataFrame:

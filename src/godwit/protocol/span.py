@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from godwit.ids import StreamId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Aggregate, Join, Query
 
 
@@ -36,7 +37,7 @@ def _own(operator: object) -> int:
     match operator:
         case Aggregate():
             return operator.window.size_us + operator.window.gap_us + operator.lag_us
-        case Join():
+        case Join() | OuterJoin():
             bands = abs(operator.lower_us) + abs(operator.upper_us)
             return bands + operator.left_lag_us + operator.right_lag_us
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
@@ -115,7 +116,31 @@ def _parse(sql: str) -> exp.Expr:
     return statements[0]
 
 
+#: what sqlglot cannot read -> why a query cannot have it, and what helps
+_UNREAD = {
+    "MATCH_RECOGNIZE": (
+        "MATCH_RECOGNIZE is not supported",
+        "look back with lag(..) OVER (PARTITION BY key ORDER BY ts); for what did not happen, LEFT ANTI JOIN in a band",
+    ),
+    "WATERMARK": (
+        "a query does not set the watermark of a stream",
+        "declare how far its rows may be out of order: fleet.stream(.., disorder='10 seconds')",
+    ),
+}
+
+
+def _unread(sql: str) -> SqlError | None:
+    """A clause that is valid somewhere, but not here."""
+    for token in tokens(sql):
+        if token.token_type == TokenType.VAR and token.text.upper() in _UNREAD:
+            problem, remedy = _UNREAD[token.text.upper()]
+            return UnsupportedError(problem, place=point(sql, token.start, token.end + 1), remedy=remedy)
+    return None
+
+
 def _syntax_error(sql: str, error: ParseError) -> SqlError:
+    if (known := _unread(sql)) is not None:
+        return known
     first = error.errors[0]
     line, column = first.get("line") or 1, first.get("col") or 1
     highlight = str(first.get("highlight") or "")

@@ -41,6 +41,8 @@ def tokens(sql: str) -> list[Token]:
             # Spark reads 'it''s' as it's, sqlglot as its
             problem, remedy = "two strings stand side by side", "write a quote within a string as \\', or use concat"
             raise SqlError(problem, place=point(sql, token.start, following.end + 1), remedy=remedy)
+        if token.text.upper() == "MATCH_CONDITION" and following.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.MATCH_CONDITION
         # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
         if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR

@@ -6,11 +6,12 @@ Every column in an expression is one flat name, unique in the plan (`scope.py` m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from godwit.model.joins import How
 from godwit.model.plan import Stream, Window
 from godwit.model.running import OverCall
 
@@ -117,7 +118,17 @@ class JoinNode:
     residual: tuple[exp.Expr, ...] = ()
 
 
-Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
+@dataclass(frozen=True, eq=False)
+class OuterNode(JoinNode):
+    """A join in which rows without a partner count; of semi and anti only the left's columns come out."""
+
+    how: How = "left"
+    #: flat name -> type, where it is known: what is missing is NULL of that type
+    types: Mapping[str, str | None] = field(default_factory=dict)
+    origin: exp.Expr | None = None
+
+
+Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode | OuterNode
 
 
 def flat(alias: str, column: str) -> str:

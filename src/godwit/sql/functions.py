@@ -90,6 +90,8 @@ _RANKING = Refusal("ranks rows over an unbounded order", "aggregate in a window:
 _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
 _AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
+_ARRIVAL = Refusal("is when a row is processed, not when it happened", "use the stream's own time column")
+_SPLIT = Refusal("is not Spark's", "use split_part(text, delimiter, n), which counts from 1")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
 
 _REFUSED: dict[Refusal, str] = {
@@ -113,6 +115,8 @@ _REFUSED: dict[Refusal, str] = {
     _OVER: "row_number lag",
     _AHEAD: "lead",
     _SESSION_TIME: "window_time",
+    _ARRIVAL: "proctime",
+    _SPLIT: "split_index",
     _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
 }
 

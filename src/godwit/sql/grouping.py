@@ -14,6 +14,7 @@ from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, Running
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 from godwit.sql.keep import KEEP
+from godwit.sql.kinds import kind_of, kind_of_call
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
@@ -91,8 +92,17 @@ class Grouping:
             return ScopeField(name, flat, "timestamp", self.lag_us)
         if source == WINDOW_START:
             return ScopeField(name, flat, "timestamp", size)
-        known = self._scope.field(source) if source else None
-        return ScopeField(name, flat, known.type if known else None, size if source == self.window.time else None)
+        return ScopeField(name, flat, kind_of(value, self._type), size if source == self.window.time else None)
+
+    def _type(self, name: str) -> str | None:
+        """Of an output column of the aggregation."""
+        call = next((call for call in self._calls.values() if call.name == name), None)
+        if call is not None:
+            argument = None if call.argument is None else kind_of(call.argument, self._type)
+            return kind_of_call(call.function, argument)
+        key = next((key for key in self.keys if key.name == name and key.bare != name), None)
+        known = self._scope.field(name)
+        return kind_of(key.value, self._type) if key else known.type if known else None
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
         group = select.args.get("group")

@@ -139,4 +139,8 @@ def _check_function(node: exp.Func, sql: str) -> None:
         msg = f"{name}() {refusal.why}"
         raise SqlFault(msg, node, refusal.remedy)
     msg = f"there is no function '{name}' that a query may call"
-    raise unknown(msg, node, name, functions.ALLOWED)
+    # A function of a similar name does something else: only what looks like a slip is proposed.
+    fault = unknown(msg, node, name, functions.ALLOWED, alike=0.85)
+    if fault.remedy.startswith("known"):
+        fault.remedy = "see docs/sql.md for what there is, or compute it before the rows enter the stream"
+    raise fault

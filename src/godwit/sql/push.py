@@ -14,6 +14,7 @@ from godwit.sql.draft import (
     Draft,
     FilterNode,
     JoinNode,
+    OuterNode,
     OverNode,
     ProjectNode,
     RunningNode,
@@ -42,6 +43,9 @@ def push_filters(draft: Draft) -> Draft:
                 return push_filters(replace(below, input=FilterNode(below.input, moved)))
             case UnionNode():
                 return push_filters(UnionNode(tuple(FilterNode(branch, draft.conjuncts) for branch in below.inputs)))
+            case OuterNode():
+                kept, moved = _for_left(below, draft.conjuncts)
+                return filtered(push_filters(replace(below, left=filtered(below.left, moved))), kept)
             case JoinNode():
                 return push_filters(_into_join(below, draft.conjuncts))
     return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
@@ -58,6 +62,13 @@ def _into_join(join: JoinNode, parts: tuple[exp.Expr, ...]) -> JoinNode:
         right=filtered(join.right, to_right),
         residual=join.residual + rest,
     )
+
+
+def _for_left(join: OuterNode, parts: tuple[exp.Expr, ...]) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """(what must be decided above the join, what its left may be asked before): where all of the left comes out."""
+    mine = frozenset[str]() if join.how in ("right", "full") else outputs(join.left)
+    moved = tuple(p for p in parts if names([p]) and names([p]) <= mine)
+    return tuple(p for p in parts if p not in moved), moved
 
 
 def outputs(draft: Draft) -> frozenset[str]:
@@ -78,6 +89,8 @@ def outputs(draft: Draft) -> frozenset[str]:
             return frozenset([*made, WINDOW_START, WINDOW_END, VERSION, DELETED])
         case OverNode():
             return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case OuterNode(how="semi" | "anti"):
+            return outputs(draft.left)
         case JoinNode():
             return outputs(draft.left) | outputs(draft.right)
 

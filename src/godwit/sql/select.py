@@ -26,10 +26,11 @@ from godwit.sql.draft import (
 )
 from godwit.sql.fault import SqlFault, unknown
 from godwit.sql.grouping import Grouping, is_aggregated
-from godwit.sql.joins import combine
 from godwit.sql.keep import KEEP
+from godwit.sql.kinds import kind_of
 from godwit.sql.over import Overs, windows_in
 from godwit.sql.scope import NameScope, Relation, ScopeField, same
+from godwit.sql.sources import FromItem, put_together, visible
 
 #: meta key of a SELECT: the order in which to join what its FROM names (see `orders.py`)
 ORDER = "godwit_join_order"
@@ -85,15 +86,16 @@ class Compiler:
         return Result(UnionNode(branches), fields)
 
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
-        scope, on = self._sources(node, known)
-        where = node.args.get("where")
-        parts = tuple(scope.resolve(p) for p in (*on, *conjuncts(where.this if where else None)))
+        sources = self._sources(node, known)
+        scope, where = visible(sources), node.args.get("where")
+        asked = tuple(scope.resolve(p) for p in conjuncts(where.this if where else None))
+        parts = (*(p for source in sources for p in source.on), *asked)
         refuse_windows(
             [*parts, *filter(None, map(node.args.get, ("group", "having")))], "WHERE, ON, GROUP BY or HAVING"
         )
         for part in parts:
             refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
-        draft, scope = combine(scope, parts, node.meta.get(ORDER, ()))
+        draft, scope = put_together(sources, asked, node.meta.get(ORDER, ()))
         qualify = node.args.get("qualify")
         overs = [w for part in (*node.expressions, qualify) if part for w in windows_in(part)]
         if qualify and not overs:
@@ -118,7 +120,8 @@ class Compiler:
             refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
             source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
             columns.append(ColumnNode(_flat(alias, name), resolved))
-            fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
+            made = source or ScopeField(name, "", kind_of(resolved, lambda flat: _type(scope, flat)))
+            fields.append(replace(made, name=name, flat=_flat(alias, name)))
         refuse_twins(node, fields)
         return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
 
@@ -205,8 +208,8 @@ class Compiler:
             items += [(f.name, exp.column(f.name, table=r.alias, quoted=True)) for f, r in scope.expand(item)]
         return items
 
-    def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[NameScope, list[exp.Expr]]:
-        """What FROM and JOIN name, and the conditions of the joins."""
+    def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[FromItem, ...]:
+        """What FROM and JOIN name, how it is joined and under which conditions."""
         start = node.args.get("from_")
         if start is None or not node.expressions:
             msg = "there is no FROM" if start is None else "nothing is selected"
@@ -217,10 +220,15 @@ class Compiler:
             if any(same(relation.alias, earlier.alias) for earlier in relations[:i]):
                 msg = f"'{relation.alias}' stands twice in this FROM"
                 raise SqlFault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
-        for join in joins:
-            check_join(join)
-        on = [part for join in joins for part in conjuncts(join.args.get("on"))]
-        return NameScope(tuple(relations)), on
+        found, hidden = [FromItem(relations[0])], set[int]()
+        for i, join in enumerate(joins, 1):
+            how = check_join(join)
+            # An inner join's ON may speak of what is joined later; one of an outer join, of what is there.
+            there = relations if how is None else relations[: i + 1]
+            scope = NameScope(tuple(r for k, r in enumerate(there) if k not in hidden))
+            found.append(FromItem(relations[i], how, tuple(map(scope.resolve, conjuncts(join.args.get("on"))))))
+            hidden |= {i} if how in ("semi", "anti") else set()
+        return tuple(found)
 
     def _relation(self, source: exp.Expr, known: Mapping[str, Definition]) -> Relation:
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Query):
@@ -286,6 +294,11 @@ def _without_aliases(condition: exp.Expr, items: list[tuple[str, exp.Expr]], sco
         return node if value is None else exp.paren(value.copy(), copy=False)
 
     return condition.copy().transform(swap, copy=False)
+
+
+def _type(scope: NameScope, flat: str) -> str | None:
+    known = scope.field(flat)
+    return known.type if known else None
 
 
 def _flat(alias: str | None, name: str) -> str:
