@@ -26,7 +26,7 @@ def two_regions() -> Topology:
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
     folder: Path = tmp_path_factory.mktemp("processes") / "fleet"
-    made = Launcher(FleetFile(folder, REGIONS, lease=3.0))
+    made = Launcher(FleetFile(folder, REGIONS, lease=3.0), proxied=True)
     try:
         made.up()
         yield made

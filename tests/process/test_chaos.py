@@ -35,14 +35,6 @@ def _script(seed: int, length: int) -> ChaosScript:
     return chaos(seed, length, **WHO, queries=NAMES)  # type: ignore[arg-type]
 
 
-def test_a_short_script_ends_as_the_oracle_says(tmp_path: Path, spark: SparkSession) -> None:
-    """Pauses, cuts, slowness and the coordinator killed; a region's restart costs too much time here."""
-    weights = FaultWeights(send=1.0, kill_region=0.0)
-    script = chaos(11, 8, **WHO, queries=NAMES, weights=weights, longest=1.0)  # type: ignore[arg-type]
-    assert script.faults >= 4
-    _play(script, tmp_path / "fleet", spark)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(5))
 def test_long_scripts_end_as_the_oracle_says(seed: int, tmp_path: Path, spark: SparkSession) -> None:

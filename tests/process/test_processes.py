@@ -17,9 +17,11 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError, TypeMismatchError
 from godwit.maintenance.housekeeping import Retention
+from godwit.process.chaos import ChaosPlayer
 from godwit.process.connect import ConnectedFleet
 from godwit.process.launcher import Launcher
-from godwit.process.wire import TOKEN, Caller
+from godwit.process.wire import TOKEN, WireCaller
+from godwit.testing.chaos import FaultWeights, chaos
 from tests.process.conftest import REGIONS
 from tests.process.feed import Feed
 from tests.region.world import QUERIES
@@ -75,7 +77,7 @@ def test_two_processes_under_one_name_are_refused(launcher: Launcher, fleet: Con
 
 
 def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: Launcher) -> None:
-    stranger = Caller(launcher.running()[1].member.address, "not the token at all", "cloud")
+    stranger = WireCaller(launcher.running()[1].member.address, "not the token at all", "cloud")
     with pytest.raises(ConfigError, match="does not take our token"):
         stranger.call({"do": "status"})
     log = launcher.spec.store / "run" / f"{launcher.running()[1].name}.log"
@@ -118,6 +120,16 @@ def test_a_silent_region_is_left_and_hands_over_when_it_is_back(
     finally:
         launcher.signal("edge", signal.SIGCONT)
     feed.send(2)
+    fleet.process_available()
+
+
+def test_a_short_script_of_faults(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+    """Pauses, cuts, delays and slowness; killed processes were above, and in the long scripts (`test_chaos.py`)."""
+    weights = FaultWeights(send=1.0, move=1.0, kill_region=0.0, kill_coordinator=0.0)
+    who = {"regions": ["edge", "cloud"], "devices": {f"t{n}": ["west", "east"] for n in range(3)}}
+    script = chaos(12, 8, **who, queries=NAMES, weights=weights, longest=0.8)  # type: ignore[arg-type]
+    assert script.faults >= 4
+    assert len(ChaosPlayer(launcher, fleet, feed.send).play(script)) == script.faults
     fleet.process_available()
 
 

@@ -15,10 +15,10 @@ from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.process import wire
 from godwit.process.fleet_document import FleetDocument, fleet_options, write_fleet_options
 from godwit.process.fleet_file import RegionSpec, load_fleet_file
-from godwit.process.members import Member, Watch, member, region_document
+from godwit.process.members import ProcessMember, SilenceWatch, member, region_document
 from godwit.process.sequences import SequenceIndex
 from godwit.process.store_url import folder_of
-from godwit.process.wire import Caller, Head, Listener
+from godwit.process.wire import Head, Listener, WireCaller
 from godwit.storage import names
 from godwit.storage.store import Store
 
@@ -48,7 +48,7 @@ def listener() -> Iterator[Listener]:
 
 
 def test_bytes_come_back_and_errors_as_they_were_raised(listener: Listener) -> None:
-    caller = Caller(listener.address, SECRET, "west")
+    caller = WireCaller(listener.address, SECRET, "west")
     assert caller.call({"do": "echo"}, b"abc" * 100_000) == ({"size": 300_000}, b"cba" * 100_000)
     with pytest.raises(ElsewhereError) as elsewhere:
         caller.call({"do": "elsewhere"})
@@ -61,7 +61,7 @@ def test_bytes_come_back_and_errors_as_they_were_raised(listener: Listener) -> N
 
 def test_a_wrong_token_gets_nothing_and_is_logged(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="GODWIT_FLEET_TOKEN"):
-        Caller(listener.address, "another token entirely", "west").call({"do": "echo"})
+        WireCaller(listener.address, "another token entirely", "west").call({"do": "echo"})
     assert any("knocked without" in record.message and "127.0.0.1" in record.message for record in caplog.records)
 
 
@@ -71,7 +71,7 @@ def test_a_listener_without_the_token_is_not_believed(monkeypatch: pytest.Monkey
     impostor = Listener(_answers, "he has to guess it", "west")
     impostor.start()
     with pytest.raises(ConfigError, match="does not have the fleet's token"):
-        Caller(impostor.address, SECRET, "west").call({"do": "echo"})
+        WireCaller(impostor.address, SECRET, "west").call({"do": "echo"})
     impostor.stop()
 
 
@@ -102,16 +102,16 @@ def test_a_frame_that_is_too_large_or_no_json_ends_the_connection_only(listener:
             stranger.settimeout(5)
             while stranger.recv(4096):
                 pass
-    assert Caller(listener.address, SECRET, "west").call({"do": "echo"})[0] == {"size": 0}
+    assert WireCaller(listener.address, SECRET, "west").call({"do": "echo"})[0] == {"size": 0}
 
 
 def test_silence_is_measured_by_the_watcher_alone() -> None:
-    watch = Watch(lease=5.0)
-    watch.hear("west", Member("", beat=1, pid=7), now=100.0)
-    watch.hear("west", Member("", beat=1, pid=7), now=104.0)
+    watch = SilenceWatch(lease=5.0)
+    watch.hear("west", ProcessMember("", beat=1, pid=7), now=100.0)
+    watch.hear("west", ProcessMember("", beat=1, pid=7), now=104.0)
     assert watch.silent(104.9) == set()
     assert watch.silent(105.1) == {"west"}
-    watch.hear("west", Member("", beat=1, pid=8), now=106.0)  # another process, whose beat is as high
+    watch.hear("west", ProcessMember("", beat=1, pid=8), now=106.0)  # another process, whose beat is as high
     assert watch.silent(110.0) == set()
 
 

@@ -24,7 +24,7 @@ from godwit.testing.chaos import (
     MoveDevice,
     PauseProcess,
     PlaceQuery,
-    Send,
+    SendBatches,
     SlowProcess,
     Step,
 )
@@ -57,7 +57,7 @@ class ChaosPlayer:
 
     def _do(self, step: Step) -> None:
         match step:
-            case Send(batches):
+            case SendBatches(batches):
                 self._send(batches)
             case MoveDevice(device, site):
                 self._fleet.move_device(device, site)

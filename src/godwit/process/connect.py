@@ -29,9 +29,9 @@ from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Column, Stream
 from godwit.model.topology import Topology
-from godwit.process.members import COORDINATOR, Member, member, region_document, region_members
+from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.store_url import folder_of
-from godwit.process.wire import TOKEN, Caller, Head, WireError, token_of
+from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
@@ -62,7 +62,7 @@ class ConnectedFleet:
     def __init__(self, folder: Path, token: str) -> None:
         self.store, self._token = Store.local(folder), token
         self._commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[str, WireCaller] = {}
         self._number = 0
         self._deployment = Deployment()
 
@@ -222,7 +222,7 @@ class ConnectedFleet:
                     found.append(mine.select(list(known.shape.plan.sink.columns)))
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
 
-    def regions(self) -> dict[RegionId, Member]:
+    def regions(self) -> dict[RegionId, ProcessMember]:
         """The processes that were ever there."""
         return region_members(self.store)
 
@@ -268,13 +268,13 @@ class ConnectedFleet:
             if not one.left:
                 yield self._caller(region_document(region)).call(head)[0]
 
-    def _caller(self, name: str) -> Caller:
+    def _caller(self, name: str) -> WireCaller:
         if name not in self._callers:
             known = member(self.store, name)
             if known is None or known.left:
                 msg = f"{name} is not running; start it (`godwit up`, `godwit region`)"
                 raise WireError(msg)
-            self._callers[name] = Caller(known.address, self._token, name)
+            self._callers[name] = WireCaller(known.address, self._token, name)
         return self._callers[name]
 
     def _forget(self, name: str) -> None:

@@ -25,10 +25,10 @@ from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Column, Query, Stream
 from godwit.process.fleet_document import FleetDocument, write_fleet_options
-from godwit.process.members import Member, Membership, Watch, region_members
+from godwit.process.members import Membership, ProcessMember, SilenceWatch, region_members
 from godwit.process.notify import Notifier
 from godwit.process.reports import unread
-from godwit.process.wire import Caller, Head, WireError
+from godwit.process.wire import Head, WireCaller, WireError
 from godwit.storage.names import source_log
 from godwit.storage.store import Store
 
@@ -71,7 +71,7 @@ class RemoteAnalyst:
         for region, one in region_members(self._store).items():
             if one.left:
                 continue
-            caller = Caller(one.address, self._token, region, timeout=20.0)
+            caller = WireCaller(one.address, self._token, region, timeout=20.0)
             try:
                 head, _ = caller.call(ask)
             except WireError as fault:
@@ -101,14 +101,14 @@ class CoordinatorAgent(RunningFleet):
         super().__init__(root, None, options, None, False, elsewhere)
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
-        self._watch, self._silent = Watch(lease), set[str]()
+        self._watch, self._silent = SilenceWatch(lease), set[str]()
         self._read: dict[RegionId, int] = {}
         self._stopping_watch, self._reported = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._watch_regions, name="coordinator/watch", daemon=True)
 
     def serve(self, address: str) -> None:
         """Run until `stop`."""
-        self.membership.tell = lambda: Member(address, int(self.plane.epoch), failures=self._failures())
+        self.membership.tell = lambda: ProcessMember(address, int(self.plane.epoch), failures=self._failures())
         self.notifier.start()
         self.pool.start()
         self.membership.start()

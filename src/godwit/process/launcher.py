@@ -20,7 +20,7 @@ from pathlib import Path
 from godwit.errors import ConfigError, DeploymentError
 from godwit.process.connect import TOKEN_FILE
 from godwit.process.fleet_file import FleetFile, RegionSpec
-from godwit.process.members import COORDINATOR, Member, member, region_document, region_members
+from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.proxy import Proxy
 from godwit.process.wire import TOKEN
 from godwit.storage.lock import holder
@@ -35,7 +35,7 @@ class Running:
     """A process as `godwit ps` shows it."""
 
     name: str
-    member: Member
+    member: ProcessMember
     alive: bool
     #: resident, with its Java
     megabytes: float

@@ -5,7 +5,7 @@
     processes/regions/west/lock      held by the operating system (`flock`) as long as the process lives
 
 Clocks of two processes are never compared: whoever watches a beat measures with his own clock for how long it has not
-changed (`Watch`).
+changed (`SilenceWatch`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEAT_EVERY = 0.5
 
 
 @dataclass(frozen=True)
-class Member:
+class ProcessMember:
     """A process as it says it is."""
 
     address: str
@@ -51,7 +51,7 @@ def region_document(region: str) -> str:
     return f"{REGIONS}/{region}"
 
 
-def member(store: Store, name: str) -> Member | None:
+def member(store: Store, name: str) -> ProcessMember | None:
     """What a process last said of itself; None: it was never there."""
     told: dict[str, Any] | None = store.get_document(name)
     if told is None:
@@ -62,10 +62,10 @@ def member(store: Store, name: str) -> Member | None:
             "stop all processes of the fleet (`godwit down`), and start them with one godwit version"
         )
         raise ConfigError(msg)
-    return Member(**told)
+    return ProcessMember(**told)
 
 
-def region_members(store: Store) -> dict[RegionId, Member]:
+def region_members(store: Store) -> dict[RegionId, ProcessMember]:
     """The processes of regions that were ever there."""
     files = (name.removesuffix(".json") for name in store.disk.names(REGIONS) if name.endswith(".json"))
     found = {RegionId(name): member(store, region_document(name)) for name in sorted(files)}
@@ -82,7 +82,7 @@ class Membership:
         self._thread: threading.Thread | None = None
         self._saying = threading.Lock()
         #: what to say
-        self.tell: Callable[[], Member] = lambda: Member("")
+        self.tell: Callable[[], ProcessMember] = lambda: ProcessMember("")
 
     def join(self) -> None:
         """StateError if a process of that name runs; ConfigError if it has another format."""
@@ -115,13 +115,13 @@ class Membership:
 
 
 @dataclass
-class Watch:
+class SilenceWatch:
     """Who has been silent for how long, by the clock of whoever watches. Pure but for what it is told."""
 
     lease: float
     _heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
 
-    def hear(self, name: str, one: Member, now: float) -> None:
+    def hear(self, name: str, one: ProcessMember, now: float) -> None:
         said = (one.pid, one.beat)
         if name not in self._heard or self._heard[name][0] != said:
             self._heard[name] = (said, now)

@@ -10,8 +10,8 @@ import time
 
 from godwit.errors import GodwitError
 from godwit.ids import RegionId
-from godwit.process.members import COORDINATOR, Member, member, region_document, region_members
-from godwit.process.wire import Caller, Head
+from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
+from godwit.process.wire import Head, WireCaller
 from godwit.storage.store import Store
 
 #: an address that could not be reached is left alone for so long (seconds)
@@ -21,7 +21,7 @@ PAUSE = 0.5
 class Notifier:
     def __init__(self, store: Store, token: str, name: str) -> None:
         self._store, self._token, self._name = store, token, name
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[str, WireCaller] = {}
         self._not_before: dict[str, float] = {}
         #: document of a member -> what it is to be told
         self._notes: dict[str, dict[str, set[str]]] = {}
@@ -81,9 +81,9 @@ class Notifier:
                 self._callers.pop(document, None)
         self._not_before[document] = time.monotonic() + PAUSE
 
-    def _found(self, document: str) -> Caller | None:
-        known: Member | None = member(self._store, document)
+    def _found(self, document: str) -> WireCaller | None:
+        known: ProcessMember | None = member(self._store, document)
         if known is None or known.left:
             return None
-        self._callers[document] = Caller(known.address, self._token, document, timeout=2.0)
+        self._callers[document] = WireCaller(known.address, self._token, document, timeout=2.0)
         return self._callers[document]

@@ -27,7 +27,7 @@ from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Stream
 from godwit.process.fleet_document import fleet_options
-from godwit.process.members import Member, Membership, region_document
+from godwit.process.members import Membership, ProcessMember, region_document
 from godwit.process.notify import Notifier
 from godwit.process.reports import Reports
 from godwit.process.sequences import SequenceIndex
@@ -105,7 +105,7 @@ class RegionAgent:
     def start(self, address: str) -> None:
         """Join: stand where an earlier process of this name stood, follow what was published since, and run."""
         self._recall()
-        self.membership.tell = lambda: Member(address, self._followed, failures=self.failures())
+        self.membership.tell = lambda: ProcessMember(address, self._followed, failures=self.failures())
         self.notifier.start()
         self.pool.start()
         self.look()

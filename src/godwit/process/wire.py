@@ -185,7 +185,7 @@ class Listener:
             send(caller, *answer)
 
 
-class Caller:
+class WireCaller:
     """A connection to a process of the fleet; one call at a time, made again when it was lost."""
 
     def __init__(self, address: str, token: str, name: str, timeout: float = 30.0) -> None:

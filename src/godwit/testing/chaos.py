@@ -2,7 +2,7 @@
 
     script = chaos(seed=7, length=20, regions=["edge", "cloud"], devices={"t0": ["west", "east"]}, queries=["q"])
     for step in script.steps:
-        print(step)                     # Send(batches=2), Kill(process='edge', away=1.5), Move(device='t0', ...)
+        print(step)                     # SendBatches(batches=2), KillProcess(process='edge', away=1.5)
 
 `godwit.process.chaos` plays them against real processes; the oracle decides at the end.
 """
@@ -17,7 +17,7 @@ COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
-class Send:
+class SendBatches:
     """All devices send so many batches."""
 
     batches: int
@@ -78,7 +78,7 @@ class DelayLink:
     seconds: float
 
 
-Step = Send | MoveDevice | PlaceQuery | KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink
+Step = SendBatches | MoveDevice | PlaceQuery | KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink
 FAULTS = (KillProcess, PauseProcess, SlowProcess, CutLink, DelayLink)
 
 
@@ -125,7 +125,7 @@ def chaos(
     kinds = list(vars(weights))
     chosen = rng.choices(kinds, [getattr(weights, kind) for kind in kinds], k=length)
     steps = [_step(kind, rng, regions, devices, sites, queries, longest) for kind in chosen]
-    return ChaosScript(seed, (Send(2), *steps, Send(2)))
+    return ChaosScript(seed, (SendBatches(2), *steps, SendBatches(2)))
 
 
 def _step(
@@ -141,7 +141,7 @@ def _step(
     anybody = [COORDINATOR, *regions]
     match kind:
         case "send":
-            return Send(rng.randint(1, 3))
+            return SendBatches(rng.randint(1, 3))
         case "move":
             device = rng.choice(sorted(devices))
             return MoveDevice(device, rng.choice(devices[device]))
