@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from godwit import errors
 from godwit.errors import ConfigError, GodwitError, StateError
@@ -210,8 +210,7 @@ class WireCaller:
                 raise WireError(msg) from fault
             if answer is None:
                 self._drop()
-                msg = f"{self._name} at {self.address} has hung up"
-                raise WireError(msg)
+                self._hung_up()
         raise_error(answer[0])
         return answer
 
@@ -241,19 +240,24 @@ class WireCaller:
 
     def _greet(self, made: socket.socket) -> None:
         hello = receive(made, most_body=0)
-        if hello is None or hello[0].get("godwit") != FORMAT:
-            raise ConfigError(_other_format(hello and hello[0].get("godwit")))
+        if hello is None:
+            self._hung_up()
+        if hello[0].get("godwit") != FORMAT:
+            raise ConfigError(_other_format(hello[0].get("godwit")))
         nonce = secrets.token_hex(16)
         proof = _proof(self._token, "caller", str(hello[0]["nonce"]))
         send(made, {"godwit": FORMAT, "name": f"pid {os.getpid()}", "proof": proof, "nonce": nonce})
         answer = receive(made, most_body=0)
         if answer is None:
-            msg = f"{self._name} at {self.address} does not take our token; set the same {TOKEN} everywhere"
-            raise ConfigError(msg)
+            self._hung_up()
         raise_error(answer[0])
         if not hmac.compare_digest(str(answer[0].get("proof", "")), _proof(self._token, "listener", nonce)):
             msg = f"whoever listens at {self.address} does not have the fleet's token"
             raise ConfigError(msg)
+
+    def _hung_up(self) -> NoReturn:
+        msg = f"{self._name} at {self.address} has hung up"
+        raise WireError(msg)
 
     def _drop(self) -> None:
         if self._socket is not None:
