@@ -164,6 +164,8 @@ class Listener:
             log.warning(
                 "%s: %s (%s) knocked without the fleet's token, and got nothing", self._name, who, told.get("name")
             )
+            refusal = f"{self._name} does not take this token; set the same {TOKEN} everywhere"
+            send(caller, {"error": "ConfigError", "message": refusal})
             return False
         if told.get("godwit") != FORMAT:
             log.warning("%s: %s speaks format %s, not %s: refused", self._name, who, told.get("godwit"), FORMAT)
