@@ -161,9 +161,8 @@ class Listener:
         frame = receive(caller, most_body=0)
         told = frame[0] if frame else {}
         if not hmac.compare_digest(str(told.get("proof", "")), _proof(self._token, "caller", nonce)):
-            log.warning(
-                "%s: %s (%s) knocked without the fleet's token, and got nothing", self._name, who, told.get("name")
-            )
+            said = str(told.get("name"))[:80]
+            log.warning("%s: %s (%r) knocked without the fleet's token, and got nothing", self._name, who, said)
             refusal = f"{self._name} does not take this token; set the same {TOKEN} everywhere"
             send(caller, {"error": "ConfigError", "message": refusal})
             return False
