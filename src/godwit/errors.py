@@ -13,6 +13,7 @@ GodwitError
 ├── SourceError            a source or its data cannot be read
 │   ├── NotAttachedError       a device sends, and no site takes its rows
 │   └── ElsewhereError         a device's rows belong to another region's process
+├── DeliveryError          a sink's system does not take results now
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
     └── MissingFileError       a file that a record names is not there
@@ -90,6 +91,10 @@ class ElsewhereError(SourceError):
         super().__init__(problem)
         #: where it is attached
         self.region = region
+
+
+class DeliveryError(GodwitError):
+    """A sink's system does not take results now; the sink is tried again."""
 
 
 class DataError(GodwitError):

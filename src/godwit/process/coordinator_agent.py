@@ -98,7 +98,7 @@ class CoordinatorAgent(RunningFleet):
         store = Store.local(root, options.durability)
         write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
         elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
-        super().__init__(root, None, options, None, False, elsewhere)
+        super().__init__(root, None, options, None, False, elsewhere=elsewhere)
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
         self._watch, self._silent = SilenceWatch(lease), set[str]()

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from godwit.model.joins import How
 from godwit.model.plan import Stream, Window
+from godwit.model.ranking import RankCall
 from godwit.model.running import OverCall
 
 
@@ -61,6 +62,15 @@ class ProjectNode:
 
 
 @dataclass(frozen=True, eq=False)
+class ExplodeNode:
+    """All columns, and one more that each value of a generator makes a row for."""
+
+    input: Draft
+    value: exp.Expr
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
 class UnionNode:
     inputs: tuple[Draft, ...]
 
@@ -105,6 +115,31 @@ class OverNode:
 
 
 @dataclass(frozen=True, eq=False)
+class RankNode:
+    """Functions over the rows of one key and time."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    calls: tuple[RankCall, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class TopNode:
+    """The first few rows of each key."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    limit: int
+    place: str
+    time: str
+
+
+@dataclass(frozen=True, eq=False)
 class JoinNode:
     left: Draft
     right: Draft
@@ -128,7 +163,20 @@ class OuterNode(JoinNode):
     origin: exp.Expr | None = None
 
 
-Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode | OuterNode
+Draft = (
+    ScanNode
+    | FilterNode
+    | ProjectNode
+    | ExplodeNode
+    | UnionNode
+    | AggregateNode
+    | RunningNode
+    | OverNode
+    | RankNode
+    | TopNode
+    | JoinNode
+    | OuterNode
+)
 
 
 def flat(alias: str, column: str) -> str:
