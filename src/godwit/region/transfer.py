@@ -48,11 +48,13 @@ class StateTransfer:
         strategy: str = "delta",
         links: Links | None = None,
         path: Path_ = lambda source, target: (source, target),
+        landing: str = "landing",
     ) -> None:
+        """`landing`: a folder of this process alone."""
         self.strategy, self.links, self._path = known(strategy), links, path
-        self._store, self._folder = store, Place(store, f"landing/{uuid.uuid4().hex}")
+        self._store, self._folder = store, Place(store, f"{landing}/{uuid.uuid4().hex}")
         self._jobs: dict[Migration, Future[Parts]] = {}
-        store.disk.delete_folder("landing")  # of a process that is no more
+        store.disk.delete_folder(landing)  # of a process that is no more
 
     def step(self, move: Migration) -> Step:
         """What the strategy does for a move."""
