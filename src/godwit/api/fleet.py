@@ -20,6 +20,7 @@ from godwit.api.migrating import as_keys, asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
 from godwit.api.topology_store import TopologyStore
+from godwit.client import RemoteFleet
 from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
@@ -73,6 +74,11 @@ class Fleet(RunningFleet):
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
         """All regions share one local Spark session; logs and state lie in `folder`. Reopens what is there."""
         return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None) -> RemoteFleet:
+        """A fleet behind `godwit serve`, with the same methods; what they return as DataFrames are lists of dicts."""
+        return RemoteFleet(url, token)
 
     # --- streams and devices
 

@@ -36,6 +36,7 @@ from godwit.control.events import (
     Record,
     RegionAcked,
     RegionBack,
+    RegionEvacuated,
     RegionLost,
     Request,
     Resume,
@@ -331,6 +332,7 @@ class Coordinator:
 
 _REQUESTS = (
     QuerySubmitted,
+    RegionEvacuated,
     QueryWithdrawn,
     DeviceFeeds,
     DevicesForgotten,

@@ -53,6 +53,13 @@ class PlacedByHand:
 
 
 @dataclass(frozen=True)
+class RegionEvacuated:
+    """The region is silent: what others feed, and has room elsewhere, is placed there."""
+
+    region: RegionId
+
+
+@dataclass(frozen=True)
 class QueryWithdrawn:
     query: QueryId
 
@@ -132,6 +139,7 @@ class TimedOut:
 
 Event = (
     ChangesArrived
+    | RegionEvacuated
     | QuerySubmitted
     | QueryWithdrawn
     | PlacesWished
@@ -151,6 +159,7 @@ Event = (
 #: what waits for the next batch, beside changes of the topology
 Request = (
     QuerySubmitted
+    | RegionEvacuated
     | QueryWithdrawn
     | DeviceFeeds
     | DevicesForgotten

@@ -35,8 +35,12 @@ class Analyst:
 
     def output(self, query: Query) -> tuple[Column, ...]:
         """The result's columns with their types."""
+        return self.columns(query.oracle_sql)
+
+    def columns(self, sql: str) -> tuple[Column, ...]:
+        """The same of a query as Spark's own SQL."""
         try:
-            schema = self.session.sql(query.oracle_sql).schema
+            schema = self.session.sql(sql).schema
         except (AnalysisException, ParseException) as error:
             msg = "Spark cannot type this query"
             raise TypeMismatchError(msg, place=_fragment(error), remedy=_first_line(error)) from error

@@ -8,7 +8,7 @@ whoever opens the folder again declares its functions again, before rows are pro
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -27,8 +27,8 @@ _SCALAR = PythonEvalType.SQL_SCALAR_ARROW_UDF
 class UserFunctions:
     """The functions of one fleet, by name."""
 
-    def __init__(self, *sessions: SparkSession) -> None:
-        #: the sessions in which queries are checked and executed
+    def __init__(self, sessions: Sequence[SparkSession]) -> None:
+        """`sessions`: those in which queries are checked and executed; none: other processes do that."""
         self._sessions = sessions
         self._known: dict[str, tuple[Callable[..., Any], str, bool]] = {}
 
@@ -41,6 +41,9 @@ class UserFunctions:
         problem = names.fault("column", name) or names.reserved("column", name)
         if problem is not None:
             raise ConfigError(problem)
+        if not self._sessions:
+            msg = "regions that run in other processes cannot call functions of this one"
+            raise ConfigError(msg)
         if name.lower() in built_in.ALLOWED | built_in.REFUSED.keys() | built_in.RANKS | built_in.GENERATORS:
             msg = f"'{name}' is a function of Spark's; give yours another name"
             raise ConfigError(msg)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
+from godwit.control.evacuation import leaving
 from godwit.control.events import (
     DeviceFeeds,
     DevicesForgotten,
@@ -14,6 +15,7 @@ from godwit.control.events import (
     PlacesWished,
     QuerySubmitted,
     QueryWithdrawn,
+    RegionEvacuated,
     Request,
     StreamDeclared,
 )
@@ -76,6 +78,8 @@ def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId]
             planner.wish(request.wishes)
         elif isinstance(request, PlacedByHand):
             planner.pin(request.placement)
+        elif isinstance(request, RegionEvacuated):
+            planner.ask_again(leaving(planner, request.region))
         elif isinstance(request, StreamDeclared):
             planner.declare(request.stream)
     return planner.take_changes(batch.topology, batch.changes)
@@ -108,6 +112,8 @@ def _asked(request: Request) -> str:
             return f"{len(devices)} devices that left are forgotten"
         case PlacesWished(_, cause) | PlacedByHand(_, cause):
             return cause
+        case RegionEvacuated(region):
+            return f"region '{region}' is silent"
         case StreamDeclared(stream):
             return f"stream '{stream.id}' declared"
         case RouteKeys():
