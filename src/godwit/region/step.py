@@ -99,8 +99,8 @@ class Step:
     # --- stateless operators
 
     def _scan(self, index: int, scan: Scan) -> Frame | None:
-        if not self._tables.queries:
-            return None
+        if not self._tables.readers.scanning[index]:
+            return self._with_place(index, None) if self._tables.queries else None
         frame = self._rows(self._work.sources.get(index, []))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
