@@ -19,7 +19,7 @@ from godwit.api.migrating import as_keys, asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
 from godwit.api.topology_store import TopologyStore
-from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.ids import DeviceId, QueryId, StreamId
@@ -154,6 +154,14 @@ class Fleet(RunningFleet):
         """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
+
+    def replan(self, query: str, *, order: str, strategy: str = "auto") -> QueryHandle:
+        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on.
+
+        Returns when the new plan is in force; where both run side by side, the old one goes by itself later.
+        """
+        self.control.execute(Replan(query, order, strategy))
+        return QueryHandle(self, self.supervisor, QueryId(query))
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

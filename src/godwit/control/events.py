@@ -58,6 +58,18 @@ class QueryWithdrawn:
 
 
 @dataclass(frozen=True)
+class PlanChanged:
+    """A version of a query ends; another one, with another plan, goes on with its state."""
+
+    old: QueryId
+    query: Query
+    sink: SiteId | None = None
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    #: rows wait until the state is there
+    wait: bool = False
+
+
+@dataclass(frozen=True)
 class StreamDeclared:
     """Queries may read this stream from now on."""
 
@@ -134,6 +146,7 @@ Event = (
     ChangesArrived
     | QuerySubmitted
     | QueryWithdrawn
+    | PlanChanged
     | PlacesWished
     | PlacedByHand
     | StreamDeclared
@@ -152,6 +165,7 @@ Event = (
 Request = (
     QuerySubmitted
     | QueryWithdrawn
+    | PlanChanged
     | DeviceFeeds
     | DevicesForgotten
     | PlacesWished

@@ -208,6 +208,18 @@ class Union(Operator):
 
 
 @dataclass(frozen=True)
+class OldRows(Operator):
+    """While two plans of a query run side by side: of what the old one makes, that in which a row from before takes
+    part. Rows that come in below it now have a class, those that it has inherited have none; what is made of both is as
+    old as its oldest row (`godwit.replan.tracks`)."""
+
+    inputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        return "Old rows only"
+
+
+@dataclass(frozen=True)
 class Window:
     """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is."""
 

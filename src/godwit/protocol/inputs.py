@@ -249,8 +249,7 @@ class InputPoller(Generic[R]):
             if not any(_changes_plan(query, number) for query in change.deployment.of_shape(self.shape.key)):
                 continue
             ends = {
-                index: self.logs.start(number, f"{self.region}/{scan.stream}")
-                for index, scan in self.shape.plan.scans
+                index: self.logs.start(number, f"{self.region}/{scan.stream}") for index, scan in self.shape.plan.scans
             }
             if any(positions.get(scan_log(i, s), 0) < ends[i] for i, s in self.shape.plan.scans):
                 return Line(number, ends)

@@ -154,6 +154,8 @@ class RunnerPool:
     def _after(self, runner: Runner, number: int, record: Record) -> None:
         for tell in self._told:
             tell(runner, number, record)
+        if record.get("left"):
+            self.wake()  # another version of a query waits for it, under another shape
         for receiver in record["messages"]:
             if (loop := self._loops.get(receiver)) is not None:
                 loop.wake([runner.shape.key])

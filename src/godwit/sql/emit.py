@@ -96,5 +96,6 @@ class Emitter:
                 residual=self._all(node.residual),
                 left_lag_us=node.left_lag_us,
                 right_lag_us=node.right_lag_us,
+                keep_us=node.keep_us,
             )
         )

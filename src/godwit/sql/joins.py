@@ -39,6 +39,8 @@ class _Joiner:
         self._owner = {f.flat: i for i, r in enumerate(scope.relations) for f in r.fields}
         self._field = {f.flat: f for r in scope.relations for f in r.fields}
         self._lag = {f.flat: f.lag_us for f in self._field.values() if f.lag_us is not None}
+        #: the same before anything is joined
+        self._own_lag = dict(self._lag)
         times = frozenset(self._lag)
         self._parts = [(p, self._owners(p), bounds(p, times)) for p in parts]
         self._bands = Bands(b for _, _, found in self._parts for b in found)
@@ -79,6 +81,7 @@ class _Joiner:
             left_lag_us=self._lag[left_time],
             right_lag_us=self._lag[right_time],
             residual=tuple(p for p, _ in due if id(p) not in settled),
+            keep_us=(self._needed(left_time) if i == 1 else 0, self._needed(right_time)),
         )
         self._age(i)
         return joined
@@ -145,6 +148,14 @@ class _Joiner:
         for time in (*sides[0], *sides[1]):
             self._lag.pop(time)
         self._lag |= aged
+
+    def _needed(self, time: str) -> int:
+        """For how long after its time a row of one stream can be part of a new result, in whatever order the streams
+        are joined: a change of the order finds all that it needs."""
+        if len(self._relations) < 3:
+            return 0
+        limits = ((self._bands.limit(other, time), lag) for other, lag in self._own_lag.items() if other != time)
+        return max([0, *(limit + lag for limit, lag in limits if limit is not None)])
 
     def _no_key(self, i: int) -> SqlFault:
         others = _aliases(self._relations[:i])

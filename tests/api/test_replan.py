@@ -1,0 +1,87 @@
+"""A running query joins its streams in another order: every result once, as the oracle has them, by every strategy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.api.handles import QueryHandle
+from godwit.errors import ConfigError, DeploymentError
+from godwit.maintenance.housekeeping import Retention
+from godwit.model.topology import Site, Topology
+from godwit.replan.box import JoinBox
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+NEAR = "BETWEEN {0}.ts - INTERVAL 4 SECONDS AND {0}.ts + INTERVAL 3 SECONDS"
+JOINS = (
+    f"FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} "
+    "AND c.v + a.v > 2"
+)
+PLAIN = f"SELECT a.v AS x, b.v AS y, c.v AS z, c.ts AS ts {JOINS} WHERE b.v > 0"
+COUNTED = f"SELECT a.k AS k, count(*) AS n, sum(c.v) AS total {JOINS} GROUP BY a.k, window(c.ts, '5 seconds')"
+STRATEGIES = ["moving-state", "background", "parallel-track"]
+
+
+@pytest.fixture
+def fleet(spark: SparkSession, tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+        for stream in "abc":
+            fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
+        yield fleet
+
+
+def _push(fleet: Fleet, random: random.Random, seconds: range, process: bool = True) -> None:
+    """A few rows per stream and second, some of them alike."""
+    for second in seconds:
+        for stream in "abc":
+            rows = [
+                {"k": random.randrange(2), "v": random.randrange(4), "ts": START + dt.timedelta(seconds=second)}
+                for _ in range(2)
+            ]
+            fleet.push(stream, rows)
+        if process and second % 3 == 0:
+            fleet.process_available()
+
+
+def _ends_well(fleet: Fleet, query: QueryHandle) -> None:
+    fleet.close_sources()
+    fleet.process_available()
+    found = query.verdict()
+    assert found.equal, str(found)
+    assert found.got > 10
+
+
+@pytest.mark.parametrize("sql", [PLAIN, COUNTED], ids=["rows", "an aggregate above"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
+    random_ = random.Random(7)
+    query = fleet.submit(sql, "q")
+    _push(fleet, random_, range(12))
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+    _push(fleet, random_, range(12, 20), process=False)
+    fleet.process_available()
+    _push(fleet, random_, range(20, 45))
+    (runs,) = fleet.deployment.queries.values()  # nothing is left of the old plan
+    assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree.canonical) == "a JOIN (b JOIN c)"
+    _ends_well(fleet, query)
+
+
+def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
+    fleet.submit(PLAIN, "q")
+    before = fleet.deployment
+    for order in ("a JOIN b", "a JOIN b JOIN d", "(a JOIN b"):
+        with pytest.raises(ConfigError, match="remedy"):
+            fleet.replan("q", order=order)
+    with pytest.raises(ConfigError, match="background"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="quickly")
+    with pytest.raises(DeploymentError, match="there is no query 'p'"):
+        fleet.replan("p", order="(b JOIN c) JOIN a")
+    fleet.replan("q", order="c JOIN (b JOIN a)")  # the order it has
+    assert fleet.deployment == before
