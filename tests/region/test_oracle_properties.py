@@ -88,6 +88,18 @@ def joins(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def outer_joins(draw: st.DrawFn) -> str:
+    before, after = draw(st.integers(-1, 2)), draw(st.integers(1, 2))
+    band = f"b.ts BETWEEN a.ts - INTERVAL {before} SECONDS AND a.ts + INTERVAL {after} SECONDS"
+    more = draw(st.sampled_from(["a.boarded > b.boarded", "a.boarded + b.alighted > 9", "a.line = 'S41'", "true"]))
+    how = draw(st.sampled_from(["LEFT", "RIGHT", "FULL OUTER", "LEFT SEMI", "LEFT ANTI"]))
+    columns = "a.train, a.ts" if how in ("LEFT SEMI", "LEFT ANTI") else "a.train, b.train AS other, a.ts, b.ts AS met"
+    where = draw(st.sampled_from(["", " WHERE a.coach > 0", " WHERE a.alighted > 2 OR a.alighted IS NULL"]))
+    on = f"a.coach = b.coach AND {band} AND {more}"
+    return f"SELECT {columns} FROM passengers a {how} JOIN passengers b ON {on}{where}"
+
+
+@st.composite
 def totals(draw: st.DrawFn) -> str:
     key, number = draw(st.sampled_from(["train", "line, coach", "coach % 2"])), draw(st.sampled_from(NUMBERS))
     keep = draw(st.sampled_from(["forever", "1 second", "400 milliseconds"]))
@@ -126,7 +138,7 @@ def counted(draw: st.DrawFn) -> str:
     )
 
 
-queries = st.one_of(filters(), aggregates(), joins(), totals(), overs(), counted())
+queries = st.one_of(filters(), aggregates(), joins(), outer_joins(), totals(), overs(), counted())
 trains, sites = st.integers(0, TRAINS - 1), st.sampled_from(SITES)
 
 

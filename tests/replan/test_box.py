@@ -59,7 +59,7 @@ def _sql(plan: Plan, index: int, literals: tuple[str, ...]) -> str:
     raise AssertionError(operator)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, query: Query) -> list[tuple[object, ...]]:
+def rows_of(connection: duckdb.DuckDBPyConnection, query: Query) -> list[tuple[object, ...]]:
     plan = query.shape.plan
     sql = re.sub(r"INTERVAL '(\d+)' (\w+)", r"INTERVAL (\1) \2", _sql(plan, plan.sink.inputs[0], query.parameters))
     return sorted(connection.sql(sql).fetchall())
@@ -83,16 +83,16 @@ def connection() -> duckdb.DuckDBPyConnection:
 def test_every_order_makes_the_same_rows(name: str, connection: duckdb.DuckDBPyConnection) -> None:
     query = compiled(QUERIES[name])
     box = JoinBox.of(query.shape.plan, STREAMS)
-    expected = _rows(connection, query)
+    expected = rows_of(connection, query)
     assert expected
     found = list(box.orders())
     assert len(found) > 2
     for tree in found:
         new = reordered(query, tree, STREAMS)
-        assert _rows(connection, new) == expected, str(tree)
+        assert rows_of(connection, new) == expected, str(tree)
         assert JoinBox.of(new.shape.plan, STREAMS).tree.same_order(tree)
         back = reordered(new, box.tree, STREAMS)
-        assert _rows(connection, back) == expected, f"{tree} and back"
+        assert rows_of(connection, back) == expected, f"{tree} and back"
 
 
 @pytest.mark.parametrize("name", QUERIES)

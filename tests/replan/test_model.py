@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from godwit.replan import rules
 from godwit.replan.join_tree import JoinTree, parse, trees
 from godwit.sim.join_box import BoxRow, Combination, SimBox, expected
-from godwit.sim.plan_change import STRATEGIES, ChangeRules, PlanChange, run
+from godwit.sim.plan_change import NAMES, STRATEGIES, ChangeRules, PlanChange, run, run_in_a_row
 
 #: Figure 4
 OLD, NEW = parse("a JOIN b JOIN c JOIN d"), parse("(b JOIN c) JOIN d JOIN a")
@@ -24,7 +24,7 @@ def _row(alias: str, time: int, number: int = 0) -> BoxRow:
     return BoxRow(alias, time, (), number)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", NAMES)
 @pytest.mark.parametrize("case", CASES, ids=[f"{i + 1}-{''.join(w[0] for w in case)}" for i, case in enumerate(CASES)])
 def test_the_sixteen_cases(case: tuple[str, ...], strategy: str) -> None:
     """One row a stream, some before the change and some after it: the result comes once, from the box that owes it."""
@@ -76,11 +76,22 @@ def _oracle(change: PlanChange) -> list[Combination]:
     return expected(change.arrivals, change.old.aliases, change.window)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", NAMES)
 @settings(max_examples=150, deadline=None)
 @given(change=changes())
 def test_nothing_is_lost_and_nothing_comes_twice(strategy: str, change: PlanChange) -> None:
     assert run(strategy, change).results == _oracle(change)
+
+
+@settings(max_examples=200, deadline=None)
+@given(change=changes(), data=st.data())
+def test_changes_in_a_row(change: PlanChange, data: st.DataObject) -> None:
+    """Two or three, by any strategies, some asked for before the one before is over."""
+    ats = sorted(data.draw(st.lists(st.integers(0, len(change.arrivals)), min_size=2, max_size=3)))
+    names = [data.draw(st.sampled_from(sorted(STRATEGIES))) for _ in ats]
+    orders = [change.new if k % 2 == 0 else change.old for k in range(len(ats))]
+    out = run_in_a_row(list(zip(names, orders, ats, strict=True)), change)
+    assert out.results == _oracle(change)
 
 
 @settings(max_examples=100, deadline=None)

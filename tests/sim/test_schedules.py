@@ -30,6 +30,7 @@ from tests.sim.broken import BROKEN, BROKEN_KEYS
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
 
+@pytest.mark.timeout(900)  # beside tests that keep the cores busy
 def test_every_schedule_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES)
     assert not bad, f"{len(bad)} of {SCHEDULES} schedules failed; the first:\n{story(draw(bad[0]))}"
@@ -85,6 +86,7 @@ def test_key_schedules_that_were_wrong_once(seed: int) -> None:
     assert not play(draw_keys(seed)), story(draw_keys(seed))
 
 
+@pytest.mark.timeout(900)
 def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES // 4, drawing=draw_keys)
     assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_keys(bad[0]))}"

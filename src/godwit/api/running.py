@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -12,14 +13,23 @@ from godwit.api.control_loop import check as check_loop
 from godwit.api.core import FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
+from godwit.api.source_mobility import MobilityDriver
 from godwit.control.commands import Command
 from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError
-from godwit.ingest.sources.spark_source import SparkSource
+from godwit.ids import RegionId, StreamId
 from godwit.maintenance.supervisor import Supervisor
+from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
+
+
+class OpenSource(Protocol):
+    """Something that feeds streams until it is stopped."""
+
+    def stop(self) -> None: ...
+    def check(self) -> None: ...
 
 
 class RunningFleet(FleetCore):
@@ -32,11 +42,15 @@ class RunningFleet(FleetCore):
         options: FleetOptions,
         admission: bool | str | None,
         reoptimise: bool | Watching,
+        mobility: bool | Following = False,
     ) -> None:
         super().__init__(root, spark, options)
-        self._opened: list[SparkSource] = []
+        self._opened: list[OpenSource] = []
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
+        self.mobility = MobilityDriver(self, mobility)
+        if mobility:
+            self.gateway.appended = self._appended
         self._operations = Operations(self, self.admission)
         looks = {
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
@@ -53,9 +67,11 @@ class RunningFleet(FleetCore):
         self.pool.start()
         self.supervisor.start()
         self.control.start()
+        self.mobility.start()
 
     def stop(self) -> None:
         self.metrics.ignore()  # what is broken off now has not failed
+        self.mobility.stop()
         self.control.stop()
         for source in self._opened:
             source.stop()
@@ -91,6 +107,9 @@ class RunningFleet(FleetCore):
         for source in self._opened:
             source.check()
         check_loop(self.control)
+        if self.mobility.failure is not None:
+            msg = f"source mobility has stopped: {self.mobility.failure}. Keys stay where they are; reopen the fleet"
+            raise DeploymentError(msg) from self.mobility.failure
         for name, failure in {**self.pool.failures(), **self.supervisor.failures()}.items():
             msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
             raise DeploymentError(msg) from failure
@@ -116,6 +135,10 @@ class RunningFleet(FleetCore):
         with self.control.driving():
             self.executor.carry_out(self.plane.resume(standing.waiting))
             self.control.recover(standing.command)
+
+    def _appended(self, region: RegionId, stream: StreamId) -> None:
+        self.pool.wake(region, stream)
+        self.mobility.wake()
 
     def carry_out(self, command: Command, again: bool) -> None:
         self._operations.carry_out(command, again)

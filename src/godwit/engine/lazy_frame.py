@@ -188,9 +188,10 @@ def _put_together(frames: Sequence[LazyFrame]) -> LazyFrame:
     return LazyFrame.of(frames[0].spark, table, schema)
 
 
-def joined(left: Frame, right: Frame, condition: str) -> Frame:
-    """The pairs for which the condition holds."""
-    return then(("join", condition), lambda one, other: one.join(other, F.expr(condition), "inner"), left, right)
+def joined(left: Frame, right: Frame, condition: str, how: str = "inner") -> Frame:
+    """The pairs for which the condition holds (or what else Spark's join of that name gives)."""
+    what = ("join", condition) if how == "inner" else ("join", condition, how)
+    return then(what, lambda one, other: one.join(other, F.expr(condition), how), left, right)
 
 
 def _rows(spark: SparkSession, leaf: Leaf) -> LazyFrame:

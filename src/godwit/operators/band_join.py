@@ -7,7 +7,7 @@ read. State that arrives from another region is one more delta: its rows meet th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from godwit.engine.lazy_frame import Frame
 from godwit.model.plan import Join
@@ -25,6 +25,8 @@ class Meeting:
 
     left: State
     right: State
+    #: rows of the right that those of the left have met before
+    met: State = field(default_factory=State)
 
     @property
     def rows(self) -> int:
@@ -39,21 +41,26 @@ class BandJoin(StatefulOperator):
         self.node = node
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
-        left, right = (State(self._new(context, side, frame)) for side, frame in enumerate(inputs))
-        # (new, old and new), (old, new)
-        old_and_new = State([*self._partners(context, 1, left).live, *right.live])
-        meetings = [Meeting(left, old_and_new), Meeting(self._partners(context, 0, right), right)]
-        for side, new in enumerate((left, right)):
-            context.state(side).live += new.live
-        for together in _rounds(context.arrivals()):
-            meetings += self._of_arrived(context, together)
-        made = self._pairs(context, [m for m in meetings if m.left.live and m.right.live])
+        made = self.pairs(context, self.take_in(context, inputs))
         context.hand_over()
         _, now = context.advance()
         clock = context.dead_before(now)
         for side, stays in enumerate(self.node.stays_us):
             context.tidy(side, clock - stays - 1)
         return made
+
+    def take_in(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> list[Meeting]:
+        """New rows and state that has arrived become state; returned is who meets whom thereby, each pair once."""
+        left, right = (State(self._new(context, side, frame)) for side, frame in enumerate(inputs))
+        # (new, old and new), (old, new)
+        old_and_new = State([*self.partners(context, 1, left).live, *right.live])
+        old = self.partners(context, 0, right)
+        meetings = [Meeting(left, old_and_new), Meeting(old, right, self.partners(context, 1, old))]
+        for side, new in enumerate((left, right)):
+            context.state(side).live += new.live
+        for together in _rounds(context.arrivals()):
+            meetings += self._of_arrived(context, together)
+        return [m for m in meetings if m.left.live and m.right.live]
 
     def _new(self, context: OperatorContext, side: int, frame: Frame | None) -> list[Segment]:
         lag = self.node.state[side].lag_us
@@ -64,26 +71,30 @@ class BandJoin(StatefulOperator):
         """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like
         any."""
         left, right = (State([s for arrived in together for s in arrived.parts.get(side, ())]) for side in (0, 1))
+        here = self.partners(context, 0, right)
         meetings = [
-            Meeting(left, self._partners(context, 1, left)),
-            Meeting(self._partners(context, 0, right), right),
+            Meeting(left, self.partners(context, 1, left), right),
+            Meeting(here, right, self.partners(context, 1, here)),
         ]
         for side, part in enumerate((left, right)):
             context.state(side).live += part.live
         return meetings
 
-    def _partners(self, context: OperatorContext, side: int, of: State) -> State:
+    def partners(self, context: OperatorContext, side: int, of: State) -> State:
         """Segments of a side's state that reach into the band around the rows `of` the other."""
         return State(context.state(side).between(*self._band(side, of))) if of.live else State()
 
     def _band(self, side: int, of: State) -> tuple[int, int]:
         """When the partners of those rows, on the given side, can be at all."""
-        first, last = NEVER if of.low is None else of.low, -NEVER if of.high is None else of.high
+        return self.reach(side, NEVER if of.low is None else of.low, -NEVER if of.high is None else of.high)
+
+    def reach(self, side: int, first: int, last: int) -> tuple[int, int]:
+        """When, on the given side, partners of rows from `first` to `last` can be."""
         if side == 1:
             return first + self.node.lower_us, last + self.node.upper_us
         return first - self.node.upper_us, last - self.node.lower_us
 
-    def _pairs(self, context: OperatorContext, meetings: list[Meeting]) -> Frame | None:
+    def pairs(self, context: OperatorContext, meetings: list[Meeting]) -> Frame | None:
         """Where the rows are few, all meetings are held in one join: a plan of its own for each costs more than it
         does."""
         if not meetings:

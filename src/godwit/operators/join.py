@@ -28,7 +28,6 @@ def pairs(
     those with the same number only. `hashed`: rows are few; they are joined in one task that hashes this side. All is
     written as SQL, in few steps: Column objects cost a round trip to Java each, and every step is analysed.
     """
-    keys = range(len(operator.keys))
     kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
     mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
     renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
@@ -45,13 +44,44 @@ def pairs(
     # Of one partition each: nothing is shuffled, and nothing broadcast.
     ours = ours.hint("shuffle_hash") if hashed == "left" else ours
     theirs = theirs.hint("shuffle_hash") if hashed == "right" else theirs
+    met = [f"{MEETING} = __m"] if meetings else []
+    return joined(ours, theirs, " AND ".join([*_conditions(operator, one_query), *met])).selectExpr(
+        *dict.fromkeys(kept)
+    )
+
+
+def chosen(
+    rows: Frame,
+    others: Frame,
+    operator: Join,
+    side: int,
+    having: bool,
+    *,
+    one_query: bool = False,
+    hashed: bool = False,
+) -> Frame:
+    """Those of a side's rows that have a partner among the others, or those that have none. `rows` has the columns that
+    the residual reads. `hashed`: they are few, and joined in one task."""
+    names = rows.columns
+    mine = [f"`{name}`" for name in others.columns if name not in (QUERY, *ENDING)]
+    keys = [f"{pair[side]} AS __k{n}" for n, pair in enumerate(operator.keys)]
+    their_keys = [f"{pair[1 - side]} AS __r{n}" for n, pair in enumerate(operator.keys)]
+    theirs = others.selectExpr(*mine, f"{QUERY} AS __q", f"{GENERATION} AS __g", *their_keys)
+    ours = rows.selectExpr("*", *keys)
+    if hashed:
+        ours, theirs = ours.coalesce(1), theirs.coalesce(1).hint("shuffle_hash")
+    rest = [f"({operator.residual})"] if operator.residual else []
+    condition = " AND ".join([*_conditions(operator, one_query), *rest])
+    found = joined(ours, theirs, condition, "left_semi" if having else "left_anti")
+    return found.selectExpr(*(f"`{name}`" for name in names))
+
+
+def _conditions(operator: Join, one_query: bool) -> list[str]:
     apart = f"unix_micros(`{operator.right_time}`) - unix_micros(`{operator.left_time}`)"
-    conditions = [
+    return [
         f"{GENERATION} - __g = 0",
         *([] if one_query else [f"{QUERY} = __q"]),
-        *([f"{MEETING} = __m"] if meetings else []),
-        *(f"__k{n} = __r{n}" for n in keys),
+        *(f"__k{n} = __r{n}" for n in range(len(operator.keys))),
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]
-    return joined(ours, theirs, " AND ".join(conditions)).selectExpr(*dict.fromkeys(kept))

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from godwit.ids import StreamId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Aggregate, Join, Query
+from godwit.model.running import RunningAggregate
 
 
 def span(queries: Iterable[Query]) -> int:
@@ -35,8 +37,10 @@ def _behind(query: Query, derived: dict[StreamId, int]) -> int:
 def _own(operator: object) -> int:
     match operator:
         case Aggregate():
-            return operator.window.size_us + operator.window.gap_us + operator.lag_us
-        case Join():
+            return operator.window.longest_us + operator.window.gap_us + operator.lag_us
+        case RunningAggregate():
+            return operator.window.longest_us + operator.lag_us
+        case Join() | OuterJoin():
             bands = abs(operator.lower_us) + abs(operator.upper_us)
             return bands + operator.left_lag_us + operator.right_lag_us
     return 0

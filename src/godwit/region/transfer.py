@@ -82,7 +82,7 @@ class StateTransfer:
     def bring(self, parcel: Parcel, to: RecomputeTarget) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
-        direct = isinstance(step, HandOver) and not step.wait and self.links is None
+        direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
         if direct and not move.inherits:
             return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
         if move not in self._jobs:

@@ -24,6 +24,8 @@ from godwit.replan.steps import (
 def refusal(change: BoxChange) -> tuple[str, str] | None:
     if change.probing:
         return "its joins keep no intermediate state to move", "use 'stateless-order' or 'auto'"
+    if change.lost_rows:
+        return "the old plan's states hold too few rows for the new one", "use 'parallel-track'"
     return None
 
 

@@ -23,7 +23,7 @@ from godwit.replan.steps import (
 def refusal(change: BoxChange) -> tuple[str, str] | None:
     if change.probing:
         return "its joins keep no intermediate state, so no row is old for long", "use 'stateless-order' or 'auto'"
-    if not change.match.complete:
+    if not change.equivalent:
         problem = "the old plan does not compute what the new one does, so they cannot share the answers"
         return problem, "use 'background' or 'moving-state'"
     return None

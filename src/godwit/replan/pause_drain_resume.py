@@ -25,6 +25,9 @@ from godwit.replan.steps import (
 
 
 def refusal(change: BoxChange) -> tuple[str, str] | None:
+    if change.run_out and not change.equivalent:
+        problem = "the old plan does not say what the new one does, so its answers cannot fill the gap"
+        return problem, "use 'background' or 'moving-state'"
     if change.run_out or not _stateful(change):
         return None
     problem = (

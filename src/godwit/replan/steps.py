@@ -128,12 +128,19 @@ class BoxChange:
     """What a strategy has to know of a change."""
 
     match: StateMatch
+    #: both plans say the same; not so where the SQL has changed
+    equivalent: bool = True
     #: the joins keep no intermediate state: each row probes the other streams in an order that can be set
     probing: bool = False
     #: pause-drain-resume may let windows run out
     run_out: bool = False
     #: parallel-track keeps the new plan's results back until the old one is finished, so that times stay in order
     held: bool = True
+
+    @property
+    def lost_rows(self) -> bool:
+        """Whether the new plan would answer without rows of the past that the old one still answers with."""
+        return self.equivalent and not self.match.complete
 
 
 class PlanStrategy(Protocol):

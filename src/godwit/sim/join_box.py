@@ -141,6 +141,7 @@ class ProbeBox:
         self._rows: dict[str, list[BoxRow]] = {alias: [] for alias in tree.aliases}
         self._newest: dict[str, int] = {}
         self.probed = 0
+        #: combinations kept: none
         self.intermediate = 0
 
     def push(self, row: BoxRow) -> list[Combination]:

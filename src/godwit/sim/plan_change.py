@@ -32,6 +32,14 @@ class ChangeOutcome:
     length: int = 0
     #: pairs looked at, in both boxes
     probed: int = 0
+    #: after each row: its time, the combinations kept in all boxes, the results so far
+    trace: list[tuple[int, int, int]] = field(default_factory=list)
+    #: when the change began and when it was over, by the times of rows
+    began: int = 0
+    ended: int = 0
+
+    def note(self, row: BoxRow, *boxes: SimBox | ProbeBox) -> None:
+        self.trace.append((row.time, sum(box.intermediate for box in boxes), len(self.made)))
 
     @property
     def results(self) -> list[Combination]:
@@ -54,60 +62,73 @@ class PlanChange:
 
 
 def run(strategy: str, change: PlanChange) -> ChangeOutcome:
-    return STRATEGIES[strategy](change)
+    """One change."""
+    if strategy == "stateless-order":
+        return _stateless_order(change)
+    return run_in_a_row([(strategy, change.new, change.at)], change)
 
 
-def _moving_state(change: PlanChange) -> ChangeOutcome:
-    """Algorithm 2: process what came before the start, share and compute states, go on in the new box."""
-    out = ChangeOutcome()
-    old, rest = _before(change, out)
-    if change.rules.drains:
-        rest = _drain(change, old, rest, out)
-    new = SimBox(change.new, change.window, change.rules.purgeable)
-    new.take_over(old.states())
-    _feed(out, "new", new, rest)
-    out.probed = old.probed + new.probed
+def run_in_a_row(changes: Sequence[tuple[str, JoinTree, int]], change: PlanChange) -> ChangeOutcome:
+    """(strategy, order, after how many arrivals) one after the other. One that begins before the one before it is over
+    waits for that; `change` says the rest."""
+    out, rest = ChangeOutcome(), list(change.arrivals)
+    box = SimBox(change.old, change.window, change.rules.purgeable)
+    for strategy, order, at in changes:
+        taken = len(change.arrivals) - len(rest)
+        before, rest = rest[: max(0, at - taken)], rest[max(0, at - taken) :]
+        _feed(out, "old", box, before)
+        out.began = out.ended = out.trace[-1][0] if out.trace else 0
+        new = SimBox(order, change.window, change.rules.purgeable)
+        rest = STRATEGIES[strategy](change, box, new, rest, out)
+        out.probed += box.probed
+        box = new
+    _feed(out, "new", box, rest)
+    out.probed += box.probed
     return out
 
 
-def _parallel_track(change: PlanChange) -> ChangeOutcome:
+def _moving_state(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
+    """Algorithm 2: process what came before the start, share and compute states, go on in the new box."""
+    if change.rules.drains:
+        rest = _drain(change, old, rest, out)
+    new.take_over(old.states())
+    return rest
+
+
+def _parallel_track(
+    change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+) -> list[BoxRow]:
     """Algorithm 3: both boxes until the old one holds only new rows; the new one starts empty."""
-    out, held = ChangeOutcome(), list[tuple[str, Combination]]()
-    old, rest = _before(change, out)
+    held = list[tuple[str, Combination]]()
     old.old, old.root_joins = old.rows, change.rules.old_root_joins
-    new = SimBox(change.new, change.window, change.rules.purgeable)
     while rest and not rules.old_box_is_finished(old.ages()):
         row, *rest = rest
         out.length += 1
         out.made += [("old", made) for made in old.push(row)]
         (held if change.held else out.made).extend(("new", made) for made in new.push(row))
+        out.note(row, old, new)
+        out.ended = row.time
     out.made += held
-    _feed(out, "new", new, rest)
-    out.probed = old.probed + new.probed
-    return out
+    return rest
 
 
-def _pause_drain_resume(change: PlanChange) -> ChangeOutcome:
+def _pause_drain_resume(
+    change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+) -> list[BoxRow]:
     """Windows run out: the old box answers for its old rows only; then the new box takes all rows since the start."""
-    out = ChangeOutcome()
-    old, rest = _before(change, out)
     old.old, old.root_joins = old.rows, change.rules.old_root_joins
-    since, waiting = list(rest), list(rest)
-    while waiting and not rules.old_box_is_finished(old.ages()):
-        row, *waiting = waiting
+    since = list(rest)
+    while rest and not rules.old_box_is_finished(old.ages()):
+        row, *rest = rest
         out.length += 1
         out.made += [("old", made) for made in old.push(row)]
-    new = SimBox(change.new, change.window, change.rules.purgeable)
-    _feed(out, "new", new, since)
-    out.probed = old.probed + new.probed
-    return out
+        out.note(row, old)
+        out.ended = row.time
+    return since
 
 
-def _background(change: PlanChange) -> ChangeOutcome:
+def _background(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
     """The new box's states as of the start are computed while the old box goes on; they catch up in silence."""
-    out = ChangeOutcome()
-    old, rest = _before(change, out)
-    new = SimBox(change.new, change.window, change.rules.purgeable)
     states = {covers: list(kept) for covers, kept in old.states().items()}
     new.take_over(_regained(states) if change.rules.regains else states)
     between, rest = rest[: change.building], rest[change.building :]
@@ -115,9 +136,9 @@ def _background(change: PlanChange) -> ChangeOutcome:
     for row in between:
         out.made += [("old", made) for made in old.push(row)]
         new.push(row)
-    _feed(out, "new", new, rest)
-    out.probed = old.probed + new.probed
-    return out
+        out.note(row, old, new)
+        out.ended = row.time
+    return rest
 
 
 def _stateless_order(change: PlanChange) -> ChangeOutcome:
@@ -130,29 +151,28 @@ def _stateless_order(change: PlanChange) -> ChangeOutcome:
     return out
 
 
-STRATEGIES: dict[str, Callable[[PlanChange], ChangeOutcome]] = {
+#: what each does from the start of a change until the new box is alone: (.., old box, new box, rows, outcome) -> the
+#: rows that the new box takes next
+STRATEGIES: dict[str, Callable[[PlanChange, SimBox, SimBox, list[BoxRow], ChangeOutcome], list[BoxRow]]] = {
     "pause-drain-resume": _pause_drain_resume,
     "moving-state": _moving_state,
     "parallel-track": _parallel_track,
     "background": _background,
-    "stateless-order": _stateless_order,
 }
-
-
-def _before(change: PlanChange, out: ChangeOutcome) -> tuple[SimBox, list[BoxRow]]:
-    old = SimBox(change.old, change.window, change.rules.purgeable)
-    _feed(out, "old", old, change.arrivals[: change.at])
-    return old, list(change.arrivals[change.at :])
+#: with the one whose box has no states to change
+NAMES = (*STRATEGIES, "stateless-order")
 
 
 def _feed(out: ChangeOutcome, name: str, box: SimBox | ProbeBox, rows: Sequence[BoxRow]) -> None:
     for row in rows:
         out.made += [(name, made) for made in box.push(row)]
+        out.note(row, box)
 
 
 def _drain(change: PlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
     """cleanAccumulatedTuples(): rows whose time lies before the start go through the old box first."""
-    started = max((row.time for row in change.arrivals[: change.at]), default=0)
+    taken = [row.time for row in change.arrivals if row not in rest]
+    started = max(taken, default=0)
     late = [row for row in rest if row.time < started]
     out.length = len(late)
     _feed(out, "old", old, late)

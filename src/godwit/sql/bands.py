@@ -59,13 +59,21 @@ class Bands:
 
 
 def bounds(part: exp.Expr, times: frozenset[str]) -> tuple[Bound, ...]:
-    """What one conjunct says about the distance of time columns; () if it says nothing, or says more than that."""
+    """What one conjunct says about the distance of time columns. It may say more than that (`only_bounds`)."""
     size = part.meta.get(SAME_WINDOW)
     if size:
         a, b = (next(side.find_all(exp.Column)).name for side in (part.left, part.right))  # type: ignore[attr-defined]
         return (Bound(a, b, size - 1), Bound(b, a, size - 1)) if a != b else ()
-    found = [_bound(low, high, strict, times) for low, high, strict in _inequalities(part)]
-    return tuple(b for b in found if b) if all(found) else ()
+    return tuple(b for b in _bounds(part, times) if b)
+
+
+def only_bounds(part: exp.Expr, times: frozenset[str]) -> bool:
+    """Whether a conjunct says no more than its bounds do: half a BETWEEN may be one."""
+    return SAME_WINDOW not in part.meta and all(_bounds(part, times))
+
+
+def _bounds(part: exp.Expr, times: frozenset[str]) -> list[Bound | None]:
+    return [_bound(low, high, strict, times) for low, high, strict in _inequalities(part)]
 
 
 def _inequalities(part: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr, bool]]:

@@ -6,22 +6,26 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from godwit.model.joins import How
 from godwit.sql import aggregates
 from godwit.sql.fault import SqlFault
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import ScopeField
 
+_HOW: dict[str, How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full", "SEMI": "semi", "ANTI": "anti"}
 
-def check_join(join: exp.Join) -> None:
+
+def check_join(join: exp.Join) -> How | None:
+    """How a join is meant; None: an inner one."""
     side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
-    if side or kind in ("OUTER", "SEMI", "ANTI", "FULL"):
-        msg = f"{' '.join(w for w in (side, kind) if w)} JOIN: a missing partner is only known when time has passed"
-        raise SqlFault(
-            msg, join.this, "use an inner JOIN; for absences, aggregate both sides by window and compare counts"
-        )
+    how = _HOW.get(kind if kind in ("SEMI", "ANTI") else side)
+    if side and kind in ("SEMI", "ANTI") and side != "LEFT":
+        msg = f"{side} {kind} JOIN is not Spark's"
+        raise SqlFault(msg, join.this, f"write it the other way round, as a LEFT {kind} JOIN")
     if method or join.args.get("using"):
         msg = f"{method or 'USING'} joins hide which columns are compared"
         raise SqlFault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
+    return how
 
 
 def refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
@@ -33,8 +37,14 @@ def refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
 def refuse_totals(key: tuple[str, ...] | None, origin: exp.Expr) -> None:
     """Above totals everything would have to be taken back whenever one is replaced."""
     if key is not None:
-        msg = "totals without a window replace each other, so nothing can be computed of them"
+        msg = "totals and best rows replace each other, so nothing can be computed of them"
         raise SqlFault(msg, origin, "make them the whole query, or aggregate in a window")
+
+
+def refuse_distinct(origin: exp.Expr) -> None:
+    msg = "DISTINCT over an endless stream keeps every row for ever"
+    remedy = "say so: SELECT /*+ keep('1 day') */ DISTINCT .., or keep('forever'); or select a time column, too"
+    raise SqlFault(msg, origin, remedy)
 
 
 def refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:

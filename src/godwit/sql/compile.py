@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
@@ -24,6 +25,7 @@ from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
+from godwit.sql.spellings import respell
 
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
 _MAY_GIVE_DECIMALS = frozenset(
@@ -42,6 +44,7 @@ def compile_query(
     with located(sql):
         select, target = _target(_parse(sql))
         take_hints(select)
+        respell(select)
         for tree in (target, select):
             if tree is not None:
                 guard(tree, sql)
@@ -115,7 +118,31 @@ def _parse(sql: str) -> exp.Expr:
     return statements[0]
 
 
+#: what sqlglot cannot read -> why a query cannot have it, and what helps
+_UNREAD = {
+    "MATCH_RECOGNIZE": (
+        "MATCH_RECOGNIZE is not supported",
+        "look back with lag(..) OVER (PARTITION BY key ORDER BY ts); for what did not happen, LEFT ANTI JOIN in a band",
+    ),
+    "WATERMARK": (
+        "a query does not set the watermark of a stream",
+        "declare how far its rows may be out of order: fleet.stream(.., disorder='10 seconds')",
+    ),
+}
+
+
+def _unread(sql: str) -> SqlError | None:
+    """A clause that is valid somewhere, but not here."""
+    for token in tokens(sql):
+        if token.token_type == TokenType.VAR and token.text.upper() in _UNREAD:
+            problem, remedy = _UNREAD[token.text.upper()]
+            return UnsupportedError(problem, place=point(sql, token.start, token.end + 1), remedy=remedy)
+    return None
+
+
 def _syntax_error(sql: str, error: ParseError) -> SqlError:
+    if (known := _unread(sql)) is not None:
+        return known
     first = error.errors[0]
     line, column = first.get("line") or 1, first.get("col") or 1
     highlight = str(first.get("highlight") or "")

@@ -6,12 +6,14 @@ Every column in an expression is one flat name, unique in the plan (`scope.py` m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from godwit.model.joins import How
 from godwit.model.plan import Stream, Window
+from godwit.model.ranking import RankCall
 from godwit.model.running import OverCall
 
 
@@ -60,6 +62,15 @@ class ProjectNode:
 
 
 @dataclass(frozen=True, eq=False)
+class ExplodeNode:
+    """All columns, and one more that each value of a generator makes a row for."""
+
+    input: Draft
+    value: exp.Expr
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
 class UnionNode:
     inputs: tuple[Draft, ...]
 
@@ -104,6 +115,31 @@ class OverNode:
 
 
 @dataclass(frozen=True, eq=False)
+class RankNode:
+    """Functions over the rows of one key and time."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    calls: tuple[RankCall, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class TopNode:
+    """The first few rows of each key."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    limit: int
+    place: str
+    time: str
+
+
+@dataclass(frozen=True, eq=False)
 class JoinNode:
     left: Draft
     right: Draft
@@ -119,7 +155,30 @@ class JoinNode:
     keep_us: tuple[int, int] = (0, 0)
 
 
-Draft = ScanNode | FilterNode | ProjectNode | UnionNode | AggregateNode | RunningNode | OverNode | JoinNode
+@dataclass(frozen=True, eq=False)
+class OuterNode(JoinNode):
+    """A join in which rows without a partner count; of semi and anti only the left's columns come out."""
+
+    how: How = "left"
+    #: flat name -> type, where it is known: what is missing is NULL of that type
+    types: Mapping[str, str | None] = field(default_factory=dict)
+    origin: exp.Expr | None = None
+
+
+Draft = (
+    ScanNode
+    | FilterNode
+    | ProjectNode
+    | ExplodeNode
+    | UnionNode
+    | AggregateNode
+    | RunningNode
+    | OverNode
+    | RankNode
+    | TopNode
+    | JoinNode
+    | OuterNode
+)
 
 
 def flat(alias: str, column: str) -> str:

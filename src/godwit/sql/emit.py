@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlglot import exp
 
-from godwit.model import plan, running
+from godwit.model import joins, plan, ranking, running
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
+from godwit.sql.fault import SqlFault
+from godwit.sql.push import outputs
 from godwit.sql.scope import ScopeField
 from godwit.sql.shape import Lifter
 
@@ -45,6 +49,10 @@ class Emitter:
             case d.ProjectNode():
                 columns = tuple(plan.Named(c.name, self._lifter.lifted(c.value)) for c in node.columns)
                 return self._add(plan.Project(below, columns))
+            case d.ExplodeNode():
+                kept = [plan.Named(name, f"`{name}`") for name in sorted(outputs(node.input))]
+                made = plan.Named(node.name, self._lifter.lifted(node.value))
+                return self._add(plan.Project(below, (*kept, made)))
             case d.UnionNode():
                 return self._add(plan.Union(below))
             case d.AggregateNode():
@@ -54,6 +62,13 @@ class Emitter:
             case d.OverNode():
                 order = (node.keys, node.time, node.ties)
                 return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
+            case d.RankNode():
+                return self._add(ranking.Ranked(below, node.columns, node.keys, node.time, node.calls, node.lag_us))
+            case d.TopNode():
+                best = (node.order, node.limit, node.place, node.time)
+                return self._add(ranking.TopRows(below, node.columns, node.keys, *best))
+            case d.OuterNode():
+                return self._outer(node, below)
             case d.JoinNode():
                 return self._join(node, below)
 
@@ -85,17 +100,33 @@ class Emitter:
         return self._add(plan.Partial(below, node.window, keys, calls)), tuple(k.name for k in keys), calls
 
     def _join(self, node: d.JoinNode, below: tuple[int, ...]) -> int:
-        return self._add(
-            plan.Join(
-                inputs=below,
-                keys=tuple((text(a), text(b)) for a, b in node.keys),
-                left_time=node.left_time,
-                right_time=node.right_time,
-                lower_us=node.lower_us,
-                upper_us=node.upper_us,
-                residual=self._all(node.residual),
-                left_lag_us=node.left_lag_us,
-                right_lag_us=node.right_lag_us,
-                keep_us=node.keep_us,
-            )
-        )
+        return self._add(plan.Join(below, **self._band(node), keep_us=node.keep_us))
+
+    def _outer(self, node: d.OuterNode, below: tuple[int, ...]) -> int:
+        left, right = (_columns(node, side) for side in (node.left, node.right))
+        return self._add(joins.OuterJoin(below, node.how, **self._band(node), left=left, right=right))
+
+    def _band(self, node: d.JoinNode) -> dict[str, Any]:
+        return {
+            "keys": tuple((text(a), text(b)) for a, b in node.keys),
+            "left_time": node.left_time,
+            "right_time": node.right_time,
+            "lower_us": node.lower_us,
+            "upper_us": node.upper_us,
+            "residual": self._all(node.residual),
+            "left_lag_us": node.left_lag_us,
+            "right_lag_us": node.right_lag_us,
+        }
+
+
+def _columns(node: d.OuterNode, side: d.Draft) -> tuple[plan.Column, ...]:
+    """A side's columns; where they may be missing, their types must be known."""
+    missing = {"left": (node.right,), "right": (node.left,), "full": (node.left, node.right)}.get(node.how, ())
+    made = []
+    for name in sorted(outputs(side)):
+        kind = node.types.get(name)
+        if kind is None and any(side is one for one in missing):
+            msg = f"the type of '{name.split('__', 1)[-1]}' is not known, and it is NULL where there is no partner"
+            raise SqlFault(msg, node.origin, "say it in the sub-query: CAST(.. AS double) AS name")
+        made.append(plan.Column(name, kind or ""))
+    return tuple(made)

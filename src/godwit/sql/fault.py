@@ -25,10 +25,10 @@ class SqlFault(Exception):  # noqa: N818 - not an error a user meets: `located` 
         self.problem, self.node, self.remedy, self.kind = problem, node, remedy, kind
 
 
-def unknown(problem: str, node: exp.Expr, name: str, known: Iterable[str]) -> SqlFault:
-    """A name nobody declared, with the nearest one that somebody did."""
+def unknown(problem: str, node: exp.Expr, name: str, known: Iterable[str], alike: float = 0.6) -> SqlFault:
+    """A name nobody declared, with the nearest one that somebody did, if it is so much alike."""
     names = sorted(set(known))
-    near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.6)
+    near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=alike)
     if near:
         nearest = next(n for n in names if n.lower() == near[0])
         return SqlFault(problem, node, f"did you mean '{nearest}'?", UnknownNameError)

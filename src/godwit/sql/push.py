@@ -12,12 +12,16 @@ from godwit.sql.draft import (
     AggregateNode,
     ColumnNode,
     Draft,
+    ExplodeNode,
     FilterNode,
     JoinNode,
+    OuterNode,
     OverNode,
     ProjectNode,
+    RankNode,
     RunningNode,
     ScanNode,
+    TopNode,
     UnionNode,
     column,
     filtered,
@@ -42,8 +46,16 @@ def push_filters(draft: Draft) -> Draft:
                 return push_filters(replace(below, input=FilterNode(below.input, moved)))
             case UnionNode():
                 return push_filters(UnionNode(tuple(FilterNode(branch, draft.conjuncts) for branch in below.inputs)))
+            case OuterNode():
+                kept, moved = _for_left(below, draft.conjuncts)
+                return filtered(push_filters(replace(below, left=filtered(below.left, moved))), kept)
             case JoinNode():
                 return push_filters(_into_join(below, draft.conjuncts))
+            case ExplodeNode():
+                above = tuple(part for part in draft.conjuncts if below.name in names([part]))
+                own = tuple(part for part in draft.conjuncts if below.name not in names([part]))
+                source = push_filters(filtered(below.input, own))
+                return filtered(replace(below, input=source), above)
     return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
 
 
@@ -60,6 +72,13 @@ def _into_join(join: JoinNode, parts: tuple[exp.Expr, ...]) -> JoinNode:
     )
 
 
+def _for_left(join: OuterNode, parts: tuple[exp.Expr, ...]) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """(what must be decided above the join, what its left may be asked before): where all of the left comes out."""
+    mine = frozenset[str]() if join.how in ("right", "full") else outputs(join.left)
+    moved = tuple(p for p in parts if names([p]) and names([p]) <= mine)
+    return tuple(p for p in parts if p not in moved), moved
+
+
 def outputs(draft: Draft) -> frozenset[str]:
     """The columns an operator hands on."""
     match draft:
@@ -69,6 +88,8 @@ def outputs(draft: Draft) -> frozenset[str]:
             return outputs(draft.input)
         case ProjectNode():
             return frozenset(c.name for c in draft.columns)
+        case ExplodeNode():
+            return outputs(draft.input) | {draft.name}
         case UnionNode():
             return outputs(draft.inputs[0])
         case AggregateNode():
@@ -78,6 +99,12 @@ def outputs(draft: Draft) -> frozenset[str]:
             return frozenset([*made, WINDOW_START, WINDOW_END, VERSION, DELETED])
         case OverNode():
             return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case RankNode():
+            return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case TopNode():
+            return frozenset([*draft.columns, draft.place, VERSION, DELETED])
+        case OuterNode(how="semi" | "anti"):
+            return outputs(draft.left)
         case JoinNode():
             return outputs(draft.left) | outputs(draft.right)
 
@@ -108,6 +135,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
         case ProjectNode():
             kept = tuple(c for c in draft.columns if c.name in needed) or draft.columns[:1]
             return ProjectNode(prune(draft.input, names(c.value for c in kept)), kept)
+        case ExplodeNode():
+            return replace(draft, input=prune(draft.input, (needed - {draft.name}) | names([draft.value])))
         case UnionNode():
             return UnionNode(tuple(prune(branch, needed) for branch in draft.inputs))
         case AggregateNode():
@@ -123,6 +152,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
             wanted = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
             # Its order is made of all its columns: none may go, or rows that were told apart would not be.
             return replace(draft, input=prune(draft.input, frozenset(draft.columns)), calls=wanted)
+        case RankNode() | TopNode():
+            return replace(draft, input=prune(draft.input, frozenset(draft.columns)))
         case JoinNode():
             return _prune_join(draft, needed)
 

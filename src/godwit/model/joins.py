@@ -1,0 +1,98 @@
+"""Plan nodes of joins that also answer for rows without a partner: outer, semi and anti joins within a band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from godwit.model.plan import Column, Join, Operator, StateSpec, pretty, seconds
+
+How = Literal["left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class OuterJoin(Operator):
+    """A band join in which rows without a partner count.
+
+    left, right, full: all pairs, and the rows of that side (of both) that have none, with NULL for the other's columns.
+    semi: the rows of the left that have a partner, once; anti: those that have none. A pair, or a first partner, is
+    known when its later row comes; that there is none, when the watermark has passed the last moment at which one could
+    come. So nothing need be remembered of a row but the row.
+    """
+
+    inputs: tuple[int, ...]
+    how: How
+    keys: tuple[tuple[str, str], ...]
+    left_time: str
+    right_time: str
+    lower_us: int
+    upper_us: int
+    #: the columns of each side, with their types: what is missing is NULL of that type
+    left: tuple[Column, ...]
+    right: tuple[Column, ...]
+    residual: str | None = None
+    left_lag_us: int = 0
+    right_lag_us: int = 0
+    per_device: ClassVar[bool] = False
+    stateful: ClassVar[bool] = True
+    selectivity: ClassVar[float] = 0.5
+    # Absence is told behind the watermark, which is held until the state of an instance that moved has come.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
+    emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+
+    @property
+    def inner(self) -> Join:
+        """The same keys and band, pairs only."""
+        band = (self.left_time, self.right_time, self.lower_us, self.upper_us)
+        return Join(self.inputs, self.keys, *band, self.residual, self.left_lag_us, self.right_lag_us)
+
+    @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        """Whether a row has a partner depends on when its reader began."""
+        return None
+
+    @property
+    def answers_for(self) -> tuple[int, ...]:
+        """The sides whose rows are told of though they have no partner."""
+        return {"left": (0,), "anti": (0,), "right": (1,), "full": (0, 1), "semi": ()}[self.how]
+
+    @property
+    def waits_us(self) -> tuple[int, int]:
+        """When the watermark is further past a row than this, no partner of it can come."""
+        left, right = self.inner.lasts_us
+        return max(self.left_lag_us, left), max(self.right_lag_us, right)
+
+    @property
+    def lasts_us(self) -> tuple[int, int]:
+        """For how long after its own time a row is kept: until it is answered, and as long as a row of the other side
+        is not, whose partner it may be."""
+        left, right = self.inner.lasts_us
+        wait_left, wait_right = self.waits_us
+        if 0 in self.answers_for or self.how == "semi":
+            left, right = max(left, wait_left), max(right, wait_left - self.lower_us)
+        if 1 in self.answers_for:
+            left, right = max(left, wait_right + self.upper_us), max(right, wait_right)
+        return left, right
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        return self.inner.state
+
+    @property
+    def reach_us(self) -> int | None:
+        return max(self.lasts_us) + 1
+
+    @property
+    def keeps(self) -> str:
+        left, right = map(seconds, self.lasts_us)
+        return f"rows of the left until the watermark is {left} past them, rows of the right {right}"
+
+    @property
+    def detail(self) -> str:
+        told = [f"rows of the {('left', 'right')[side]} without a partner" for side in self.answers_for]
+        waits = [f"{seconds(self.waits_us[side])}" for side in self.answers_for]
+        absence = " and ".join(f"{what} {wait} late" for what, wait in zip(told, waits, strict=True))
+        return f" ({absence}){self.inner.detail}" if absence else self.inner.detail
+
+    def describe(self) -> str:
+        return pretty(f"{self.how.capitalize()} {self.inner.describe().lower()[:4]}{self.inner.describe()[4:]}")
