@@ -109,6 +109,25 @@ def test_over_regions_while_devices_move_and_twice_in_a_row(spark: SparkSession,
         _ends_well(fleet, query)
 
 
+@pytest.mark.parametrize("strategy", ["parallel-track", pytest.param("background", marks=pytest.mark.full)])
+def test_a_process_that_ends_in_the_middle_is_gone_on_with(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    random_ = random.Random(5)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+        for stream in "abc":
+            fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
+        fleet.submit(PLAIN, "q")
+        _push(fleet, random_, range(12))
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+        _push(fleet, random_, range(12, 15), process=False)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        _push(fleet, random_, range(15, 20))
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        _push(fleet, random_, range(20, 45))
+        assert len(fleet.deployment.queries) == 1
+        _ends_well(fleet, fleet.query("q"))
+
+
 def test_without_the_rule_of_old_rows_results_come_twice(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "_old_rows", lambda frame: None if frame is None else frame.drop(CLASS))
     random_ = random.Random(7)
@@ -124,6 +143,7 @@ def test_without_the_rule_of_old_rows_results_come_twice(fleet: Fleet, monkeypat
 def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
     fleet.submit(PLAIN, "q")
     before = fleet.deployment
+    assert "computed: b c" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
     for order in ("a JOIN b", "a JOIN b JOIN d", "(a JOIN b"):
         with pytest.raises(ConfigError, match="remedy"):
             fleet.replan("q", order=order)

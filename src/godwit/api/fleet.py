@@ -34,6 +34,7 @@ from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
+from godwit.replan.explain import explained
 from godwit.sql import Builder
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
@@ -178,13 +179,15 @@ class Fleet(RunningFleet):
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 
-    def replan(self, query: str, *, order: str, strategy: str = "auto") -> QueryHandle:
-        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on.
-
-        Returns when the new plan is in force; where both run side by side, the old one goes by itself later.
+    def replan(self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False) -> str:
+        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
+        of them once. `strategy`: moving-state, background or parallel-track. Returns when the new plan is in force;
+        where both run side by side, the old one goes by itself later. `dry_run`: return what would be done.
         """
+        if dry_run:
+            return explained(self.execution(self.known(query)), order, self.deployment.streams)
         self.control.execute(Replan(query, order, strategy))
-        return QueryHandle(self, self.supervisor, QueryId(query))
+        return f"'{query}' joins as {order}"
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

@@ -234,7 +234,7 @@ def _columns(plan: Plan, index: int) -> frozenset[str]:
         case Filter() | Union():
             return _columns(plan, operator.inputs[0])
     msg = f"a {type(operator).__name__} feeds a join directly"
-    raise AssertionError(msg)
+    raise fault(msg, remedy="the order of this query stays")
 
 
 def _types(plan: Plan, streams: Streams) -> dict[str, str]:
