@@ -19,6 +19,7 @@ from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site, Topology
 from godwit.region import step
 from godwit.replan.box import JoinBox
+from godwit.testing.collected import Collected
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NEAR = "BETWEEN {0}.ts - INTERVAL 4 SECONDS AND {0}.ts + INTERVAL 3 SECONDS"
@@ -65,15 +66,18 @@ def _ends_well(fleet: Fleet, query: QueryHandle) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     random_ = random.Random(7)
-    query = fleet.submit(sql, "q")
+    query, delivered = fleet.submit(sql, "q"), Collected()
+    query.write_to(delivered)
     _push(fleet, random_, range(12))
     fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
     _push(fleet, random_, range(12, 20), process=False)
     fleet.process_available()
     _push(fleet, random_, range(20, 45))
     (runs,) = fleet.deployment.queries.values()  # nothing is left of the old plan
+    assert not list((fleet.root / "plans").glob(f"{query.id}/*"))
     assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree.canonical) == "a JOIN (b JOIN c)"
     _ends_well(fleet, query)
+    assert len(delivered.rows) == query.results().count()
 
 
 FOUR = (

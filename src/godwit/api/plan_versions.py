@@ -20,6 +20,7 @@ from godwit.api.core import FleetCore
 from godwit.control.commands import AdvancePlan
 from godwit.control.events import PlanChanged, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
+from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, SiteId
 from godwit.model.instances import instance_id
@@ -165,6 +166,9 @@ class PlanVersions:
             if runs_both(new.shape.plan):
                 self._keep_newest(old, new)
             self._fleet.control.ask(QueryWithdrawn(old.id))
+            name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
+            subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
+            self._fleet.dispatcher.succeed(old.id, subject)
             legacy.forget(self._fleet.store, old.id)
             return
         name = self._fleet.aliases.name_of(new.id)
