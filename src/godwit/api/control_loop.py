@@ -155,7 +155,8 @@ class ControlLoop:
     def _step(self) -> bool:
         """Let the runners look at the control log; whether a region has reported something."""
         self._pool.hire()
-        self._pool.step_all(sources=False)
+        while self._pool.step_all(sources=False) and not self._events:
+            pass  # rows up to a plan version's line come before its epoch
         return bool(self._events)
 
     # -- one turn

@@ -210,6 +210,16 @@ class FleetCore(ABC):
         """What runs under a query's name: itself, or its newest version."""
         return self.aliases.runs(query, self.deployment)
 
+    def lineage(self, query: Query) -> list[Query]:
+        """A query's execution and those whose state it went on with, the first one first."""
+        found = [query]
+        while (before := found[0].inherits) is not None:
+            earlier = self.aliases.execution(before, self.deployment)
+            if earlier is None:
+                break
+            found.insert(0, earlier)
+        return found
+
     def runners_of(self, shape: str) -> list[Runner]:
         return self.pool.of_shape(shape)
 
@@ -220,7 +230,8 @@ class FleetCore(ABC):
 
     def results_of(self, query: Query) -> DataFrame:
         """The committed results of one execution."""
-        return latest(self._committed(query, {query.id}), query.shape.plan.sink)
+        executions = {version.id for version in self.lineage(query)}
+        return latest(self._committed(query, executions), query.shape.plan.sink)
 
     def changes(self, query_id: QueryId) -> DataFrame:
         """The results as they were committed, also those that were replaced, with the columns that say so."""
@@ -230,7 +241,11 @@ class FleetCore(ABC):
         return self._committed(query, {*earlier, query.id})
 
     def _committed(self, query: Query, executions: AbstractSet[QueryId]) -> DataFrame:
-        found = segments.frame(self.spark, self.pool.results(query.shape.key, *executions))
+        # Versions with another plan have another shape, and their results lie there.
+        versions = [known for name in executions if (known := self.aliases.execution(name, self.deployment))]
+        shapes = dict.fromkeys([query.shape.key, *(version.shape.key for version in versions)])
+        there = [segment for shape in shapes for segment in self.pool.results(shape, *executions)]
+        found = segments.frame(self.spark, there)
         sink = query.shape.plan.sink
         if found is None:
             return segments.empty(self.spark, [*self.analyst.output(query), *hidden(sink)])

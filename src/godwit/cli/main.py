@@ -28,6 +28,7 @@ COMMANDS = {
     "submit": ("ask", "submit", "Submit a query to a running fleet."),
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
+    "replan": ("replan", "replan", "Join a running query's streams in another order."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),

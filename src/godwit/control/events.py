@@ -65,6 +65,18 @@ class QueryWithdrawn:
 
 
 @dataclass(frozen=True)
+class PlanChanged:
+    """A version of a query ends; another one, with another plan, goes on with its state."""
+
+    old: QueryId
+    query: Query
+    sink: SiteId | None = None
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    #: rows wait until the state is there
+    wait: bool = False
+
+
+@dataclass(frozen=True)
 class StreamDeclared:
     """Queries may read this stream from now on."""
 
@@ -142,6 +154,7 @@ Event = (
     | RegionEvacuated
     | QuerySubmitted
     | QueryWithdrawn
+    | PlanChanged
     | PlacesWished
     | PlacedByHand
     | StreamDeclared
@@ -161,6 +174,7 @@ Request = (
     QuerySubmitted
     | RegionEvacuated
     | QueryWithdrawn
+    | PlanChanged
     | DeviceFeeds
     | DevicesForgotten
     | PlacesWished

@@ -168,6 +168,8 @@ class RunnerPool:
     def _after(self, runner: Runner, number: int, record: Record) -> None:
         for tell in self._told:
             tell(runner, number, record)
+        if record.get("left"):
+            self.wake()  # another version of a query waits for it, under another shape
         for receiver, sent in record["messages"].items():
             seen = partial(self._seen, receiver, runner.shape.key)
             if self._delays is None:

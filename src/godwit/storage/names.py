@@ -84,6 +84,11 @@ def receivers(disk: Disk, region: str, shape: str) -> list[RegionId]:
     return sorted(RegionId(name) for name in disk.names(f"regions/{region}/shapes/{shape}/outbox"))
 
 
+def legacy(query: str) -> str:
+    """The folder of the state that a version of a query leaves to the next; a document an operator."""
+    return f"plans/{query}"
+
+
 def sink_position(query: str, digest: str) -> str:
     return f"{SINKS}/{query}/{digest}"
 

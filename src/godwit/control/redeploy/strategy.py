@@ -13,6 +13,7 @@ from godwit.control.events import (
     DevicesForgotten,
     PlacedByHand,
     PlacesWished,
+    PlanChanged,
     QuerySubmitted,
     QueryWithdrawn,
     RegionEvacuated,
@@ -21,6 +22,7 @@ from godwit.control.events import (
 )
 from godwit.control.key_routes import route_keys
 from godwit.control.plan_state import Planner
+from godwit.control.plan_versions import change_plan
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
 from godwit.migration.key_migrations import RouteKeys
@@ -91,6 +93,8 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     for request in requests:
         if isinstance(request, QuerySubmitted):
             planner.add_query(request.query, request.sink, request.wishes, request.ways)
+        elif isinstance(request, PlanChanged):
+            change_plan(planner, request)
         elif isinstance(request, RouteKeys):
             route_keys(planner, request)
 
@@ -104,6 +108,8 @@ def _asked(request: Request) -> str:
     match request:
         case QuerySubmitted(query):
             return f"query '{query.id}' submitted"
+        case PlanChanged(old, query):
+            return f"query '{old}' goes on as '{query.id}', with another plan"
         case QueryWithdrawn(query_id):
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
