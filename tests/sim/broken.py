@@ -265,7 +265,6 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
     "totals by generation": (running, "run", _totals_by_generation, 22),
     "clock not held": (MigrationLedger, "held", _never_held, 129),
-    "watermark told too early": (MigrationLedger, "pending", _never_held, 531),
 }
 
 #: what each strategy depends on: (strategy, what is broken) -> (where, its name, the broken rule, what sees it). Seeds
