@@ -115,6 +115,7 @@ def test_a_silent_region_is_left_and_hands_over_when_it_is_back(
     launcher.signal("edge", signal.SIGSTOP)
     try:
         feed.send(1, only=["t1"])
+        launcher.signal("coordinator", signal.SIGUSR1)  # (its threads are in its log, should it not see the silence)
         _eventually(lambda: "west" not in _places(fleet, "tumbling"))
         feed.send(2, only=["t1"])
     finally:

@@ -257,7 +257,7 @@ BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
 #: the same for keys that migrate; the seeds are of `draw_keys`
 BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "no emission filter": (MigrationLedger, "copied", _no_copies, 12),
-    "no marker": (MigrationLedger, "ready", _copies_at_once, 385),
+    "no marker": (MigrationLedger, "ready", _copies_at_once, 342),
     "rows not kept apart": (MigrationLedger, "waits", MigrationLedger._strict, PASSED_BY),
     "replayed rows are told": (over, "taken_in", _told_again, 204),
     "no acknowledgement": (MigrationLedger, "admits", _admitted_at_once, ANSWERED_LATE),
@@ -265,7 +265,6 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
     "totals by generation": (running, "run", _totals_by_generation, 22),
     "clock not held": (MigrationLedger, "held", _never_held, 129),
-    "watermark told too early": (MigrationLedger, "pending", _never_held, 531),
 }
 
 #: what each strategy depends on: (strategy, what is broken) -> (where, its name, the broken rule, what sees it). Seeds

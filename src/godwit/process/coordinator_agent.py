@@ -105,6 +105,7 @@ class CoordinatorAgent(RunningFleet):
         self._read: dict[RegionId, int] = {}
         self._stopping_watch, self._reported = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._watch_regions, name="coordinator/watch", daemon=True)
+        self._beats = threading.Thread(target=self._watch_beats, name="coordinator/beats", daemon=True)
 
     def serve(self, address: str) -> None:
         """Run until `stop`."""
@@ -115,13 +116,15 @@ class CoordinatorAgent(RunningFleet):
         self._look_at_regions(first=True)
         self.control.start()
         self._watcher.start()
+        self._beats.start()
         self.notifier.epoch()  # the last process may have died before it had told anybody
 
     def stop(self) -> None:
         self._stopping_watch.set()
         self._reported.set()
-        if self._watcher.is_alive():
-            self._watcher.join()
+        for thread in (self._watcher, self._beats):
+            if thread.is_alive():
+                thread.join()
         self.control.stop()
         self.pool.stop()
         self.notifier.stop()
@@ -160,11 +163,22 @@ class CoordinatorAgent(RunningFleet):
                 log.exception("the reports of regions cannot be read; tried again")
                 self._stopping_watch.wait(1.0)
 
+    def _watch_beats(self) -> None:
+        """Beside the reports: who is silent must be found whatever others have to say."""
+        while not self._stopping_watch.wait(LOOK_EVERY):
+            try:
+                self._look_at_beats()
+            except (OSError, GodwitError):
+                log.exception("who is alive cannot be read; tried again")
+
     def _look_at_regions(self, first: bool = False) -> None:
+        for region in region_members(self.store):
+            self._hear(region, first)
+
+    def _look_at_beats(self) -> None:
         members, now = region_members(self.store), time.monotonic()
         for region, one in members.items():
             self._watch.hear(region, one, now)
-            self._hear(region, first)
         silent = self._watch.silent(now) | {region for region, one in members.items() if one.left}
         for name in sorted(silent - self._silent):
             log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)

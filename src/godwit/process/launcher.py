@@ -152,7 +152,15 @@ class Launcher:
                 with contextlib.suppress(ConfigError, ProcessLookupError):
                     self.signal(name, signal.SIGTERM)
             for name in group:
+                self._end_starting(name)
                 self.gone(name)
+
+    def _end_starting(self, name: str) -> None:
+        """One that this launcher has started, and that has not come as far as its lock."""
+        started = self._started.get(name)
+        if started is not None and started.poll() is None and self.pid(name) is None:
+            started.terminate()
+            started.wait(STOPS_WITHIN)
 
     def gone(self, name: str) -> None:
         """Wait until nobody runs under a name."""

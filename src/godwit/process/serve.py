@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -24,7 +25,8 @@ SMALL = {"spark.testing.reservedMemory": str(100_000_000)}
 
 
 def wait_for_signal() -> None:
-    """Until SIGTERM or SIGINT."""
+    """Until SIGTERM or SIGINT. SIGUSR1 writes what every thread is doing into the log."""
+    faulthandler.register(signal.SIGUSR1)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())

@@ -158,7 +158,10 @@ def over(name: str, over: int) -> Query:
 
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
-KEYED = {**KINDS, "running": running, "over": over, "nested": nested}
+KEYED = {**KINDS, "running": running, "over": over}
+#: what may stand for another kind: it has the same keys, and one operator more
+LONGER = {"tumbling": nested}
+ALL_KINDS = {**KEYED, "nested": nested}
 
 
 def _join() -> list[Operator]:
