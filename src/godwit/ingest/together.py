@@ -45,7 +45,7 @@ def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | No
         try:
             conformed = _conformed(fleet.gateway, stream, device, [parcels[place] for place in places])
             with fleet.lock:
-                if any(_is_known(fleet.gateway, parcels[place]) for place in places):
+                if any(is_known(fleet.gateway, parcels[place]) for place in places):
                     continue  # rare: a repeat is told apart alone
                 numbers: dict[str, int] = {}
                 for one in (parcels[place] for place in places):
@@ -63,7 +63,7 @@ def push_alone(fleet: FleetCore, one: Parcel) -> bool:
     """A single parcel; False: its sequence number is known. A GodwitError says what is wrong with it."""
     conformed = fleet.gateway.conform(one.stream, one.rows, one.device)
     with fleet.lock:
-        if _is_known(fleet.gateway, one):
+        if is_known(fleet.gateway, one):
             return False
         numbers = {} if one.sequence is None else {one.sender: one.sequence}
         fleet.gateway.push_numbered(one.stream, conformed, fleet.deployment, one.device, numbers)
@@ -84,7 +84,8 @@ def _groups(gateway: Gateway, parcels: Sequence[Parcel]) -> dict[tuple[StreamId,
     return found
 
 
-def _is_known(gateway: Gateway, one: Parcel) -> bool:
+def is_known(gateway: Gateway, one: Parcel) -> bool:
+    """Whether a parcel has come through before."""
     return one.sequence is not None and one.sequence <= gateway.sequence(one.stream, one.sender)
 
 
