@@ -14,7 +14,7 @@ from bench.plan.settings import HIGH, LOW, NEW, OLD, Setting, set1, set2, set3
 from godwit.replan.forecast import ChangeCase, CostConstants, fit, moving_state_features, track_length
 from godwit.replan.load import window
 from godwit.sim.join_box import Combination, SimBox
-from godwit.sim.plan_change import NAMES, PlanChange, run
+from godwit.sim.plan_change import NAMES, SimPlanChange, run
 
 #: nested loops, no epochs, no jobs
 NESTED = CostConstants(0, 0, 0, 1e-6, 1e-6, 0, 0)
@@ -41,7 +41,7 @@ def parallel_track_s(setting: Setting, seed: int) -> float:
     """By the times of rows: from the start of the change until the old box holds only new ones."""
     rows = setting.arrivals(4 * setting.window_ms, seed)
     at = next(i for i, row in enumerate(rows) if row.time > setting.window_ms)
-    out = run("parallel-track", PlanChange(OLD, NEW, setting.window_ms, rows, at))
+    out = run("parallel-track", SimPlanChange(OLD, NEW, setting.window_ms, rows, at))
     return (out.ended - out.began) / 1000
 
 
@@ -93,7 +93,7 @@ def over_time(setting: Setting, until_ms: int, seed: int = 1, step_ms: int = 500
     for name in ("old", "new", *NAMES):
         trees = {"old": (OLD, OLD), "new": (NEW, NEW)}.get(name, (OLD, NEW))
         building = sum(WARM_MS < row.time <= WARM_MS + 500 for row in rows)
-        change = PlanChange(*trees, setting.window_ms, rows, at, building=building)
+        change = SimPlanChange(*trees, setting.window_ms, rows, at, building=building)
         out = run(name if name in NAMES else "moving-state", change)
         found[name] = {
             "kept": _sampled(out.trace, 1, step_ms, until_ms),

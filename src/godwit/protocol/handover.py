@@ -13,6 +13,9 @@ An instance that moves at epoch e from region A to region B:
 Every row of state carries its generation: the epoch since which its region owns the instance. A hand-over takes the
 rows whose generation is older than the move, and the rows that arrive get the new owner's generation. Rows of one
 generation have met each other; rows of two meet once, when the older ones arrive.
+
+A version of a query that ends at epoch e *leaves* its state in the same way: when all that feeds the operator is
+drained. The version that begins at e, under another plan, *inherits* it like state from another region.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.keys import REST, KeySet
+from godwit.model.plan import Operator
 
 #: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
 Instance = tuple[QueryId, int]
@@ -66,6 +70,10 @@ class Migration:
     ordered: bool = True
     #: the state is sent when it is asked for, or when there is nothing else to send
     paced: bool = False
+    #: the state leaves its query, for another version of it that has another plan: no target waits for it as it is
+    leaves: bool = False
+    #: the state is made of what the query's version before has left
+    inherits: bool = False
 
     @property
     def instance(self) -> Instance:
@@ -90,6 +98,21 @@ class Migration:
 
     def _row(self) -> list[Any]:
         return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+
+
+def stands_apart(move: Migration, operator: Operator) -> bool:
+    """Whether rows of keys that migrate wait for their state apart, and all other keys go on.
+
+    That is so where results come with the watermark: there is none before the state anyway. The watermark passes by
+    what waits; when the state comes, both are taken in together, and what was passed by is answered at once.
+    """
+    return bool(move.number) and not move.copy and operator.catches_up
+
+
+def rows_wait(move: Migration, operator: Operator) -> bool:
+    """Whether rows wait at the target until the state of a move has come: where it was asked for, where state cannot be
+    merged later, or where others need not wait for them."""
+    return not move.copy and (move.wait or operator.late_state != "merge" or stands_apart(move, operator))
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,15 @@ class _Builder:
             " AND ".join(rest) or None,
             lags[left_time],
             lags[right_time],
+            (self._needed(tree.left), self._needed(tree.right)),
         )
+
+    def _needed(self, tree: JoinTree) -> int:
+        """For how long a leaf's rows can be part of new results, in whatever order: the next change finds them."""
+        leaves = self._conditions.leaf
+        if not tree.is_leaf or len(leaves) < 3:
+            return 0
+        return self._conditions.need_us(leaves[tree.alias].time, set(leaves) - {tree.alias})
 
     def _aged(self, left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
         """A pair appears when its later row does, so the time of its older row lags by up to the band more."""
@@ -230,7 +238,7 @@ def _columns(plan: Plan, index: int) -> frozenset[str]:
             sides = (operator.left,) if operator.how in ("semi", "anti") else (operator.left, operator.right)
             return frozenset(column.name for side in sides for column in side)
     msg = f"a {type(operator).__name__} feeds a join directly"
-    raise AssertionError(msg)
+    raise fault(msg, remedy="the order of this query stays")
 
 
 def _types(plan: Plan, streams: Streams) -> dict[str, str]:

@@ -224,7 +224,7 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
     rng = Random(seed)
     rule = rng.choice(["bottom-up", "top-down", "nearest-common-ancestor"])
     redeployment = rng.choice(["incremental"] * 4 + ["holistic-concurrent"])
-    kind = rng.choice(["running", "running", *KEYED])
+    kind = rng.choice(["running", "over", *KEYED])
     drawing = _KeyDrawing(rng)
     actions: list[Action] = [SubmitQuery("q0", kind, 0)]
     if rng.random() < 0.2:

@@ -100,7 +100,7 @@ def ask(request: Request, body: Question, caller: Reader) -> dict[str, Any]:
 
 def _explained(service: Service, sql: str, name: str) -> dict[str, Any]:
     fleet = service.fleet
-    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name))
+    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name), (), fleet.functions.names)
     output = [{"name": c.name, "type": c.type} for c in fleet.analyst.output(compiled)]
     return {"plan": explained(compiled), "shape": compiled.shape.key, "columns": output}
 
