@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from bench.service import mqtt
 from bench.service.load import post_for, request
 
 TOPOLOGY = "sites: [{id: west, region: edge-west}, {id: cloud, region: cloud}]\nlinks: [{from: west, to: cloud}]\n"
@@ -146,3 +147,4 @@ def figures() -> Iterator[dict[str, Any]]:
             "met": p95 <= 20 and complete,
             "note": note + ("" if complete else f"; only {len(delays)} of {10 * SUBSCRIBERS} messages arrived"),
         }
+    yield from mqtt.figures()

@@ -154,6 +154,20 @@ def test_positions_move_devices_and_bad_messages_are_dead_letters(open_fleet: Ca
     assert any("no stream 'nothing'" in reason for reason in reasons)
 
 
+def test_a_repeat_from_the_site_before_is_no_hand_over(open_fleet: Callable[..., Fleet]) -> None:
+    fleet = open_fleet()
+    fleet.topology.load(TOPOLOGY)
+    fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train")
+    intake = Intake(fleet)
+    told = [Message("passengers", body("t1", n), "t1", site, n) for n, site in ((1, "west"), (2, "west"), (3, "east"))]
+    intake.take(told)
+    epoch = fleet.deployment.epoch
+    intake.take(told)
+    assert intake.rows == 3
+    assert fleet.deployment.epoch == epoch
+    assert fleet.plane.topology.devices[DeviceId("t1")].site == "east"
+
+
 @pytest.mark.parametrize("text", ["", "a/{b}", "{stream}/{stream}", "a{device}"])
 def test_a_topic_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="topic"):

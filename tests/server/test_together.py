@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from godwit.api.fleet import Fleet
@@ -74,6 +75,20 @@ def test_what_cannot_go_with_the_others_is_given_back(fleet: Fleet) -> None:
     assert push_together(fleet, again) == [True, None]
     assert push_together(fleet, [parcel("t1", 1, sequence=1), parcel("t2", 6, sequence=2)]) == [None, None]
     assert stored(fleet) == [("t1", 1), ("t2", 5)]
+
+
+def test_tables_go_together_and_nobody_sends_for_another(fleet: Fleet) -> None:
+    def table(sender: str, *named: str) -> Parcel:
+        rows = pa.Table.from_pylist([row(name, n) for n, name in enumerate(named)])
+        return Parcel(StreamId("passengers"), rows, DeviceId(sender))
+
+    before = entries(fleet)
+    assert push_together(fleet, [table("t1", "t1", "t1"), table("t2", "t2")]) == [True, True]
+    assert entries(fleet) == before + 1
+    assert stored(fleet) == [("t1", 0), ("t1", 1), ("t2", 0)]
+    assert push_together(fleet, [table("t1", "t1"), table("t2", "t3")]) == [True, True]
+    assert stored(fleet) == [("t1", 0), ("t1", 0), ("t1", 1), ("t2", 0)]
+    assert "another device" in fleet.dead_letters()[0]["reason"]
 
 
 def test_many_posts_at_once_each_get_their_answer(serve: Callable[..., Running]) -> None:

@@ -20,7 +20,7 @@ from godwit.control.commands import Connect
 from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId, SiteId, StreamId
 from godwit.ingest.row_formats import parse
-from godwit.ingest.together import Parcel, push_alone, push_together
+from godwit.ingest.together import Parcel, is_known, push_alone, push_together
 from godwit.mobility.nearest import NearestSite
 
 
@@ -65,7 +65,8 @@ class Intake:
         waiting: list[Parcel] = []
         for message in messages:
             try:
-                parcels = self._parcels(message)
+                # (a repeat also says where its device was then: that is no hand-over)
+                parcels = [one for one in self._parcels(message) if not is_known(self._fleet.gateway, one)]
                 for one in parcels:
                     site = self._place(one, message.site)
                     if site is not None or self._feeds_anew(one):
