@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from godwit.engine.lazy_frame import Frame, joined
-from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join
+from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator
+from godwit.model.signature import filled
 
 Side = Literal["left", "right"]
 #: columns that end with the join
@@ -85,3 +87,16 @@ def _conditions(operator: Join, one_query: bool) -> list[str]:
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]
+
+
+def computed(left: Frame, right: Frame, operator: Operator, literals: Sequence[str]) -> Frame:
+    """All that a join makes of the rows of two states, of one query, with the values of its parameters."""
+    assert isinstance(operator, Join)
+    found = pairs(left, right, operator, one_query=True)
+    return found if operator.residual is None else found.where(filled(operator.residual, literals))
+
+
+def still_needed(rows: Frame, operator: Operator, side: int, clock: int) -> Frame:
+    """Rows of one side that may still find a partner when the watermark stands there."""
+    assert isinstance(operator, Join)
+    return rows.where(f"unix_micros(`{operator.state[side].time}`) >= {clock - operator.stays_us[side] - 1}")

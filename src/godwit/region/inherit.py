@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, made
-from godwit.model.plan import GENERATION, Join, Query
-from godwit.model.signature import StateKey, filled
-from godwit.operators.join import pairs
+from godwit.model.plan import GENERATION, Query
+from godwit.model.signature import StateKey
+from godwit.operators.join import computed, still_needed
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import NEVER
 from godwit.region.legacy import Left, left_by
@@ -70,24 +70,16 @@ class _Heir:
         left, right = self._rows(step.left), self._rows(step.right)
         if left is None or right is None:
             return None
-        join = self._new.shape.plan.operators[step.operator]
-        assert isinstance(join, Join)
-        rows = made(pairs(made(left), made(right), join, one_query=True))
-        if join.residual is not None:
-            types = [parameter.type for parameter in self._new.shape.parameters]
-            literals = [f"CAST({v} AS {t})" for v, t in zip(self._new.parameters, types, strict=True)]
-            rows = rows.where(filled(join.residual, literals))
-        return _of_one_generation(self._alive(rows, key))
-
-    def _alive(self, rows: Frame, key: StateKey) -> Frame:
-        """Without what can no longer be part of a result (4.1.3): the watermark has passed all that it could meet."""
-        index = self._new.shape.signatures.index(key.signature)
-        join = self._new.shape.plan.operators[index]
+        types = [parameter.type for parameter in self._new.shape.parameters]
+        literals = [f"CAST({v} AS {t})" for v, t in zip(self._new.parameters, types, strict=True)]
+        operators = self._new.shape.plan.operators
+        rows = computed(made(left), made(right), operators[step.operator], literals)
+        # Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet.
         clock = min((clock for _, clock in self._left.values()), default=NEVER)
-        if not isinstance(join, Join) or clock <= NEVER:
-            return rows
-        spec = join.state[key.side]
-        return rows.where(f"unix_micros(`{spec.time}`) >= {clock - join.stays_us[key.side] - 1}")
+        if clock > NEVER:
+            reader = operators[self._new.shape.signatures.index(key.signature)]
+            rows = still_needed(rows, reader, key.side, clock)
+        return _of_one_generation(rows)
 
 
 def _of_one_generation(rows: Frame) -> Frame:
