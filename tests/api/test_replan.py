@@ -147,7 +147,7 @@ def test_without_the_rule_of_old_rows_results_come_twice(fleet: Fleet, monkeypat
 def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
     fleet.submit(PLAIN, "q")
     before = fleet.deployment
-    assert "computed: b c" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
+    assert "computed:  b c" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
     for order in ("a JOIN b", "a JOIN b JOIN d", "(a JOIN b"):
         with pytest.raises(ConfigError, match="remedy"):
             fleet.replan("q", order=order)

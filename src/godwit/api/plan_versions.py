@@ -42,7 +42,7 @@ WAITS = {"moving-state": True, "background": False, "parallel-track": False}
 
 
 @dataclass(frozen=True)
-class PlanChange:
+class PlannedChange:
     """What would be done."""
 
     old: Query
@@ -69,7 +69,7 @@ class PlanVersions:
         if found is not None:
             self._switch(name, found.old, found.first, WAITS[found.strategy])
 
-    def planned(self, name: QueryId, order: str, strategy: str, version: QueryId) -> PlanChange | None:
+    def planned(self, name: QueryId, order: str, strategy: str, version: QueryId) -> PlannedChange | None:
         """The change, if it can be made; None: the query has that order. DeploymentError or ConfigError: it cannot."""
         old, streams = self._fleet.execution(self._fleet.known(name)), self._fleet.deployment.streams
         self._check(name, old)
@@ -90,7 +90,7 @@ class PlanVersions:
             raise DeploymentError(msg)
         first = replace(both(old, new, streams), id=_track(version)) if chosen == "parallel-track" else new
         self._check_place(name, old, first)
-        return PlanChange(old, first, new, chosen)
+        return PlannedChange(old, first, new, chosen)
 
     def _check(self, name: QueryId, old: Query) -> None:
         deployment = self._fleet.deployment

@@ -1,25 +1,50 @@
-"""What a change of plan would do, for people: which state is shared, which is computed, how it can be made."""
+"""What a change of plan would do, for people: what becomes of each state, how it can be made, and at which cost."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from godwit.model.plan import Query
+from godwit.replan import auto
 from godwit.replan.box import JoinBox, Streams, reordered
-from godwit.replan.matching import match
+from godwit.replan.forecast import DEFAULTS, ChangeCase, CostConstants, forecasts
+from godwit.replan.load import BoxLoad, spans_of
+from godwit.replan.matching import StateMatch, match
 from godwit.replan.steps import BoxChange, possible
 
 
-def explained(query: Query, order: str, streams: Streams) -> str:
-    """ConfigError, with place and remedy, where the order cannot be."""
+def explained(
+    query: Query,
+    order: str,
+    streams: Streams,
+    load: BoxLoad | None = None,
+    constants: CostConstants = DEFAULTS,
+    *,
+    probing: bool = False,
+) -> str:
+    """What a dry run prints; with a forecast where the load is known. ConfigError, with place and remedy, where the
+    order cannot be."""
     box = JoinBox.of(query.shape.plan, streams)
     tree = box.order(order)
     if tree.same_order(box.tree):
         return f"'{query.id}' joins in this order: {box.tree}; nothing would change"
-    states = match(query, reordered(query, tree, streams), streams)
-    shared = [" ".join(one.covers) or "what stays above the joins" for one in states.matched]
-    computed = [" ".join(one.covers) for one in states.recompute]
-    lines = [f"now:      {box.tree}", f"then:     {tree}", f"shared:   {', '.join(dict.fromkeys(shared)) or 'nothing'}"]
-    lines.append(f"computed: {', '.join(computed) or 'nothing'}")
-    if states.short:
-        short = ", ".join(f"{' '.join(one.covers)} by {one.short_us / 1e6:g} s" for one in states.short)
-        lines.append(f"too short: {short} (only 'parallel-track' can change to it)")
-    return "\n".join([*lines, f"possible: {', '.join(possible(BoxChange(states)))}"])
+    found = match(query, reordered(query, tree, streams), streams)
+    can = possible(BoxChange(found, probing=probing))
+    lines = [f"now:       {box.tree}", f"then:      {tree}", *_states(found)]
+    if load is None:
+        return "\n".join([*lines, f"possible:  {', '.join(can)}"])
+    case = ChangeCase(box.tree, tree, load, spans_of(query, streams), constants)
+    return "\n".join([*lines, "forecast:", auto.explain(forecasts(case), can)])
+
+
+def _states(found: StateMatch) -> Iterator[str]:
+    yield f"shared:    {_sets(m.covers for m in found.matched if m.covers)}"
+    yield f"computed:  {_sets(step.covers for step in found.recompute)}"
+    if found.short:
+        lacking = ", ".join(f"{' '.join(m.covers)} by {m.short_us / 1e6:g} s" for m in found.short)
+        yield f"too short: {lacking} (only 'parallel-track' can change to it)"
+    yield f"discarded: {len(found.discard)} of the old plan's"
+
+
+def _sets(covers: Iterable[tuple[str, ...]]) -> str:
+    return ", ".join(" ".join(each) for each in sorted(covers, key=lambda c: (len(c), c))) or "none"
