@@ -20,7 +20,8 @@ from godwit.api.migrating import as_keys, asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
 from godwit.api.topology_store import TopologyStore
-from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Submit, Withdraw
+from godwit.client import RemoteFleet
+from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
@@ -34,6 +35,7 @@ from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
+from godwit.replan.explain import explained
 from godwit.sql import Builder
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
@@ -73,6 +75,11 @@ class Fleet(RunningFleet):
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
         """All regions share one local Spark session; logs and state lie in `folder`. Reopens what is there."""
         return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None) -> RemoteFleet:
+        """A fleet behind `godwit serve`, with the same methods; what they return as DataFrames are lists of dicts."""
+        return RemoteFleet(url, token)
 
     # --- streams and devices
 
@@ -148,6 +155,14 @@ class Fleet(RunningFleet):
 
     # --- queries
 
+    def function(self, name: str, call: Callable[..., Any], type_: str, *, arrow: bool = False) -> None:
+        """A function for queries to call, which returns Spark's `type_`. It must be deterministic.
+
+        `arrow`: it takes and returns Arrow arrays, a batch at a time. A program that opens the folder again declares
+        its functions again.
+        """
+        self.functions.add(name, call, type_, arrow)
+
     def submit(
         self,
         sql: str | Builder,
@@ -177,6 +192,16 @@ class Fleet(RunningFleet):
         """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
+
+    def replan(self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False) -> str:
+        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
+        of them once. `strategy`: moving-state, background or parallel-track. Returns when the new plan is in force;
+        where both run side by side, the old one goes by itself later. `dry_run`: return what would be done.
+        """
+        if dry_run:
+            return explained(self.execution(self.known(query)), order, self.deployment.streams)
+        self.control.execute(Replan(query, order, strategy))
+        return f"'{query}' joins as {order}"
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

@@ -12,7 +12,9 @@ from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink
+from godwit.api.plan_versions import PlanVersions
 from godwit.control.commands import (
+    AdvancePlan,
     Alter,
     ChangeTopology,
     Command,
@@ -20,6 +22,7 @@ from godwit.control.commands import (
     Declare,
     MigrateKeys,
     PlaceByHand,
+    Replan,
     Submit,
     Withdraw,
 )
@@ -48,6 +51,7 @@ class Operations:
 
     def __init__(self, fleet: FleetCore, admission: AdmissionController) -> None:
         self._fleet, self._admission = fleet, admission
+        self.plans = PlanVersions(fleet)
 
     def carry_out(self, command: Command, again: bool) -> None:
         """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
@@ -68,6 +72,10 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
+            case Replan(name, order, strategy):
+                self.plans.change(QueryId(name), order, strategy, again)
+            case AdvancePlan(version):
+                self.plans.advance(QueryId(version))
             case ChangeTopology(changes):
                 check_changes(changes)
                 self._fleet.control.ask(ChangesArrived(changes))
@@ -87,7 +95,7 @@ class Operations:
             self._fleet.control.ask(DeviceFeeds(device, tuple(new)))
 
     def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
-        query = compile_query(sql, self._fleet.deployment.streams, name)
+        query = compile_query(sql, self._fleet.deployment.streams, name, (), self._fleet.functions.names)
         known = self._fleet.deployment.queries.get(name)
         if known is not None and known.internal and name not in self._fleet.queries:
             # Withdrawn, but others tap it: it keeps its name among the executions.
@@ -142,7 +150,7 @@ class Operations:
             if again and old.id == version:
                 return
             sql = self._whole(name, old, sql)
-            new = compile_query(sql, self._fleet.deployment.streams, version)
+            new = compile_query(sql, self._fleet.deployment.streams, version, (), self._fleet.functions.names)
             if old.shape.key != new.shape.key:
                 msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
                 raise DeploymentError(msg)

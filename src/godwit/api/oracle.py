@@ -6,6 +6,7 @@ are formed in another order. Of results that replace each other the newest row p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from godwit.api.core import FleetCore
 from godwit.engine import segments
-from godwit.ids import QueryId, StreamId
+from godwit.ids import QueryId, RegionId, StreamId
 from godwit.model.plan import Query
 from godwit.region.runner import Runner
 from godwit.region.state import union
@@ -52,14 +53,15 @@ class Verdict:
 def verdict(fleet: FleetCore, query_id: QueryId) -> Verdict:
     """Compare what a query has answered so far with what it should have."""
     query = fleet.execution(query_id)
-    want = expected(fleet, query)
-    have = fleet.results_of(fleet.execution(query_id))
+    want = expected(fleet, fleet.lineage(query)[0])
+    have = fleet.results_of(query)
     return compare(query_id, want.toPandas(), have.toPandas())
 
 
 def expected(fleet: FleetCore, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
+    fleet.functions.register(session)
     reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
     for name, stream in reads:
         rows = _everything(fleet, query, QueryId(name), stream)
@@ -100,14 +102,26 @@ def _everything(fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId
         return made
     found: list[Segment] = []
     last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
-    for runner in fleet.runners_of(last.query.shape.key):
-        log = fleet.store.log(source_log(runner.region, stream))
-        for _, record in log.after(max(last.begun(runner, query.id), log.first - 1)):
+    for region, begun in _begun(fleet, last, query.id):
+        log = fleet.store.log(source_log(region, stream))
+        for _, record in log.after(max(begun, log.first - 1)):
             segment = SourceRecord.from_json(record, fleet.store).segment
             if segment is not None:
                 found.append(segment)
     frame = segments.frame(fleet.spark, found)
     return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
+
+
+def _begun(fleet: FleetCore, scanned: Scanned, reader: QueryId) -> Iterator[tuple[RegionId, int]]:
+    """(region, the last entry of its source log from before the reader), also of a version that has ended since."""
+    shape, name = scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
+    running = {runner.region: runner for runner in fleet.runners_of(shape)}
+    for region in sorted(fleet.pool.regions_of(shape)):
+        if region in running:
+            yield region, scanned.begun(running[region], reader)
+        else:
+            ended = (record["ended"] for _, record in fleet.pool.commits((region, shape), 0))
+            yield region, next((found[reader].get(name, 0) for found in ended if reader in found), 0)
 
 
 def compare(query: QueryId, want: pd.DataFrame, have: pd.DataFrame) -> Verdict:

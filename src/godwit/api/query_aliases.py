@@ -34,14 +34,26 @@ class QueryAliases:
         self._stands_for[query] = runs
         self._save()
 
-    def leave(self, query: QueryId, deployment: Deployment) -> Query:
-        """The query is withdrawn; returns the execution that ends."""
-        runs = self.runs(query, deployment)
-        self._ended.pop(runs.id, None)
-        self._ended[runs.id] = runs
+    def keep(self, ended: Query) -> None:
+        """Remember an execution that ends, so that its results stay readable."""
+        self._ended.pop(ended.id, None)
+        self._ended[ended.id] = ended
         for old in list(self._ended)[:-KEEP]:
             del self._ended[old]
         self._save()
+
+    def name_of(self, execution: QueryId) -> QueryId:
+        """The name that users have for an execution."""
+        return next((name for name, runs in self._stands_for.items() if runs == execution), execution)
+
+    def execution(self, name: QueryId, deployment: Deployment) -> Query | None:
+        """An execution by its own name, running or ended."""
+        return deployment.queries.get(name) or self._ended.get(name)
+
+    def leave(self, query: QueryId, deployment: Deployment) -> Query:
+        """The query is withdrawn; returns the execution that ends."""
+        runs = self.runs(query, deployment)
+        self.keep(runs)
         return runs
 
     def names(self, deployment: Deployment) -> list[QueryId]:

@@ -54,6 +54,22 @@ class Alter:
 
 
 @dataclass(frozen=True)
+class Replan:
+    """The query's streams are joined in another order from now on; its results go on."""
+
+    query: str
+    order: str
+    strategy: str = "auto"
+
+
+@dataclass(frozen=True)
+class AdvancePlan:
+    """The next step of a change of plan can be taken: asked for by the fleet itself. `query`: the new version."""
+
+    query: str
+
+
+@dataclass(frozen=True)
 class ChangeTopology:
     changes: tuple[Change, ...]
 
@@ -78,8 +94,10 @@ class MigrateKeys:
     operator: int | None = None
 
 
-Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand | MigrateKeys
-_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand, MigrateKeys)
+Command = (
+    Declare | Connect | Submit | Withdraw | Alter | Replan | AdvancePlan | ChangeTopology | PlaceByHand | MigrateKeys
+)
+_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, Replan, AdvancePlan, ChangeTopology, PlaceByHand, MigrateKeys)
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in _COMMANDS}
 
 

@@ -30,12 +30,14 @@ from godwit.control.events import (
     Park,
     PlacedByHand,
     PlacesWished,
+    PlanChanged,
     Publish,
     QuerySubmitted,
     QueryWithdrawn,
     Record,
     RegionAcked,
     RegionBack,
+    RegionEvacuated,
     RegionLost,
     Request,
     Resume,
@@ -121,6 +123,11 @@ class Coordinator:
             case QuerySubmitted(query):
                 if query.id in self._known:
                     msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
+                    raise DeploymentError(msg)
+                self._known[query.id] = None
+            case PlanChanged(old, query):
+                if old not in self._known or query.id in self._known:
+                    msg = f"'{old}' cannot become '{query.id}': the one must run, and the other not"
                     raise DeploymentError(msg)
                 self._known[query.id] = None
             case QueryWithdrawn(query_id):
@@ -331,7 +338,9 @@ class Coordinator:
 
 _REQUESTS = (
     QuerySubmitted,
+    RegionEvacuated,
     QueryWithdrawn,
+    PlanChanged,
     DeviceFeeds,
     DevicesForgotten,
     PlacesWished,

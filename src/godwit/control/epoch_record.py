@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from godwit.control.events import PlacedByHand, Publish, QuerySubmitted, QueryWithdrawn, Revert
+from godwit.control.events import PlacedByHand, PlanChanged, Publish, QuerySubmitted, QueryWithdrawn, Revert
 from godwit.model.changes import Change
 from godwit.model.codec import encode
 
@@ -45,6 +45,8 @@ def _hints(told: Publish) -> dict[str, dict[str, str]]:
     for request in told.requests:
         match request:
             case QuerySubmitted(query, sink) if sink is not None:
+                sinks[query.id] = sink
+            case PlanChanged(_, query, sink) if sink is not None:
                 sinks[query.id] = sink
             case QueryWithdrawn(query_id):
                 sinks[query_id] = None

@@ -53,8 +53,27 @@ class PlacedByHand:
 
 
 @dataclass(frozen=True)
+class RegionEvacuated:
+    """The region is silent: what others feed, and has room elsewhere, is placed there."""
+
+    region: RegionId
+
+
+@dataclass(frozen=True)
 class QueryWithdrawn:
     query: QueryId
+
+
+@dataclass(frozen=True)
+class PlanChanged:
+    """A version of a query ends; another one, with another plan, goes on with its state."""
+
+    old: QueryId
+    query: Query
+    sink: SiteId | None = None
+    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    #: rows wait until the state is there
+    wait: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,8 +151,10 @@ class TimedOut:
 
 Event = (
     ChangesArrived
+    | RegionEvacuated
     | QuerySubmitted
     | QueryWithdrawn
+    | PlanChanged
     | PlacesWished
     | PlacedByHand
     | StreamDeclared
@@ -151,7 +172,9 @@ Event = (
 #: what waits for the next batch, beside changes of the topology
 Request = (
     QuerySubmitted
+    | RegionEvacuated
     | QueryWithdrawn
+    | PlanChanged
     | DeviceFeeds
     | DevicesForgotten
     | PlacesWished

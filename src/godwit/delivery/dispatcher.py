@@ -54,6 +54,12 @@ class Dispatcher:
             self._workers.put(partial(self._serve, delivery, Delivery.pump))
         return delivery
 
+    def succeed(self, old: QueryId, subject: Subject) -> None:
+        """Sinks of a version that has ended follow the next one, once they have all of the old one's results."""
+        for delivery in [one for one in self.deliveries.values() if one.subject.query == old]:
+            delivery.flush()
+            self.add(subject, delivery.sink)
+
     def committed(self, region: RegionId, shape: str, number: int, record: Record) -> None:
         """Called by whoever has committed, in the order of numbers; once more for the last one after a restart."""
         readers, known = self._readers.get(shape), self._told(region, shape)

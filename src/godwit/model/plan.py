@@ -213,6 +213,18 @@ class Union(Operator):
 
 
 @dataclass(frozen=True)
+class OldRows(Operator):
+    """While two plans of a query run side by side: of what the old one makes, that in which a row from before takes
+    part. Rows that come in below it now have a class, those that it has inherited have none; what is made of both is as
+    old as its oldest row (`godwit.replan.tracks`)."""
+
+    inputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        return "Old rows only"
+
+
+@dataclass(frozen=True)
 class Window:
     """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is.
 
@@ -341,6 +353,9 @@ class Join(Operator):
     residual: str | None = None
     left_lag_us: int = 0
     right_lag_us: int = 0
+    #: rows of each side stay at least for so long, though no partner can come: in another order of the joins they would
+    #: still be needed (`godwit.replan`); 0: no longer than partners can come
+    keep_us: tuple[int, int] = (0, 0)
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
@@ -352,11 +367,11 @@ class Join(Operator):
 
     @property
     def reach_us(self) -> int | None:
-        return max(self.lasts_us) + 1
+        return max(self.stays_us) + 1
 
     @property
     def keeps(self) -> str:
-        left, right = map(seconds, self.lasts_us)
+        left, right = map(seconds, self.stays_us)
         return f"rows of the left until the watermark is {left} past them, rows of the right {right}"
 
     @property
@@ -367,6 +382,12 @@ class Join(Operator):
     def lasts_us(self) -> tuple[int, int]:
         """For how long after its own time a row of each side can still find a partner, as the watermark goes."""
         return self.right_lag_us + self.upper_us, self.left_lag_us - self.lower_us
+
+    @property
+    def stays_us(self) -> tuple[int, int]:
+        """For how long rows of each side are kept."""
+        left, right = self.lasts_us
+        return max(left, self.keep_us[0]), max(right, self.keep_us[1])
 
     @property
     def detail(self) -> str:
@@ -507,6 +528,10 @@ class Query:
     taps: Mapping[int, QueryId] = field(default_factory=dict)
     #: the epoch that brought it: rows taken in before are not its, nor is what an earlier query of its name said
     begins: int = 0
+    #: the version of the query whose state it goes on with, under another plan (`godwit.replan`)
+    inherits: QueryId | None = None
+    #: the epoch since which it takes in no rows, because another version has: it ends when its state has gone there
+    until: int = 0
 
     @property
     def identity(self) -> str:

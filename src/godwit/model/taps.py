@@ -71,7 +71,7 @@ class TapTable:
     def __init__(self, plan: Plan, queries: Mapping[QueryId, Query]) -> None:
         scans = [index for index, _ in plan.scans]
         #: scan -> the queries that it takes rows in for; the others tap one of them
-        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps} for i in scans}
+        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps and not q.until} for i in scans}
         #: the beginnings of those who tap
         self.begins = sorted({q.begins for q in queries.values() if q.taps})
         #: query -> the class of the rows that it takes in now

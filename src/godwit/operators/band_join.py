@@ -45,8 +45,8 @@ class BandJoin(StatefulOperator):
         context.hand_over()
         _, now = context.advance()
         clock = context.dead_before(now)
-        for side, lasts in enumerate(self.node.lasts_us):
-            context.tidy(side, clock - lasts - 1)
+        for side, stays in enumerate(self.node.stays_us):
+            context.tidy(side, clock - stays - 1)
         return made
 
     def take_in(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> list[Meeting]:

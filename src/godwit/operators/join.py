@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
-from godwit.engine.lazy_frame import Frame, joined
-from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join
+from godwit.engine.lazy_frame import Frame, joined, made
+from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator
+from godwit.model.signature import filled
 
 Side = Literal["left", "right"]
 #: columns that end with the join
@@ -48,6 +50,20 @@ def pairs(
     return joined(ours, theirs, " AND ".join([*_conditions(operator, one_query), *met])).selectExpr(
         *dict.fromkeys(kept)
     )
+
+
+def joined_state(left: Frame, right: Frame, operator: Operator, literals: Sequence[str]) -> Frame:
+    """All that two states of one query make together, for the state of a join above, with the query's literals."""
+    assert isinstance(operator, Join)
+    rows = made(pairs(left, right, operator, one_query=True))
+    return rows if operator.residual is None else rows.where(filled(operator.residual, literals))
+
+
+def needed(rows: Frame, operator: Operator, side: int, clock: int) -> Frame:
+    """Without what can no longer be part of a result: the watermark has passed all that it could meet."""
+    if not isinstance(operator, Join):
+        return rows
+    return rows.where(f"unix_micros(`{operator.state[side].time}`) >= {clock - operator.stays_us[side] - 1}")
 
 
 def chosen(

@@ -13,6 +13,9 @@ An instance that moves at epoch e from region A to region B:
 Every row of state carries its generation: the epoch since which its region owns the instance. A hand-over takes the
 rows whose generation is older than the move, and the rows that arrive get the new owner's generation. Rows of one
 generation have met each other; rows of two meet once, when the older ones arrive.
+
+A version of a query that ends at epoch e *leaves* its state in the same way: when all that feeds the operator is
+drained. The version that begins at e, under another plan, *inherits* it like state from another region.
 """
 
 from __future__ import annotations
@@ -67,6 +70,10 @@ class Migration:
     ordered: bool = True
     #: the state is sent when it is asked for, or when there is nothing else to send
     paced: bool = False
+    #: the state leaves its query, for another version of it that has another plan: no target waits for it as it is
+    leaves: bool = False
+    #: the state is made of what the query's version before has left
+    inherits: bool = False
 
     @property
     def instance(self) -> Instance:

@@ -3,9 +3,11 @@
 `InputPoller.poll` looks at the logs and decides; it changes nothing. What the logs are, the region's files or the
 simulator's lists, it does not know: `InputLogs` is all it needs. The rows themselves are the engine's (`R`).
 
-Order matters. Other regions' messages are read before the control log, so that none is taken in that was made under
-an epoch this region has not heard of; sources are read last, so that rows of a device that has just come are not routed
-by an epoch that did not know it, where that can be helped.
+Order matters. Other regions' messages and the sources are read before the control log, so that nothing is taken in that
+was made, or came in, under an epoch this region has not heard of.
+
+Where one version of a query follows another under another plan, the source logs' ends when its epoch was published are
+the *line* between them: a region reads up to it before it adopts the epoch, and no further.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import EPOCH, Scan, Shape
+from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.watermarks import Mark, source_id
 
@@ -165,6 +167,14 @@ class Inputs(Generic[R]):
             self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
 
 
+@dataclass(frozen=True)
+class Line:
+    """An epoch that may be adopted when the sources are read up to these entries, by scan."""
+
+    epoch: int
+    ends: Mapping[int, int]
+
+
 class InputLogs(Protocol[R]):
     """The logs that one (region, shape) reads. `after` is a number, or None: whatever is kept."""
 
@@ -182,9 +192,6 @@ class InputLogs(Protocol[R]):
 
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterable[tuple[int, SourceEntry[R]]]:
         """A source log's entries, in order."""
-
-    def end(self, index: int, scan: Scan) -> int:
-        """The number of a source log's newest entry."""
 
     def grown(self, log: str, after: int | None) -> bool:
         """Whether there is a record past a number, without reading it."""
@@ -210,16 +217,25 @@ class InputPoller(Generic[R]):
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
         into.positions = dict(positions)
         into.peers = tuple(peer for peer in self.logs.peers() if peer not in fenced)
-        needed = deployment.epoch
+        sent = {peer: list(self._sent(peer, positions.get(peer_log(peer)))) for peer in into.peers}
+        scans = self.shape.plan.scans
+        read = {i: list(self._read(i, scan, positions)) for i, scan in scans} if sources else {}
+        needed = max([deployment.epoch, *(commit.epoch for found in sent.values() for _, commit in found)])
+        changes = list(self.logs.epochs(positions[CONTROL], deployment, needed))
+        line = self._line(positions, changes)
         for peer in into.peers:
-            needed = max(needed, self._take_peer(into, peer))
-        ends = self._ends_of_parts()
-        self._take_epochs(into, deployment, needed)
-        scans = self.shape.plan.scans if sources else ()
-        share = max(self.max_rows - into.rows, 0) / max(len(scans), 1)
+            self._take_peer(into, peer, sent[peer], line)
+        for number, change in changes:
+            if line is None or number < line.epoch:
+                into.positions[CONTROL] = number
+                into.changes.append(change)
+        if line is not None and not sources:
+            read = {i: list(self._read(i, scan, positions)) for i, scan in scans}
+        share = max(self.max_rows - into.rows, 0) / max(len(read), 1)
         for index, scan in scans:
             # Each scan its share: a backlog on one side of a join must not starve the other.
-            self._take_source(into, index, scan, into.rows + share, ends.get(index, math.inf))
+            end = math.inf if line is None else line.ends[index]
+            self._take_source(into, index, scan, read.get(index, ()), into.rows + share, end)
 
     def waiting(self, positions: Mapping[str, int], fenced: Collection[RegionId]) -> bool:
         """Whether anything new is there, without reading it."""
@@ -227,30 +243,59 @@ class InputPoller(Generic[R]):
         names = [CONTROL, *peers, *(scan_log(i, scan) for i, scan in self.shape.plan.scans)]
         return any(self.logs.grown(name, positions.get(name)) for name in names)
 
-    def _ends_of_parts(self) -> dict[int, int]:
-        """How far shared parts may be read: not past what was there before the control log was looked at, or a reader
-        that has just begun could miss what was made for it."""
-        return {i: self.logs.end(i, scan) for i, scan in self.shape.plan.scans if EPOCH in scan.columns}
+    def _line(self, positions: Mapping[str, int], changes: Iterable[tuple[int, EpochChange]]) -> Line | None:
+        """The next epoch with a line that is not reached; those before it may be adopted."""
+        for number, change in changes:
+            if not any(_changes_plan(query, number) for query in change.deployment.of_shape(self.shape.key)):
+                continue
+            ends = {
+                index: self.logs.start(number, f"{self.region}/{scan.stream}") for index, scan in self.shape.plan.scans
+            }
+            if any(positions.get(scan_log(i, s), 0) < ends[i] for i, s in self.shape.plan.scans):
+                return Line(number, ends)
+        return None
 
-    def _take_peer(self, into: Inputs[R], peer: RegionId) -> Epoch:
-        name, newest = peer_log(peer), Epoch(0)
-        for number, commit in self.logs.messages(peer, into.positions.get(name)):
-            if into.rows >= self.max_rows:
-                break
-            into.positions[name] = number
+    def _sent(self, peer: RegionId, after: int | None) -> Iterable[tuple[int, PeerCommit[R]]]:
+        rows = 0
+        for number, commit in self.logs.messages(peer, after):
+            if rows >= self.max_rows:
+                return
+            yield number, commit
+            rows += sum(sent.count for sent in commit.sent)
+
+    def _take_peer(
+        self, into: Inputs[R], peer: RegionId, sent: Iterable[tuple[int, PeerCommit[R]]], line: Line | None
+    ) -> None:
+        for number, commit in sent:
+            if into.rows >= self.max_rows or (line is not None and commit.epoch >= line.epoch):
+                return
+            into.positions[peer_log(peer)] = number
             into.take_commit(self.region, peer, commit)
-            newest = max(newest, commit.epoch)
-        return newest
 
-    def _take_epochs(self, into: Inputs[R], deployment: Deployment, needed: Epoch) -> None:
-        for number, change in self.logs.epochs(into.positions[CONTROL], deployment, needed):
-            into.positions[CONTROL] = number
-            into.changes.append(change)
+    def _read(self, index: int, scan: Scan, positions: Mapping[str, int]) -> Iterable[tuple[int, SourceEntry[R]]]:
+        rows = 0
+        for number, entry in self.logs.entries(index, scan, positions.get(scan_log(index, scan))):
+            if rows >= self.max_rows:
+                return
+            yield number, entry
+            rows += entry.count
 
-    def _take_source(self, into: Inputs[R], index: int, scan: Scan, until: float, end: float) -> None:
-        name = scan_log(index, scan)
-        for number, entry in self.logs.entries(index, scan, into.positions.get(name)):
+    def _take_source(
+        self,
+        into: Inputs[R],
+        index: int,
+        scan: Scan,
+        read: Iterable[tuple[int, SourceEntry[R]]],
+        until: float,
+        end: float,
+    ) -> None:
+        for number, entry in read:
             if into.rows >= until or number > end:
                 return
-            into.positions[name] = number
+            into.positions[scan_log(index, scan)] = number
             into.take_entry(index, scan, entry)
+
+
+def _changes_plan(query: Query, epoch: int) -> bool:
+    """Whether a query's plan version begins, or ends, with an epoch."""
+    return query.until == epoch or (query.inherits is not None and query.begins == epoch)

@@ -281,8 +281,10 @@ class RegionKernel:
             if self._joined:
                 self._expect(self.progress, now)
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
-        #: whether an operator that waits for watermarks lives here
-        self._keeps_clocks = any(self.region in now.owners(q, i) for q in self.queries.values() for i in stateful)
+        sink = len(self.shape.plan.operators) - 1
+        waits = [(q, i) for q in self.queries.values() for i in (*stateful, *([sink] if q.target is not None else []))]
+        #: whether an operator that waits for watermarks lives here, or a derived stream's clock is made here
+        self._keeps_clocks = any(self.region in now.owners(query, i) for query, i in waits)
         self._running_in = now.regions_of(self.shape)
 
     def _expect(self, progress: Progress, deployment: Deployment) -> None:

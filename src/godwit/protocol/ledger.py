@@ -47,6 +47,11 @@ class MigrationLedger:
     def adopt(self, epoch: Epoch, moves: Iterable[Migration]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
+            if move.leaves:
+                # Everybody says how far it is drained, as if the query went on after a halt.
+                self.resumed[move.query] = move.epoch
+                self.outgoing += [move] if move.source == self.region else []
+                continue
             owner = move.source if move.copy else move.target
             self.owners[move.instance] = (
                 *self.owners.get(move.instance, ()),
@@ -57,7 +62,7 @@ class MigrationLedger:
             if move.cancel:
                 self._cancel(move)
                 continue
-            if move.source == self.region:
+            if move.source == self.region and not move.inherits:
                 self.outgoing.append(move)
             if move.target == self.region:
                 self.incoming.append(move)

@@ -101,6 +101,8 @@ class Outputs:
     results: list[Segment] = field(default_factory=list)
     late: list[tuple[int, Segment]] = field(default_factory=list)
     handovers: list[dict[str, Any]] = field(default_factory=list)
+    #: state that versions of queries leave to the next
+    left: list[dict[str, Any]] = field(default_factory=list)
     #: segments that are no longer part of any state
     dead: list[Segment] = field(default_factory=list)
     #: moves to here that rows wait for, and whose state comes when it is asked for

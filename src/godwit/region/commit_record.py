@@ -21,6 +21,7 @@ def commit_record(
         "results": [segment.to_json() for segment in outputs.results],
         "late": [[operator, segment.to_json()] for operator, segment in outputs.late],
         "handovers": outputs.handovers,
+        **({"left": outputs.left} if outputs.left else {}),
         "arrived": [arrived.move.to_json() for arrived in work.arrived],
         "cuts": {str(e): known[region] for e, known in memory.cuts.items() if region in known},
         "memory": kept,

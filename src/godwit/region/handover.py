@@ -97,7 +97,7 @@ def hand_over(batch: Batch, index: int) -> None:
     given = [give(batch, index, side, spec.time, going) for side, spec in enumerate(specs)]
     for move in going:
         parts = {side: found[move] for side, found in enumerate(given) if found.get(move)}
-        batch.outputs.handovers.append(_parcel(batch, move, parts))
+        (batch.outputs.left if move.leaves else batch.outputs.handovers).append(_parcel(batch, move, parts))
         batch.sent(move)
 
 

@@ -90,9 +90,6 @@ class Reader:
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 
-    def end(self, index: int, scan: Scan) -> int:
-        return self._sources[scan_log(index, scan)].end()
-
     def grown(self, log: str, after: int | None) -> bool:
         if log == CONTROL:
             return self.control.exists((after or 0) + 1) and self._hears((after or 0) + 1)

@@ -32,6 +32,7 @@ from godwit.protocol.kernel import Decision, RegionKernel
 from godwit.protocol.memory import Failure
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER
+from godwit.region import legacy
 from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.commit_record import commit_record
 from godwit.region.epochs import EpochReader
@@ -201,6 +202,7 @@ class Runner:
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self._at("committed")
         self._outbox.publish(number, commit, record)
+        legacy.leave(self.store, record)
         self._at("published")
         for arrived in work.arrived:
             self.transfer.delivered(arrived.move)
@@ -222,7 +224,7 @@ class Runner:
         """Whether a step would find something to do."""
         now, kernel = time.time(), self.kernel
         due = kernel.next_due(now)
-        if self._is_due() or (due is not None and due <= now):
+        if self._is_due() or (due is not None and due <= now) or self._inherited():
             return True
         coming = [p for p in list(self.memory.underway) if Migration.from_json(p["move"]) not in self._held_back]
         return self._poller.waiting(kernel.positions, kernel.fenced) or any(map(self.transfer.due, coming))
@@ -284,7 +286,7 @@ class Runner:
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
-        underway = self._underway = [*self.memory.underway, *work.parcels]
+        underway = self._underway = [*self.memory.underway, *work.parcels, *self._inherited()]
         self.memory.underway = []
         to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
         for parcel in underway:
@@ -293,6 +295,13 @@ class Runner:
                 self.memory.underway.append(parcel)
             else:
                 work.arrived.append(arrived)
+
+    def _inherited(self) -> list[dict[str, Any]]:
+        """State that versions of queries before ours have left, once all of it is there."""
+        told = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
+        missing = [move for move in self.kernel.moves.incoming if move.inherits and move not in told]
+        found = (legacy.announced(self.store, self.kernel.whole, move) for move in missing)
+        return [parcel for parcel in found if parcel is not None]
 
     def _admit(self, work: Work, decision: Decision) -> None:
         """State that is here, and must not be taken in yet, is announced again to the next micro-batch."""
@@ -382,6 +391,7 @@ class Runner:
             self.kernel = recovery.begin(*place)
         else:
             self._outbox.publish(self.commits.last, ProtocolCommit.from_json(records[-1]), records[-1])
+            legacy.leave(self.store, records[-1])
             deployment = self.reader.control.deployment_at(protocol.positions["control"])
             self.kernel = recovery.recover(*place, deployment, protocol, bool(kept.rest["underway"]))
         if self.kernel.unemployed and not kept.rest["underway"]:

@@ -179,6 +179,9 @@ def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
             frame = frame.where(f"{QUERY} != {text(query)} OR {GENERATION} >= {older_than}")
         elif what == "select":
             frame = frame.selectExpr(*values)
+        elif what == "query":
+            others = [f"`{name}`" for name in frame.columns if name != QUERY]
+            frame = frame.selectExpr(f"{text(values[0])} AS {QUERY}", *others)
         else:
             frame = made(frame).withColumn(GENERATION, F.lit(values[0]).cast("bigint"))
     return frame

@@ -23,6 +23,7 @@ from godwit.model.plan import (
     EPOCH,
     QUERY,
     Filter,
+    OldRows,
     Operator,
     Partial,
     Project,
@@ -47,6 +48,9 @@ class Step:
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self._tables, self._work, self._plan = batch, batch.tables, batch.work, batch.shape.plan
+        old = [i for i, operator in enumerate(self._plan.operators) if isinstance(operator, OldRows)]
+        #: scans whose rows are told from those that were there before
+        self._dated = {scan for index in old for scan in self._plan.scans_below(index)}
         self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
@@ -86,6 +90,8 @@ class Step:
                 return self._filter(operator, inputs[0])
             case Project():
                 return self._project(operator, inputs[0])
+            case OldRows():
+                return _old_rows(inputs[0])
         msg = f"no micro-batch knows a stateless operator {type(operator).__name__}"
         raise AssertionError(msg)
 
@@ -99,8 +105,8 @@ class Step:
     # --- stateless operators
 
     def _scan(self, index: int, scan: Scan) -> Frame | None:
-        if not self._tables.queries:
-            return None
+        if not self._tables.readers.scanning[index]:
+            return self._with_place(index, None) if self._tables.queries else None
         frame = self._rows(self._work.sources.get(index, []))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
@@ -122,7 +128,10 @@ class Step:
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
-        return self._tables.readers.with_class(self._tables.with_queries(frame, columns, index, scan), scan)
+        rows = self._tables.with_queries(frame, columns, index, scan)
+        if index in self._dated:
+            return rows.selectExpr("*", f"{int(self._tables.deployment.epoch)}L AS {CLASS}")
+        return self._tables.readers.with_class(rows, scan)
 
     def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
@@ -289,3 +298,10 @@ class Step:
                 return True
             index, _ = self._plan.consumer(index)
         return False
+
+
+def _old_rows(frame: Frame | None) -> Frame | None:
+    """(rows that were inherited, and all that is made of them, are of no class)"""
+    if frame is None or CLASS not in frame.columns:
+        return frame
+    return frame.where(f"coalesce({CLASS}, 0L) = 0L").drop(CLASS)

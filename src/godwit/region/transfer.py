@@ -26,6 +26,7 @@ from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, ste
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Migration, rows_wait
+from godwit.region.inherit import inherit
 from godwit.region.keyed import part_of
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import RecomputeTarget, rebuild
@@ -48,11 +49,13 @@ class StateTransfer:
         strategy: str = "delta",
         links: Links | None = None,
         path: Path_ = lambda source, target: (source, target),
+        landing: str = "landing",
     ) -> None:
+        """`landing`: a folder of this process alone."""
         self.strategy, self.links, self._path = known(strategy), links, path
-        self._store, self._folder = store, Place(store, f"landing/{uuid.uuid4().hex}")
+        self._store, self._folder = store, Place(store, f"{landing}/{uuid.uuid4().hex}")
         self._jobs: dict[Migration, Future[Parts]] = {}
-        store.disk.delete_folder("landing")  # of a process that is no more
+        store.disk.delete_folder(landing)  # of a process that is no more
 
     def step(self, move: Migration) -> Step:
         """What the strategy does for a move."""
@@ -66,6 +69,8 @@ class StateTransfer:
         be able to merge late state; then the strategy. A copy goes beside."""
         if move.copy or rows_wait(move, operator):
             return not move.copy
+        if move.inherits:
+            return False
         step = self.step(move)
         return isinstance(step, ReplayState) or step.wait
 
@@ -77,7 +82,8 @@ class StateTransfer:
     def bring(self, parcel: Parcel, to: RecomputeTarget) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
-        if isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries):
+        direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
+        if direct and not move.inherits:
             return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
@@ -112,6 +118,8 @@ class StateTransfer:
             return {}  # withdrawn meanwhile
         landing = self._landing(move)
         self._store.disk.make_folder(landing.reference)
+        if move.inherits:
+            return inherit(self._store, move, to, landing)
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, ReplayState) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from godwit.ids import StreamId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Filter, Join, Operator, Plan, Project, Query, Scan, Shape, Stream, Union
 from godwit.replan.conditions import BoxLeaf, JoinConditions
 from godwit.replan.fault import fault
@@ -155,7 +156,15 @@ class _Builder:
             " AND ".join(rest) or None,
             lags[left_time],
             lags[right_time],
+            (self._needed(tree.left), self._needed(tree.right)),
         )
+
+    def _needed(self, tree: JoinTree) -> int:
+        """For how long a leaf's rows can be part of new results, in whatever order: the next change finds them."""
+        leaves = self._conditions.leaf
+        if not tree.is_leaf or len(leaves) < 3:
+            return 0
+        return self._conditions.need_us(leaves[tree.alias].time, set(leaves) - {tree.alias})
 
     def _aged(self, left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
         """A pair appears when its later row does, so the time of its older row lags by up to the band more."""
@@ -225,8 +234,11 @@ def _columns(plan: Plan, index: int) -> frozenset[str]:
             return frozenset(c.name for c in operator.columns)
         case Filter() | Union():
             return _columns(plan, operator.inputs[0])
+        case OuterJoin():
+            sides = (operator.left,) if operator.how in ("semi", "anti") else (operator.left, operator.right)
+            return frozenset(column.name for side in sides for column in side)
     msg = f"a {type(operator).__name__} feeds a join directly"
-    raise AssertionError(msg)
+    raise fault(msg, remedy="the order of this query stays")
 
 
 def _types(plan: Plan, streams: Streams) -> dict[str, str]:

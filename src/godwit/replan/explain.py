@@ -1,48 +1,25 @@
-"""What a change of plan would do, as text: orders, what becomes of each state, and the forecast of each strategy."""
+"""What a change of plan would do, for people: which state is shared, which is computed, how it can be made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from godwit.model.plan import Query
-from godwit.replan import auto
 from godwit.replan.box import JoinBox, Streams, reordered
-from godwit.replan.forecast import DEFAULTS, ChangeCase, CostConstants, forecasts
-from godwit.replan.join_tree import JoinTree
-from godwit.replan.load import BoxLoad, spans_of
-from godwit.replan.matching import StateMatch, match
+from godwit.replan.matching import match
 from godwit.replan.steps import BoxChange, possible
 
 
-def explain_change(
-    query: Query,
-    order: JoinTree,
-    streams: Streams,
-    load: BoxLoad,
-    constants: CostConstants = DEFAULTS,
-    *,
-    probing: bool = False,
-) -> str:
-    """What `godwit replan --dry-run` prints; nothing is changed."""
+def explained(query: Query, order: str, streams: Streams) -> str:
+    """ConfigError, with place and remedy, where the order cannot be."""
     box = JoinBox.of(query.shape.plan, streams)
-    order = box.checked(order)
-    if order.same_order(box.tree):
-        return f"{query.id}: {box.tree} is the order it has; nothing would change"
-    found = match(query, reordered(query, order, streams), streams)
-    case = ChangeCase(box.tree, order, load, spans_of(query, streams), constants)
-    can = possible(BoxChange(found, probing=probing))
-    lines = [f"{query.id}: {box.tree}  ->  {order}", *_states(found), "forecast:"]
-    return "\n".join([*lines, auto.explain(forecasts(case), can)])
-
-
-def _states(found: StateMatch) -> Iterator[str]:
-    yield f"shared:    {_sets(m.covers for m in found.matched if m.covers)}"
-    yield f"computed:  {_sets(step.covers for step in found.recompute)}"
-    if found.short:
-        lacking = ", ".join(f"{' '.join(m.covers)} by {m.short_us / 1e6:g} s" for m in found.short)
-        yield f"too short: {lacking}"
-    yield f"discarded: {len(found.discard)} of the old plan's"
-
-
-def _sets(covers: Iterable[tuple[str, ...]]) -> str:
-    return ", ".join(" ".join(each) for each in sorted(covers, key=lambda c: (len(c), c))) or "none"
+    tree = box.order(order)
+    if tree.same_order(box.tree):
+        return f"'{query.id}' joins in this order: {box.tree}; nothing would change"
+    states = match(query, reordered(query, tree, streams), streams)
+    shared = [" ".join(one.covers) or "what stays above the joins" for one in states.matched]
+    computed = [" ".join(one.covers) for one in states.recompute]
+    lines = [f"now:      {box.tree}", f"then:     {tree}", f"shared:   {', '.join(dict.fromkeys(shared)) or 'nothing'}"]
+    lines.append(f"computed: {', '.join(computed) or 'nothing'}")
+    if states.short:
+        short = ", ".join(f"{' '.join(one.covers)} by {one.short_us / 1e6:g} s" for one in states.short)
+        lines.append(f"too short: {short} (only 'parallel-track' can change to it)")
+    return "\n".join([*lines, f"possible: {', '.join(possible(BoxChange(states)))}"])

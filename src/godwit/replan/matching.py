@@ -134,7 +134,7 @@ class _States:
         """How long a row stays after its own time, where that is a matter of a band; else 0."""
         index, side = self.places[key]
         operator = self.plan.operators[index]
-        return operator.lasts_us[side] if isinstance(operator, Join) else 0
+        return operator.stays_us[side] if isinstance(operator, Join) else 0
 
     def sibling(self, key: StateKey) -> tuple[str, ...]:
         """The aliases that a state's rows are joined with next."""

@@ -121,9 +121,6 @@ class Logs:
         for number, entry in _seen(log, after or 0, self.sight.sources):
             yield number, SourceEntry(entry.marks, entry.rows or None)
 
-    def end(self, index: int, scan: Scan) -> int:
-        return len(self._world.source_log(self._region, scan.stream))
-
     def grown(self, log: str, after: int | None) -> bool:
         kind, _, name = log.partition(":")
         if kind == "control":

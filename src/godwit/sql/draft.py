@@ -151,6 +151,8 @@ class JoinNode:
     left_lag_us: int
     right_lag_us: int
     residual: tuple[exp.Expr, ...] = ()
+    #: rows of each side stay at least for so long (`model.plan.Join`)
+    keep_us: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,7 +100,7 @@ class Emitter:
         return self._add(plan.Partial(below, node.window, keys, calls)), tuple(k.name for k in keys), calls
 
     def _join(self, node: d.JoinNode, below: tuple[int, ...]) -> int:
-        return self._add(plan.Join(below, **self._band(node)))
+        return self._add(plan.Join(below, **self._band(node), keep_us=node.keep_us))
 
     def _outer(self, node: d.OuterNode, below: tuple[int, ...]) -> int:
         left, right = (_columns(node, side) for side in (node.left, node.right))

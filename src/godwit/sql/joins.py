@@ -52,6 +52,8 @@ class Joiner:
         self._owner = {f.flat: i for i, r in enumerate(scope.relations) for f in r.fields}
         self._field = {f.flat: f for r in scope.relations for f in r.fields}
         self._lag = {f.flat: f.lag_us for f in self._field.values() if f.lag_us is not None}
+        #: the same before anything is joined
+        self._own_lag = dict(self._lag)
         # Any timestamp may stand between two times: b.ts <= a.expires and a.expires <= a.ts + 20 s.
         self._instants = frozenset(self._lag) | {name for name, f in self._field.items() if f.type == "timestamp"}
         self._parts = [(p, self._owners(p), bounds(p, self._instants)) for p in parts]
@@ -100,6 +102,7 @@ class Joiner:
             left_lag_us=self._lag[left_time],
             right_lag_us=self._lag[right_time],
             residual=(*(p for p, _ in due if id(p) not in settled), *more),
+            keep_us=(self._needed(left_time) if i == 1 else 0, self._needed(right_time)),
         )
         self._lag_before = dict(self._lag)
         self._times_before = ([t for k in range(i) for t in self._times(k)], list(self._times(i)))
@@ -199,6 +202,14 @@ class Joiner:
         for time in (*sides[0], *sides[1]):
             self._lag.pop(time)
         self._lag |= aged
+
+    def _needed(self, time: str) -> int:
+        """For how long after its time a row of one stream can be part of a new result, in whatever order the streams
+        are joined: a change of the order finds all that it needs."""
+        if len(self._relations) < 3:
+            return 0
+        limits = ((self._bands.limit(other, time), lag) for other, lag in self._own_lag.items() if other != time)
+        return max([0, *(limit + lag for limit, lag in limits if limit is not None)])
 
     def _no_key(self, i: int) -> SqlFault:
         others = _aliases(self._relations[:i])

@@ -5,6 +5,7 @@ A list of edits beside the segment is applied in order; the next compaction writ
     ["without", query, epoch]    the query's rows of generations before the epoch are no longer part of it
     ["generation", epoch]        all its rows are of this generation: they came from another region at this epoch
     ["select", column, ...]      its rows are made by this SELECT list from what lies in the files
+    ["query", name]              all its rows are of this query: the version whose state it was has ended
     ["meeting", number]          (never kept) its rows take part in this meeting of a join
 
 Here they are applied to a few rows in Arrow, without Spark; `state.py` makes them part of Spark's plan.
@@ -55,6 +56,10 @@ def revised(table: pa.Table, segment: Segment) -> pa.Table:
             table = table.filter(pc.or_(others, pc.greater_equal(table[GENERATION], older_than)))
         elif what == "meeting":
             table = table.append_column(MEETING, pa.repeat(pa.scalar(values[0], pa.int32()), table.num_rows))
+        elif what == "query":
+            place = table.column_names.index(QUERY)
+            name = pa.repeat(pa.scalar(values[0], pa.string()), table.num_rows)
+            table = table.set_column(place, pa.field(QUERY, pa.string()), name)
         else:
             place = table.column_names.index(GENERATION)
             newest = pa.repeat(pa.scalar(values[0], pa.int64()), table.num_rows)

@@ -23,7 +23,7 @@ class Collected(ResultSink):
         rows = [row for table in batch.tables() for row in table.to_pylist()]
         with self._news:
             # The same number always holds the same rows: a repeat after a crash replaces them by themselves.
-            self._commits[(batch.region, batch.number)] = rows
+            self._commits[(batch.scope, batch.number)] = rows
             self._news.notify_all()
 
     @property

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
+from godwit.control.evacuation import leaving
 from godwit.control.events import (
     DeviceFeeds,
     DevicesForgotten,
     PlacedByHand,
     PlacesWished,
+    PlanChanged,
     QuerySubmitted,
     QueryWithdrawn,
+    RegionEvacuated,
     Request,
     StreamDeclared,
 )
 from godwit.control.key_routes import route_keys
 from godwit.control.plan_state import Planner
+from godwit.control.plan_versions import change_plan
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
 from godwit.migration.key_migrations import RouteKeys
@@ -76,6 +80,8 @@ def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId]
             planner.wish(request.wishes)
         elif isinstance(request, PlacedByHand):
             planner.pin(request.placement)
+        elif isinstance(request, RegionEvacuated):
+            planner.ask_again(leaving(planner, request.region))
         elif isinstance(request, StreamDeclared):
             planner.declare(request.stream)
     return planner.take_changes(batch.topology, batch.changes)
@@ -87,6 +93,8 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     for request in requests:
         if isinstance(request, QuerySubmitted):
             planner.add_query(request.query, request.sink, request.wishes, request.ways)
+        elif isinstance(request, PlanChanged):
+            change_plan(planner, request)
         elif isinstance(request, RouteKeys):
             route_keys(planner, request)
 
@@ -100,6 +108,8 @@ def _asked(request: Request) -> str:
     match request:
         case QuerySubmitted(query):
             return f"query '{query.id}' submitted"
+        case PlanChanged(old, query):
+            return f"query '{old}' goes on as '{query.id}', with another plan"
         case QueryWithdrawn(query_id):
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
@@ -108,6 +118,8 @@ def _asked(request: Request) -> str:
             return f"{len(devices)} devices that left are forgotten"
         case PlacesWished(_, cause) | PlacedByHand(_, cause):
             return cause
+        case RegionEvacuated(region):
+            return f"region '{region}' is silent"
         case StreamDeclared(stream):
             return f"stream '{stream.id}' declared"
         case RouteKeys():

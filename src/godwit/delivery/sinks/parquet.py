@@ -27,7 +27,9 @@ class ParquetSink(ResultSink):
 
     def write(self, batch: ResultBatch) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        target = self._path / f"{batch.region}-{batch.number:010d}.parquet"
+        # Versions of a query count their commits on their own.
+        version = f"{batch.query.partition('~')[2]}-" if "~" in batch.query else ""
+        target = self._path / f"{batch.region}-{version}{batch.number:010d}.parquet"
         draft = target.with_name(f".{target.name}.tmp")
         writer: pq.ParquetWriter | None = None
         for table in batch.tables():

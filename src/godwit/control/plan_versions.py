@@ -1,0 +1,42 @@
+"""One version of a query ends, another one begins, in one epoch: rows, placement and what is handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from godwit.control.events import PlanChanged
+from godwit.control.plan_state import Planner
+from godwit.ids import Epoch, QueryId, SiteId
+from godwit.model.instances import instance_id
+from godwit.placement.rules.base import Infeasible
+from godwit.protocol.handover import Migration
+from godwit.protocol.watermarks import epoch_of
+
+
+def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
+    """Place the new version; without a place for it nothing happens, and the old one goes on."""
+    mark, old = planner.journal.mark(), planner.rows.queries.get(request.old)
+    if old is None:
+        return None  # withdrawn meanwhile
+    planner.journal.put(planner.rows.queries, old.id, replace(old, until=int(epoch_of(planner.session)), internal=True))
+    new = replace(request.query, inherits=old.id)
+    fault = planner.add_query(new, request.sink, request.wishes, {})
+    if fault is not None:
+        planner.journal.undo(mark)
+        planner.take_pending()
+        return fault
+    leaving = [replace(move, leaves=True) for move in _stateful(planner, old.id)]
+    coming = [replace(m, inherits=True, wait=request.wait, ordered=False) for m in _stateful(planner, new.id)]
+    planner.pending_moves([*leaving, *coming])
+    return None
+
+
+def _stateful(planner: Planner, query: QueryId) -> Iterator[Migration]:
+    """A move for each stateful operator of a query, from where it is to the same place."""
+    uses = planner.plan.uses(query)
+    for operator, node in enumerate(planner.rows.queries[query].shape.plan.operators):
+        if node.stateful:
+            site = SiteId(planner.ground.placement[uses[instance_id(query, operator)]])
+            region = planner.rows.sites[site]
+            yield Migration(Epoch(0), query, operator, region, region, site, site)

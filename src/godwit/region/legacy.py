@@ -1,0 +1,78 @@
+"""What a version of a query leaves to the next one, under another plan: the state of each of its operators.
+
+The old version's runner puts it here with the commit that lets go of it (again after a crash), under paths that nobody
+else deletes; the new version's runners take it when all of it is there. It goes when the old version is withdrawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from godwit.engine import segments
+from godwit.ids import QueryId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query
+from godwit.protocol.handover import Migration
+from godwit.storage import names
+from godwit.storage.log import Record, Segment
+from godwit.storage.place import Place
+from godwit.storage.store import Store
+
+#: what an operator left: the state of each of its inputs, and how far it had released the watermark
+Left = tuple[dict[int, list[Segment]], int]
+
+
+def leave(store: Store, record: Record) -> None:
+    """Keep what a commit says that versions leave; once is enough."""
+    for parcel in record.get("left", ()):
+        move = Migration.from_json(parcel["move"])
+        folder = names.legacy(move.query)
+        if store.get_document(f"{folder}/{move.operator}") is not None:
+            continue
+        store.disk.make_folder(folder)
+        place = Place(store, folder)
+        parts = {
+            side: [
+                _kept(Segment.from_json(s, store), place, f"{move.operator}-{side}-{n}") for n, s in enumerate(found)
+            ]
+            for side, found in parcel["parts"].items()
+        }
+        store.put_document(f"{folder}/{move.operator}", {"parts": parts, "clock": parcel["clock"]})
+
+
+def _kept(segment: Segment, folder: Place, name: str) -> dict[str, Any]:
+    """A segment in files of its own, as a document can name it."""
+    mine = segments.filed(segment, folder / name) if segment.inline else segments.linked(segment, folder, name)
+    return {**mine.to_json(), "schema": mine.schema}
+
+
+def announced(store: Store, deployment: Deployment, move: Migration) -> dict[str, Any] | None:
+    """The parcel of a move, if all that it can be made of has been left; None: not yet."""
+    new = deployment.queries.get(move.query)
+    old = None if new is None or new.inherits is None else deployment.queries.get(new.inherits)
+    if old is None:
+        return None
+    left = left_by(store, old)
+    if left is None:
+        return None
+    clock = min((clock for _, clock in left.values()), default=0)
+    return {"move": move.to_json(), "parts": {}, "clock": clock, "replay": None, "sessions": []}
+
+
+def left_by(store: Store, query: Query) -> dict[int, Left] | None:
+    """Operator -> what it left; None: not all have."""
+    found: dict[int, Left] = {}
+    for index, operator in enumerate(query.shape.plan.operators):
+        if not operator.stateful:
+            continue
+        told = store.get_document(f"{names.legacy(query.id)}/{index}")
+        if told is None:
+            return None
+        parts = {int(side): [Segment.from_json(s, store) for s in part] for side, part in told["parts"].items()}
+        found[index] = parts, told["clock"]
+    return found
+
+
+def forget(store: Store, query: QueryId) -> None:
+    """The next version has taken all of it."""
+    store.disk.delete_folder(names.legacy(query))

@@ -1,0 +1,159 @@
+"""A running query joins its streams in another order: every result once, as the oracle has them, by every strategy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.api.handles import QueryHandle
+from godwit.errors import ConfigError, DeploymentError
+from godwit.ids import DeviceId, SiteId
+from godwit.maintenance.housekeeping import Retention
+from godwit.model.plan import CLASS
+from godwit.model.topology import Link, Site, Topology
+from godwit.region import step
+from godwit.replan.box import JoinBox
+from godwit.testing.collected import Collected
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+NEAR = "BETWEEN {0}.ts - INTERVAL 4 SECONDS AND {0}.ts + INTERVAL 3 SECONDS"
+JOINS = (
+    f"FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} "
+    "AND c.v + a.v > 2"
+)
+PLAIN = f"SELECT a.v AS x, b.v AS y, c.v AS z, c.ts AS ts {JOINS} WHERE b.v > 0"
+COUNTED = f"SELECT a.k AS k, count(*) AS n, sum(c.v) AS total {JOINS} GROUP BY a.k, window(c.ts, '5 seconds')"
+STRATEGIES = ["moving-state", "background", "parallel-track"]
+
+
+@pytest.fixture
+def fleet(spark: SparkSession, tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+        for stream in "abc":
+            fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
+        yield fleet
+
+
+def _push(fleet: Fleet, random: random.Random, seconds: range, process: bool = True, streams: str = "abc") -> None:
+    """A few rows per stream and second, some of them alike."""
+    for second in seconds:
+        for stream in streams:
+            rows = [
+                {"k": random.randrange(2), "v": random.randrange(4), "ts": START + dt.timedelta(seconds=second)}
+                for _ in range(2)
+            ]
+            fleet.push(stream, rows)
+        if process and second % 3 == 0:
+            fleet.process_available()
+
+
+def _ends_well(fleet: Fleet, query: QueryHandle) -> None:
+    fleet.close_sources()
+    fleet.process_available()
+    found = query.verdict()
+    assert found.equal, str(found)
+    assert found.got > 10
+
+
+@pytest.mark.parametrize("sql", [PLAIN, COUNTED], ids=["rows", "an aggregate above"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
+    random_ = random.Random(7)
+    query, delivered = fleet.submit(sql, "q"), Collected()
+    query.write_to(delivered)
+    _push(fleet, random_, range(12))
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+    _push(fleet, random_, range(12, 20), process=False)
+    fleet.process_available()
+    _push(fleet, random_, range(20, 45))
+    (runs,) = fleet.deployment.queries.values()  # nothing is left of the old plan
+    assert not list((fleet.root / "plans").glob(f"{query.id}/*"))
+    assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree.canonical) == "a JOIN (b JOIN c)"
+    _ends_well(fleet, query)
+    assert len(delivered.rows) == query.results().count()
+
+
+FOUR = (
+    f"SELECT a.v AS x, b.v AS y, c.v AS z, d.v AS u FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} "
+    f"JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} JOIN d ON a.k = d.k AND d.ts {NEAR.format('a')}"
+)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["background", *(pytest.param(name, marks=pytest.mark.full) for name in STRATEGIES if name != "background")],
+)
+def test_over_regions_while_devices_move_and_twice_in_a_row(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Streams come in at both edges, joins are in several regions, and what lies between is on its way."""
+    random_ = random.Random(11)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "cloud", kind="cloud")]  # type: ignore[arg-type]
+        fleet.topology.add(Topology.of(sites, [Link("west", "cloud"), Link("east", "cloud")]))  # type: ignore[arg-type]
+        for stream, site in zip("abcd", ("west", "east", "west", "east"), strict=True):
+            fleet.stream(stream, "k int, v int, ts timestamp", site=site, ahead=None)
+        query = fleet.submit(FOUR, "q")
+        joins = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
+        fleet.move({f"q/{joins[0]}": "west"})
+        _push(fleet, random_, range(10), streams="abcd")
+        fleet.replan("q", order="(c JOIN b) JOIN (a JOIN d)", strategy=strategy)
+        _push(fleet, random_, range(10, 14), process=False, streams="abcd")
+        fleet.move_device(DeviceId("a"), SiteId("east"))
+        _push(fleet, random_, range(14, 45), streams="abcd")
+        fleet.replan("q", order="((d JOIN a) JOIN b) JOIN c", strategy=strategy)
+        fleet.move_device(DeviceId("b"), SiteId("west"))
+        _push(fleet, random_, range(45, 80), streams="abcd")
+        assert len(fleet.deployment.queries) == 1
+        _ends_well(fleet, query)
+
+
+@pytest.mark.parametrize("strategy", ["parallel-track", pytest.param("background", marks=pytest.mark.full)])
+def test_a_process_that_ends_in_the_middle_is_gone_on_with(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    random_ = random.Random(5)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+        for stream in "abc":
+            fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
+        fleet.submit(PLAIN, "q")
+        _push(fleet, random_, range(12))
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+        _push(fleet, random_, range(12, 15), process=False)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        _push(fleet, random_, range(15, 20))
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        _push(fleet, random_, range(20, 45))
+        assert len(fleet.deployment.queries) == 1
+        _ends_well(fleet, fleet.query("q"))
+
+
+def test_without_the_rule_of_old_rows_results_come_twice(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "_old_rows", lambda frame: None if frame is None else frame.drop(CLASS))
+    random_ = random.Random(7)
+    query = fleet.submit(PLAIN, "q")
+    _push(fleet, random_, range(12))
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy="parallel-track")
+    _push(fleet, random_, range(12, 45))
+    fleet.close_sources()
+    fleet.process_available()
+    assert query.verdict().surplus
+
+
+def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
+    fleet.submit(PLAIN, "q")
+    before = fleet.deployment
+    assert "computed: b c" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
+    for order in ("a JOIN b", "a JOIN b JOIN d", "(a JOIN b"):
+        with pytest.raises(ConfigError, match="remedy"):
+            fleet.replan("q", order=order)
+    with pytest.raises(ConfigError, match="background"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="quickly")
+    with pytest.raises(DeploymentError, match="there is no query 'p'"):
+        fleet.replan("p", order="(b JOIN c) JOIN a")
+    fleet.replan("q", order="c JOIN (b JOIN a)")  # the order it has
+    assert fleet.deployment == before
