@@ -57,10 +57,13 @@ bench-falcon: setup  ## migrations of keys, every strategy, over links with a la
 bench-peers: setup  ## Apache Flink, plain Spark and godwit on the same rows; ARGS=--quick to try it out
 	$(PY) -m bench.peers $(ARGS)
 
+docs: setup  ## the documentation as a site, in out/site
+	$(PY) -m mkdocs build --quiet
+
 lock: setup  ## write requirements.lock again from pyproject.toml
 	.venv/bin/uv pip compile -q --extra java --extra connectors --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
 
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
 
-.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-plan bench-falcon bench-peers lock clean
+.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-plan bench-falcon bench-peers docs lock clean

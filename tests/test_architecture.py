@@ -30,7 +30,7 @@ TREES = modules()
 
 #: packages besides engine and mobility that import pyspark, still
 SPARK_ROOMS = {"engine", "mobility"}
-SPARK_STILL = {"api", "baselines", "demo", "ingest", "observe", "operators", "region", "scenario"}
+SPARK_STILL = {"api", "baselines", "demo", "ingest", "observe", "operators", "process", "region", "scenario"}
 
 #: modules of `model` that import more than the standard library, godwit.errors and godwit.ids, still: what they import
 MODEL_STILL = {

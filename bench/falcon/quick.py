@@ -10,7 +10,7 @@ os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
 from bench.falcon.play import Cell, Cut, play
 
-CUT = Cut(warm_s=3.0, calm_s=4.0, moves=2, after_s=3.0, rate=300.0)
+CUT = Cut(warm_s=2.0, calm_s=3.0, moves=2, after_s=3.0, rate=300.0)
 
 
 def figures() -> Iterator[dict[str, Any]]:

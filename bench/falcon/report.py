@@ -45,17 +45,30 @@ def write() -> None:
 def _where(found: Sequence[dict[str, Any]]) -> list[str]:
     cut = found[-1]["cut"]
     told = f"{cut['rate']:g} rows/s, {cut['calm_s']:g} s of calm, {cut['moves']} migrations, {cut['after_s']:g} s each"
-    return [f"{told}; {describe(found[-1]['machine'])}.", ""]
+    lines = [f"{told}; {describe(found[-1]['machine'])}.", ""]
+    busiest = max(one["machine"]["load_before"][0] for one in found)
+    if busiest > found[-1]["machine"]["cores"]:
+        lines += [
+            f"**The machine was busy with other things (load up to {busiest:g}): times below show no more than that",
+            "the experiment runs; only the oracle, the bytes and the refusals count.**",
+            "",
+        ]
+    return lines
 
 
 def _rows(figure: str, found: Sequence[dict[str, Any]]) -> list[str]:
     if figure in OWN:
         names = sorted({n for one in found for n in one} - {"cell", "cut", "machine", "over_time", "bandwidth"})
         return table(
-            ("varies", "workload", *names), [[*_place(one)[:2], *(one.get(n, "") for n in names)] for one in found]
+            ("varies", "workload", *names),
+            [[*_place(one)[:2], *(_cell(one.get(n, "")) for n in names)] for one in found],
         )
     extra = [name for name in ("kept_bytes",) if any(name in one for one in found)]
     return table((*HEAD, *extra), [[*_row(one), *(one.get(name, "") for name in extra)] for one in found])
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split())
 
 
 def _place(one: dict[str, Any]) -> list[Any]:
@@ -71,4 +84,4 @@ def _row(one: dict[str, Any]) -> list[Any]:
         ]
     steady = one["steady"]
     measured = [one[name] for name in ("disruption_ms", "jitter_ms", "duration_ms", "bytes")]
-    return [*_place(one), *measured, f"{steady['mean_ms']} +- {steady['sigma_ms']}", one["oracle"]]
+    return [*_place(one), *measured, f"{steady['mean_ms']} +- {steady['sigma_ms']}", _cell(one["oracle"])]

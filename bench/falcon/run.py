@@ -29,6 +29,7 @@ def run(figure: str, cut: Cut, short: bool, only: tuple[str, ...] = (), out: Pat
     """All cells of a figure (of some workloads or strategies only). `out` None: keep nothing."""
     known = module(figure)
     if figure in OWN:
+        _warm(Cell(figure, "tm", AUTO))
         found = known.run(cut, short)
     else:
         found = []

@@ -11,7 +11,8 @@ GodwitError
 ├── DeploymentError        a reconfiguration cannot be carried out
 ├── ConfigError            a scenario, option or environment is wrong
 ├── SourceError            a source or its data cannot be read
-│   └── NotAttachedError       a device sends, and no site takes its rows
+│   ├── NotAttachedError       a device sends, and no site takes its rows
+│   └── ElsewhereError         a device's rows belong to another region's process
 ├── DeliveryError          a sink's system does not take results now
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
@@ -81,6 +82,15 @@ class SourceError(GodwitError):
 
 class NotAttachedError(SourceError):
     """A device sends rows, and is attached to no site that could take them."""
+
+
+class ElsewhereError(SourceError):
+    """A device's rows came to the process of a region in which it is not."""
+
+    def __init__(self, problem: str, region: str = "") -> None:
+        super().__init__(problem)
+        #: where it is attached
+        self.region = region
 
 
 class DeliveryError(GodwitError):

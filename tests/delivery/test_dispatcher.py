@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.delivery import delivery as deliveries
-from godwit.delivery.delivery import Subject
+from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.dispatcher import Dispatcher
 from godwit.delivery.sinks import CallbackSink, JsonLinesSink
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
@@ -283,3 +283,16 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.002)
+
+
+def test_a_query_of_another_shape_begins_anew_under_the_same_name(store: Store, dispatcher: Dispatcher) -> None:
+    region = Region(store, dispatcher)
+    for n in range(5):
+        region.commit(("q", n), tell=False)
+    Delivery(store, Subject(QueryId("q"), QueryId("q"), SHAPE, ("n",)), Seen()).flush()
+    other = replace(subject(), shape="cd34")
+    log, kept = store.log(names.commit_log(WEST, "cd34"), create=True), region._segment(99, (("q", 7),))
+    log.append({"results": [kept.to_json()], "late": []})
+    sink = Seen()
+    Delivery(store, other, sink).flush()
+    assert sink.rows == [7]

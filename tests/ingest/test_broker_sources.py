@@ -14,7 +14,7 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, SiteId
-from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, Positions
+from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionColumns
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
@@ -132,7 +132,7 @@ def test_positions_move_devices_and_bad_messages_are_dead_letters(open_fleet: Ca
     fleet = open_fleet()
     fleet.topology.load(TOPOLOGY)
     fleet.stream("positions", "train string, lat double, lon double, ts timestamp", device="train")
-    intake = Intake(fleet, "test", positions=Positions(hysteresis_m=5_000))
+    intake = Intake(fleet, "test", positions=PositionColumns(hysteresis_m=5_000))
 
     def at(lon: float, number: int, device: str = "t1") -> Message:
         row = {"train": device, "lat": 52.0, "lon": lon, "ts": f"2026-01-01T00:00:{number:02d}Z"}
@@ -152,6 +152,20 @@ def test_positions_move_devices_and_bad_messages_are_dead_letters(open_fleet: Ca
     assert len(reasons) == 3
     assert any("is not JSON" in reason for reason in reasons)
     assert any("no stream 'nothing'" in reason for reason in reasons)
+
+
+def test_a_repeat_from_the_site_before_is_no_hand_over(open_fleet: Callable[..., Fleet]) -> None:
+    fleet = open_fleet()
+    fleet.topology.load(TOPOLOGY)
+    fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train")
+    intake = Intake(fleet)
+    told = [Message("passengers", body("t1", n), "t1", site, n) for n, site in ((1, "west"), (2, "west"), (3, "east"))]
+    intake.take(told)
+    epoch = fleet.deployment.epoch
+    intake.take(told)
+    assert intake.rows == 3
+    assert fleet.deployment.epoch == epoch
+    assert fleet.plane.topology.devices[DeviceId("t1")].site == "east"
 
 
 @pytest.mark.parametrize("text", ["", "a/{b}", "{stream}/{stream}", "a{device}"])

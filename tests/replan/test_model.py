@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from godwit.replan import rules
 from godwit.replan.join_tree import JoinTree, parse, trees
 from godwit.sim.join_box import BoxRow, Combination, SimBox, expected
-from godwit.sim.plan_change import NAMES, STRATEGIES, ChangeRules, PlanChange, run, run_in_a_row
+from godwit.sim.plan_change import NAMES, STRATEGIES, ChangeRules, SimPlanChange, run, run_in_a_row
 
 #: Figure 4
 OLD, NEW = parse("a JOIN b JOIN c JOIN d"), parse("(b JOIN c) JOIN d JOIN a")
@@ -31,7 +31,7 @@ def test_the_sixteen_cases(case: tuple[str, ...], strategy: str) -> None:
     rows = [_row(alias, 10 if age == "old" else 20) for alias, age in zip("abcd", case, strict=True)]
     arrivals = sorted(rows, key=lambda row: (row.time, row.alias))
     later = [_row(alias, time) for time in (60, 120, 180) for alias in "abcd"]
-    change = PlanChange(OLD, NEW, 10, [*arrivals, *later], at=case.count("old"), building=1)
+    change = SimPlanChange(OLD, NEW, 10, [*arrivals, *later], at=case.count("old"), building=1)
     made = run(strategy, change).made
     first = [name for name, combination in made if combination == tuple(rows)]
     assert len(first) == 1
@@ -43,7 +43,7 @@ def test_the_sixteen_cases(case: tuple[str, ...], strategy: str) -> None:
 
 
 @st.composite
-def changes(draw: st.DrawFn) -> PlanChange:
+def changes(draw: st.DrawFn) -> SimPlanChange:
     """Trees of two to five streams without cross joins; times in order per stream, streams in any order."""
     aliases = "abcde"[: draw(st.integers(2, 5))]
     links = [draw(st.sampled_from([f"{x}{y}" for x in aliases[:i]])) for i, y in enumerate(aliases) if i]
@@ -56,7 +56,7 @@ def _links(link: str, left: frozenset[str], right: frozenset[str]) -> bool:
     return (link[0] in left and link[1] in right) or (link[1] in left and link[0] in right)
 
 
-def _random_change(seed: int, old: JoinTree, new: JoinTree, links: list[str], window: int) -> PlanChange:
+def _random_change(seed: int, old: JoinTree, new: JoinTree, links: list[str], window: int) -> SimPlanChange:
     rng = random.Random(seed)
     queues = {
         alias: [
@@ -69,23 +69,23 @@ def _random_change(seed: int, old: JoinTree, new: JoinTree, links: list[str], wi
     while any(queues.values()):
         arrivals.append(queues[rng.choice([alias for alias, queue in queues.items() if queue])].pop(0))
     at = rng.randrange(len(arrivals) + 1)
-    return PlanChange(old, new, window, arrivals, at, rng.randrange(10), rng.random() < 0.5)
+    return SimPlanChange(old, new, window, arrivals, at, rng.randrange(10), rng.random() < 0.5)
 
 
-def _oracle(change: PlanChange) -> list[Combination]:
+def _oracle(change: SimPlanChange) -> list[Combination]:
     return expected(change.arrivals, change.old.aliases, change.window)
 
 
 @pytest.mark.parametrize("strategy", NAMES)
 @settings(max_examples=150, deadline=None)
 @given(change=changes())
-def test_nothing_is_lost_and_nothing_comes_twice(strategy: str, change: PlanChange) -> None:
+def test_nothing_is_lost_and_nothing_comes_twice(strategy: str, change: SimPlanChange) -> None:
     assert run(strategy, change).results == _oracle(change)
 
 
 @settings(max_examples=200, deadline=None)
 @given(change=changes(), data=st.data())
-def test_changes_in_a_row(change: PlanChange, data: st.DataObject) -> None:
+def test_changes_in_a_row(change: SimPlanChange, data: st.DataObject) -> None:
     """Two or three, by any strategies, some asked for before the one before is over."""
     ats = sorted(data.draw(st.lists(st.integers(0, len(change.arrivals)), min_size=2, max_size=3)))
     names = [data.draw(st.sampled_from(sorted(STRATEGIES))) for _ in ats]
@@ -96,7 +96,7 @@ def test_changes_in_a_row(change: PlanChange, data: st.DataObject) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(change=changes())
-def test_times_stay_in_order_where_the_new_results_wait(change: PlanChange) -> None:
+def test_times_stay_in_order_where_the_new_results_wait(change: SimPlanChange) -> None:
     """Section 4.2.3: what comes out of parallel track obeys the order that purging above it relies on."""
     made = [tuple(row.time for row in c) for _, c in run("parallel-track", replace(change, held=True)).made]
     assert all(rules.is_ordered(a, b) for i, a in enumerate(made) for b in made[i + 1 :])
@@ -104,7 +104,7 @@ def test_times_stay_in_order_where_the_new_results_wait(change: PlanChange) -> N
 
 @settings(max_examples=100, deadline=None)
 @given(change=changes())
-def test_lemmas(change: PlanChange) -> None:
+def test_lemmas(change: SimPlanChange) -> None:
     """2.1: the output of a box is ordered. 2.2: purging changes no result."""
     box = SimBox(change.old, change.window)
     made = [[row.time for row in c] for arrival in change.arrivals for c in box.push(arrival)]
@@ -150,6 +150,6 @@ def test_parallel_track_lasts_two_windows() -> None:
     """Equation 4: 2W where a join stands above another, W where there is one join."""
     for tree, expected_length in ((OLD, 6), (JoinTree.left_deep("ab"), 3)):
         rows = [_row(alias, time) for time in range(20) for alias in tree.aliases]
-        change = PlanChange(tree, tree, 3, rows, at=8 * len(tree.aliases))
+        change = SimPlanChange(tree, tree, 3, rows, at=8 * len(tree.aliases))
         length = run("parallel-track", change).length / len(tree.aliases)
         assert expected_length <= length <= expected_length + 2

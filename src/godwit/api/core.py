@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,7 @@ from godwit.delivery.dispatcher import Dispatcher
 from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.upserts import hidden, latest
+from godwit.engine.user_functions import UserFunctions
 from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
@@ -57,10 +59,11 @@ from godwit.protocol.handover import Migration
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
-from godwit.storage.lock import FolderLock
+from godwit.storage.lock import FolderLock, no_other
 from godwit.storage.log import Record
 from godwit.storage.store import Store
 from godwit.testing.link_delays import LinkDelays
@@ -86,34 +89,53 @@ class FleetOptions:
     at: Callable[[str], None] = lambda moment: None
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """What a control plane needs whose regions are run by other processes."""
+
+    #: asks one of them what Spark says of a query
+    analyst: Any
+    #: knows where their source logs stand, and writes none
+    gateway: Any
+
+
 class FleetCore(ABC):
     """Logs, gateway, runners and control loop of one fleet in one folder."""
 
-    def __init__(self, root: Path, spark: SparkSession, options: FleetOptions) -> None:
+    def __init__(
+        self, root: Path, spark: SparkSession | None, options: FleetOptions, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """`elsewhere`: regions are other processes, and this one has no Spark."""
         root = Path(root).resolve()  # Java keeps the working directory it was started in
-        self.root, self.spark = root, spark
-        self.store = store = Store.local(root, options.durability, alone=True)  # (see the lock)
+        self.root, self._spark = root, spark
+        self.store = store = Store.local(root, options.durability, alone=elsewhere is None)  # (see the lock)
         self.folder_lock = FolderLock(root)
         self.folder_lock.take()
+        if elsewhere is None:
+            no_other(root / names.PROCESSES)
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()
         #: pushes of sources that go back and forth between edges wait here for a moment
         self.gate = PushGate()
         self._events, self._news = deque[Event](), threading.Condition()
-        self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
+        self.analyst: Analyst = Analyst(self.spark) if elsewhere is None else elsewhere.analyst
+        self.gateway: Gateway = Gateway(store) if elsewhere is None else elsewhere.gateway
+        self.history = History(store)
+        self.functions = UserFunctions(() if elsewhere is not None else (self.spark, self.analyst.session))
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
-        self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)
+        self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)  # type: ignore[arg-type]
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
+        self.tracker = tracker
         self._delays = LinkDelays(options.links) if options.links and options.links.round_trip_ms else None
         tracker.keys_arrived = self._keys_arrived
         self.dispatcher = Dispatcher(store)
         publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
         told = [self._deliver, publisher.publish, tracker.committed]
         parts = (options.limits, options.at, told, self.transfer, self._acknowledged, self._delays)
-        self.pool = RunnerPool(spark, store, *parts)
+        self.pool = RunnerPool(spark, store, *parts, here=lambda region: elsewhere is None)  # type: ignore[arg-type]
         self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
         plane = ControlPlane(
@@ -130,6 +152,11 @@ class FleetCore(ABC):
         self._copied = -1
         waits = (self._events, self._news, options.ack_timeout)
         self.control = ControlLoop(self.executor, commands, self.carry_out, self.pool, *waits)
+
+    @property
+    def spark(self) -> SparkSession:
+        assert self._spark is not None, "the regions of this fleet run in other processes"
+        return self._spark
 
     @abstractmethod
     def check(self) -> None:

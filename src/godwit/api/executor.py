@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from godwit.control.control_plane import ControlPlane
 from godwit.control.epoch_record import epoch_record
 from godwit.control.events import Event, Instruction, Park, Publish, Record, RegionAcked, Request, Resume, Revert
-from godwit.ids import DeviceId, QueryId
+from godwit.ids import QueryId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.tracker import ReconfigurationTracker
@@ -40,6 +40,8 @@ class Executor:
         self.parked: dict[QueryId, str] = dict(self.deployment.parked)
         #: the last command that was taken in
         self.command = 0
+        #: tells other processes of a new epoch
+        self.announce: Callable[[], None] = lambda: None
         #: when the newest epoch was published (monotonic seconds)
         self.published_at = 0.0
 
@@ -73,10 +75,11 @@ class Executor:
             waiting = self.plane.coordinator.monitor.waiting
             self.log.publish(told.epoch, epoch_record(told, waiting, starts, self.command))
             self.deployment = after
-            self._follow(told, before)
+            self._gateway.adopt(told.delta, before, after)
         self.published_at = time.monotonic()
         self._pool.hire()
         self._pool.wake()
+        self.announce()
         self._tracker.published(told, self.plane.coordinator.story, planned, time.perf_counter() - began)
         for region in self.plane.planner.regions:
             if not self._pool.runs(region):
@@ -90,17 +93,3 @@ class Executor:
         new = [query for query in delta.queries.values() if query is not None]
         streams = {scan.stream for query in new for _, scan in query.shape.plan.scans}
         return found | self._gateway.starts(set(after.sites.values()), streams) if streams else found
-
-    def _follow(self, told: Publish | Revert, before: Deployment) -> None:
-        """Devices that have moved end their sessions where they were; those that are gone send nothing more. Queries
-        that begin hear of both."""
-        delta, after = told.delta, self.deployment
-        fed: set[DeviceId] = set()
-        for stream, devices in delta.feeds.items():
-            fed |= set(devices).difference(before.feeds.get(stream, ()))
-        self._gateway.follow([*delta.devices, *sorted(fed.difference(delta.devices))], after)
-        for device in sorted(delta.gone):
-            self._gateway.leave(device, before)
-        self._gateway.forget(delta.forgotten)
-        begun = [query for query in delta.queries.values() if query is not None]
-        self._gateway.repeat_ends((s.stream for query in begun for _, s in query.shape.plan.scans), after)

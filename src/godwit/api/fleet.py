@@ -20,6 +20,7 @@ from godwit.api.migrating import as_keys, asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared
 from godwit.api.running import RunningFleet
 from godwit.api.topology_store import TopologyStore
+from godwit.client import RemoteFleet
 from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
@@ -74,6 +75,11 @@ class Fleet(RunningFleet):
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
         """All regions share one local Spark session; logs and state lie in `folder`. Reopens what is there."""
         return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None) -> RemoteFleet:
+        """A fleet behind `godwit serve`, with the same methods; what they return as DataFrames are lists of dicts."""
+        return RemoteFleet(url, token)
 
     # --- streams and devices
 
@@ -148,6 +154,14 @@ class Fleet(RunningFleet):
         return self.gateway.dead.read()
 
     # --- queries
+
+    def function(self, name: str, call: Callable[..., Any], type_: str, *, arrow: bool = False) -> None:
+        """A function for queries to call, which returns Spark's `type_`. It must be deterministic.
+
+        `arrow`: it takes and returns Arrow arrays, a batch at a time. A program that opens the folder again declares
+        its functions again.
+        """
+        self.functions.add(name, call, type_, arrow)
 
     def submit(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
+from html import escape
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +13,7 @@ from godwit.api.core import FleetCore
 from godwit.api.oracle import Verdict, verdict
 from godwit.control.commands import Withdraw
 from godwit.delivery.delivery import Delivery
+from godwit.delivery.json_rows import html_table, json_rows
 from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
@@ -21,6 +23,9 @@ from godwit.model.explain import explain
 from godwit.model.plan import CLASS, EPOCH, QUERY, Query
 from godwit.model.taps import apart, executor, together
 from godwit.sql.sharing import own_names
+
+#: so many results a notebook shows
+SHOWN = 20
 
 
 class QueryHandle:
@@ -107,6 +112,11 @@ class QueryHandle:
 
     def __repr__(self) -> str:
         return f"QueryHandle({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the plan, and the newest results."""
+        rows = self.results().limit(SHOWN).toArrow()
+        return f"<b>{escape(self.id)}</b><pre>{escape(self.explain())}</pre>{html_table(json_rows(rows))}"
 
 
 class DeviceHandle:

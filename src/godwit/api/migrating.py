@@ -14,14 +14,12 @@ from godwit.control.commands import MigrateKeys
 from godwit.control.events import KeysAsked
 from godwit.control.key_routes import check_migration, route_table
 from godwit.engine import lazy_frame
-from godwit.errors import ConfigError, DeploymentError
+from godwit.errors import DeploymentError
 from godwit.ids import NodeId, QueryId, SiteId
 from godwit.migration.phases import chosen, phases
 from godwit.model.instances import instance_id
-from godwit.model.joins import OuterJoin
 from godwit.model.keys import BUCKETS, KEY_SEPARATOR, HashRange, Key, KeySet, Listed
-from godwit.model.plan import QUERY, Operator, Partial, Plan, Query, Scan
-from godwit.model.running import Over
+from godwit.model.plan import QUERY, Partial, Plan, Query, Scan
 from godwit.model.signature import StateKey
 from godwit.region.key_sql import key_text, within
 from godwit.region.sql_text import text
@@ -31,9 +29,6 @@ from godwit.region.state import State
 COLUMN = "/"
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "long", "short", "byte", "integer")
-
-#: operators whose rows are answered by the watermark alone, key or no key
-_WAITING = {Over: "a window function (OVER, count_window)", OuterJoin: "an outer, semi or anti join"}
 
 
 def as_keys(keys: str | Sequence[Any]) -> tuple[str, ...]:
@@ -49,23 +44,9 @@ def asked_keys(fleet: FleetCore, command: MigrateKeys) -> KeysAsked:
     query = fleet.execution(name)
     operator = _operator(query, command.operator)
     check_migration(fleet.plane.planner, query.id, operator, HashRange(0, BUCKETS), SiteId(command.site))
-    _check_engine(query.shape.plan.operators[operator], command.strategy)
     return KeysAsked(
         query.id, operator, _set(fleet, query, operator, command.keys), SiteId(command.site), command.strategy
     )
-
-
-def _check_engine(node: Operator, strategy: str) -> None:
-    """What the simulator does exactly and the engine does not, yet."""
-    if isinstance(node, Over | OuterJoin):
-        msg = (
-            f"keys of {_WAITING[type(node)]} cannot migrate: its rows wait for a watermark that all "
-            "keys of an instance share; move the operator as a whole with fleet.move"
-        )
-        raise ConfigError(msg)
-    if strategy == "falcon-oop" and node.late_state == "dual":
-        msg = f"'falcon-oop' does not keep the totals of a {type(node).__name__} exact yet; use 'falcon' or 'auto'"
-        raise ConfigError(msg)
 
 
 def _operator(query: Query, wanted: int | None) -> int:

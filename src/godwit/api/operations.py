@@ -95,7 +95,7 @@ class Operations:
             self._fleet.control.ask(DeviceFeeds(device, tuple(new)))
 
     def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
-        query = compile_query(sql, self._fleet.deployment.streams, name)
+        query = compile_query(sql, self._fleet.deployment.streams, name, (), self._fleet.functions.names)
         known = self._fleet.deployment.queries.get(name)
         if known is not None and known.internal and name not in self._fleet.queries:
             # Withdrawn, but others tap it: it keeps its name among the executions.
@@ -150,7 +150,7 @@ class Operations:
             if again and old.id == version:
                 return
             sql = self._whole(name, old, sql)
-            new = compile_query(sql, self._fleet.deployment.streams, version)
+            new = compile_query(sql, self._fleet.deployment.streams, version, (), self._fleet.functions.names)
             if old.shape.key != new.shape.key:
                 msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
                 raise DeploymentError(msg)

@@ -21,9 +21,15 @@ from godwit.sql.fault import SqlFault
 AHEAD = "1 day"
 
 
-def declared(
+def declared(name: str, schema: str, known: Iterable[StreamId], **options: Any) -> Stream:
+    """The stream that `fleet.stream` was asked for; a SourceError or ConfigError says what cannot be."""
+    names.check("stream", name)
+    return declared_of(name, columns_of(schema), known, **options)
+
+
+def declared_of(
     name: str,
-    schema: str,
+    columns: tuple[Column, ...],
     known: Iterable[StreamId],
     *,
     time: str,
@@ -33,13 +39,12 @@ def declared(
     ahead: str | None,
     mbps: float | None,
 ) -> Stream:
-    """The stream that `fleet.stream` was asked for; a SourceError or ConfigError says what cannot be."""
+    """The same of columns that Spark has read already."""
     names.check("stream", name)
     other = next((k for k in known if k != name and k.lower() == name.lower()), None)
     if other is not None:
         msg = f"stream '{name}' is the same name to SQL as '{other}', which is declared; choose another name"
         raise ConfigError(msg)
-    columns = columns_of(schema)
     names.identifiers("column", (column.name for column in columns))
     _check_roles(name, columns, time, device)
     if mbps is not None and not mbps >= 0:

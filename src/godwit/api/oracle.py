@@ -61,6 +61,7 @@ def verdict(fleet: FleetCore, query_id: QueryId) -> Verdict:
 def expected(fleet: FleetCore, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
+    fleet.functions.register(session)
     reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
     for name, stream in reads:
         rows = _everything(fleet, query, QueryId(name), stream)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from godwit.api.admission_controller import AdmissionController
 from godwit.api.control_loop import check as check_loop
-from godwit.api.core import FleetCore, FleetOptions
+from godwit.api.core import Elsewhere, FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.source_mobility import MobilityDriver
@@ -38,13 +38,14 @@ class RunningFleet(FleetCore):
     def __init__(
         self,
         root: Path,
-        spark: SparkSession,
+        spark: SparkSession | None,
         options: FleetOptions,
         admission: bool | str | None,
         reoptimise: bool | Watching,
         mobility: bool | Following = False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        super().__init__(root, spark, options)
+        super().__init__(root, spark, options, elsewhere)
         self._opened: list[OpenSource] = []
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
@@ -134,7 +135,7 @@ class RunningFleet(FleetCore):
         self.pool.hire()
         with self.control.driving():
             self.executor.carry_out(self.plane.resume(standing.waiting))
-            self.control.recover(standing.command)
+            self.control.recover(standing.command, at_once=self._spark is not None)
 
     def _appended(self, region: RegionId, stream: StreamId) -> None:
         self.pool.wake(region, stream)

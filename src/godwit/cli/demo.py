@@ -23,6 +23,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The same seed makes the same world.")] = 7,
     folder: Annotated[Path | None, typer.Option(help="Keep the fleet here, not in a temporary folder.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder of the pictures; default: beside the fleet.")] = None,
+    page: Annotated[bool, typer.Option(help="Serve the page while the trains run, and print its address.")] = True,
 ) -> None:
     """Trains on a ring, a dozen queries, three regions, and the oracle's verdict."""
     from godwit.demo.show import DemoOptions, show
@@ -39,6 +40,6 @@ def demo(
     )
     # Without a terminal rich would squeeze the tables into 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    outcomes = show(DemoOptions(setting, native, folder, real_data, plots), console)
+    outcomes = show(DemoOptions(setting, native, folder, real_data, plots, page), console)
     if outcomes[0].equal < len(outcomes[0].verdicts):
         raise typer.Exit(1)

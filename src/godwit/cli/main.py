@@ -7,15 +7,17 @@ command with its message on stderr and exit code 1; anything else is a bug and k
 from __future__ import annotations
 
 import logging
-import sys
+import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from godwit.cli.logs import set_up_logging
 from godwit.errors import GodwitError
 
 #: command -> (module in this package, what it holds there, one line of help)
@@ -31,18 +33,48 @@ COMMANDS = {
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
+    "results": ("results", "results", "Results of a query behind a server."),
+    "init": ("init", "init", "Write a commented project to start from."),
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
+    "coordinator": ("processes", "coordinator", "The control plane as a process, without Spark."),
+    "region": ("processes", "region", "One region as a process with a Spark of its own."),
+    "up": ("up", "up", "Start the processes of a fleet file on this machine."),
+    "down": ("up", "down", "Stop them cleanly."),
+    "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
     "serve": ("serve", "serve", "Run a fleet with a REST API, live results and metrics."),
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
+    "export": ("export", "export", "Copy a fleet that is not running: a savepoint."),
     "nexmark": ("nexmark", "nexmark", "Run a query of Nexmark's suite over generated events."),
     "mobility": ("mobility", "app", "Traces of devices that hop between base stations."),
 }
 
 
+#: commands that a server takes as well
+REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "history", "status", "results")
+
+
 class Lazy(TyperGroup):
     """A group whose commands are imported by name, so that a heavy one costs only those who call it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Of a command that a server takes as well: the server's, if one is named and no folder is."""
+        if args and args[0] in REMOTE and self._is_remote(ctx.params.get("server"), args[1:]):
+            from godwit.cli import remote
+
+            return args[0], _command(args[0], getattr(remote, args[0])), args[1:]
+        return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _is_remote(flag: str | None, args: list[str]) -> bool:
+        from godwit.cli.remote import server_of
+
+        if flag is not None:
+            os.environ["GODWIT_SERVER"] = flag
+            return True
+        folder = next((arg for arg in args if not arg.startswith("-")), None)
+        return not (folder and Path(folder).is_dir()) and server_of(None, os.environ) is not None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, (module, _, _) in COMMANDS.items() if find_spec(f"godwit.cli.{module}")]
@@ -76,16 +108,19 @@ def _command(name: str, found: typer.Typer | Callable[..., Any]) -> Any:
     return typer.main.get_command(alone)
 
 
-app = typer.Typer(cls=Lazy, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(cls=Lazy, no_args_is_help=True, rich_markup_mode=None)  # (with --install-completion)
 
 
 @app.callback()
 def main(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Say on stderr what is going on."),
+    log: str = typer.Option("text", "--log", help="How: text, or json (an object per line)."),
+    server: str = typer.Option(
+        None, "--server", help="A server's address: commands go there. Else GODWIT_SERVER, else the profile's."
+    ),
 ) -> None:
     """Continuous SQL queries on Spark that keep running while the ground under them moves."""
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging(log, logging.INFO if verbose else logging.WARNING)
 
 
 def run() -> None:

@@ -37,6 +37,7 @@ from godwit.control.events import (
     Record,
     RegionAcked,
     RegionBack,
+    RegionEvacuated,
     RegionLost,
     Request,
     Resume,
@@ -337,6 +338,7 @@ class Coordinator:
 
 _REQUESTS = (
     QuerySubmitted,
+    RegionEvacuated,
     QueryWithdrawn,
     PlanChanged,
     DeviceFeeds,

@@ -53,6 +53,13 @@ class PlacedByHand:
 
 
 @dataclass(frozen=True)
+class RegionEvacuated:
+    """The region is silent: what others feed, and has room elsewhere, is placed there."""
+
+    region: RegionId
+
+
+@dataclass(frozen=True)
 class QueryWithdrawn:
     query: QueryId
 
@@ -144,6 +151,7 @@ class TimedOut:
 
 Event = (
     ChangesArrived
+    | RegionEvacuated
     | QuerySubmitted
     | QueryWithdrawn
     | PlanChanged
@@ -164,6 +172,7 @@ Event = (
 #: what waits for the next batch, beside changes of the topology
 Request = (
     QuerySubmitted
+    | RegionEvacuated
     | QueryWithdrawn
     | PlanChanged
     | DeviceFeeds

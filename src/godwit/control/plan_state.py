@@ -242,6 +242,10 @@ class Planner:
             if instance is not None and self.ground.placement.get(instance) not in (None, NodeId(site)):
                 self._pending.asked.append(instance)
 
+    def ask_again(self, instances: Iterable[InstanceId]) -> None:
+        """These are to be placed anew."""
+        self._pending.asked += instances
+
     def remove_query(self, query: QueryId) -> None:
         """A query that others tap goes on for them, unseen, and leaves with the last of them."""
         if self.plan.readers_of(query):

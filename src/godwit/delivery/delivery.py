@@ -78,10 +78,8 @@ class Delivery:
         self._store, self.subject, self.sink, self._announced = store, subject, sink, announced
         digest = hashlib.sha256(sink.name.encode()).hexdigest()[:12]
         self._name = names.sink_position(subject.name, digest)
-        saved = store.get_document(self._name) or {"positions": {}, "state": {}}
-        # Numbers of another shape's commits say nothing: the query has changed its plan since.
-        alike = saved.get("shape", subject.shape) == subject.shape
-        self.positions: dict[str, int] = saved["positions"] if alike else {}
+        saved = self._standing()
+        self.positions: dict[str, int] = saved["positions"]
         self._attempts = Attempts()
         #: whoever calls the sink holds it
         self._turn = threading.Lock()
@@ -214,11 +212,16 @@ class Delivery:
 
     def _reopen(self) -> None:
         """What the sink wrote after the last position that was kept never happened."""
-        saved = self._store.get_document(self._name) or {"positions": {}, "state": {}}
+        saved = self._standing()
         self.positions = saved["positions"]
         self.sink.open(saved["state"])
 
     # --- the position
+
+    def _standing(self) -> dict[str, Any]:
+        """The position and the sink's state that were kept; commits of another shape are counted anew."""
+        saved = self._store.get_document(self._name) or {"positions": {}, "state": {}}
+        return saved if saved.get("shape", self.subject.shape) == self.subject.shape else {**saved, "positions": {}}
 
     def keep(self, *, wait: bool = True) -> bool:
         """Write the position down if it has changed; False: the sink is busy just now (and `wait` is not)."""

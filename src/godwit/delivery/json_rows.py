@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -28,3 +30,12 @@ def plain(value: Any) -> Any:
         case bytes():
             return value.hex()
     return str(value)
+
+
+def html_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as a notebook shows them."""
+    if not rows:
+        return "<p>no results yet</p>"
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

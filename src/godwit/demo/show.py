@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,6 +29,8 @@ class DemoOptions:
     real_data: Path | None = None
     #: where the pictures go; None: the demo's own folder
     plots: Path | None = None
+    #: serve the page while the trace is played
+    page: bool = True
 
 
 def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
@@ -42,6 +45,7 @@ def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
     # Only now: importing and starting Spark takes seconds, and the first words should not wait for it.
     from godwit.demo import ours
     from godwit.engine.session import spark_session
+    from godwit.server.background import page_of
 
     spark = spark_session("godwit-demo", quick=True)
     if options.real_data is not None:
@@ -53,8 +57,11 @@ def show(options: DemoOptions, console: Console) -> list[DemoOutcome]:
     say("warming up: one count of every train through every plan")
     ours.warm_up(fleet, stage)
     say(f"go: {stage.calm_s} s of calm, then hand-overs")
-    with View(console, stage.topology) as view:
-        played = ours.play(fleet, stage, queries, options.setting.seed, view)
+    with page_of(fleet) if options.page else nullcontext() as address:
+        if address is not None:
+            say(f"watch it in a browser: {address}")
+        with View(console, stage.topology) as view:
+            played = ours.play(fleet, stage, queries, options.setting.seed, view)
     say("closing the last windows, asking the oracle")
     outcomes = [ours.finish(fleet, stage, played, queries)]
     if options.native:

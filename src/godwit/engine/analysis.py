@@ -19,7 +19,8 @@ class Analyst:
     """Knows the declared streams; gives a query's output types or says what does not fit."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._session = spark.newSession()
+        #: streams are views in it, and a program's functions are known
+        self.session = spark.newSession()
 
     def declare(self, stream: Stream) -> Schema:
         """Parse a stream's schema and make it known."""
@@ -29,13 +30,17 @@ class Analyst:
             columns = ", ".join(f"{c.name} {c.type}" for c in stream.columns)
             msg = f"the schema of stream '{stream.id}' is not one that Spark knows"
             raise TypeMismatchError(msg, place=columns, remedy=_first_line(error)) from error
-        self._session.createDataFrame([], schema.spark).createOrReplaceTempView(stream.id)
+        self.session.createDataFrame([], schema.spark).createOrReplaceTempView(stream.id)
         return schema
 
     def output(self, query: Query) -> tuple[Column, ...]:
         """The result's columns with their types."""
+        return self.columns(query.oracle_sql)
+
+    def columns(self, sql: str) -> tuple[Column, ...]:
+        """The same of a query as Spark's own SQL."""
         try:
-            schema = self._session.sql(query.oracle_sql).schema
+            schema = self.session.sql(sql).schema
         except (AnalysisException, ParseException) as error:
             msg = "Spark cannot type this query"
             raise TypeMismatchError(msg, place=_fragment(error), remedy=_first_line(error)) from error

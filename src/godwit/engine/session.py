@@ -72,12 +72,13 @@ def spark_session(
     memory: str = "2g",
     quick: bool = False,
     settings: dict[str, str] | None = None,
+    master: str | None = None,
 ) -> SparkSession:
     """The process's Spark session, started if there is none. Costs about 7 s and 1 GB: share it.
 
     One that is there already is used as it is, whatever `cores` and `memory` say; one that has other `settings`, or
     would give other results, is refused. `quick`: spend no time on compiling; for tests and short demonstrations over
-    little data.
+    little data. `master`: of a cluster, or "local[2]"; None: all cores of this machine, or so many.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -87,12 +88,12 @@ def spark_session(
     # Workers must run the interpreter that has our packages, whatever `python3` is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     cores = cores or os.cpu_count() or 2
-    builder = SparkSession.builder.appName(app).master(f"local[{max(cores, 2)}]")
+    builder = SparkSession.builder.appName(app).master(master or f"local[{max(cores, 2)}]")
     chosen = {
         **SETTINGS,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.driver.extraJavaOptions": " ".join(_java_options(quick)),
+        "spark.driver.extraJavaOptions": " ".join(_java_options(quick, small=memory.endswith("m"))),
         **(QUICK if quick else {}),
         **(settings or {}),
     }
@@ -118,8 +119,9 @@ def check_session(session: SparkSession, settings: Mapping[str, str] = MappingPr
             raise ConfigError(msg)
 
 
-def _java_options(quick: bool) -> list[str]:
+def _java_options(quick: bool, small: bool) -> list[str]:
     quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
     # With few compiler levels Java sets aside only 48 MB for code; once that is full it interprets for good.
-    options = [f"-Dlog4j2.configurationFile={quiet}", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"]
+    collector = "-XX:+UseSerialGC" if small else "-XX:+UseParallelGC"  # (for its memory, which is not in the heap)
+    options = [f"-Dlog4j2.configurationFile={quiet}", collector, "-XX:ReservedCodeCacheSize=240m"]
     return [*options, "-XX:TieredStopAtLevel=1"] if quick else options

@@ -14,13 +14,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.errors import NotAttachedError, SourceError
+from godwit.errors import ElsewhereError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Conformed, Rows, Schema, micros
 from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered, sender_device
-from godwit.model.deployment import Deployment
+from godwit.model.deployment import Delta, Deployment
 from godwit.protocol.span import span
 from godwit.protocol.watermarks import NEVER, Mark
 from godwit.storage.log import Segment
@@ -33,11 +33,12 @@ Newest: TypeAlias = list[tuple[DeviceId, int, int]]
 class Gateway:
     """Appends to source logs. One a fleet; callers hold the fleet's lock, but not for `conform`."""
 
-    def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
-        self.store = store
+    def __init__(self, store: Store, now: Callable[[], float] = time.time, only: RegionId | None = None) -> None:
+        """`only`: the one region whose logs this process writes; None: all."""
+        self.store, self._only = store, only
         #: the wall clock (seconds), for rows that lie too far ahead of it
         self.now = now
-        self.dead, self.meter = DeadLetters(store), Meter()
+        self.dead, self.meter = DeadLetters(store, only), Meter()
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
@@ -49,7 +50,8 @@ class Gateway:
     def declare(self, schema: Schema, deployment: Deployment) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
         self._schemas[schema.stream.id] = schema
-        regions = set(deployment.sites.values()) | set(deployment.stays.values())
+        known = set(deployment.sites.values()) | set(deployment.stays.values())
+        regions = known if self._only is None else {self._only}
         self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id, deployment.knows)
 
     def schema(self, stream: StreamId) -> Schema:
@@ -188,6 +190,19 @@ class Gateway:
         self.log(region, stream).append_files(segment, marks, rows, at_us, numbers)
         self._streams[stream].sequences.update(numbers)
 
+    def adopt(self, delta: Delta, before: Deployment, after: Deployment) -> None:
+        """An epoch is published. Devices that have moved end their sessions where they were; those that are gone send
+        nothing more. Queries that begin hear of both."""
+        fed: set[DeviceId] = set()
+        for stream, devices in delta.feeds.items():
+            fed |= set(devices).difference(before.feeds.get(stream, ()))
+        self.follow([*delta.devices, *sorted(fed.difference(delta.devices))], after)
+        for device in sorted(delta.gone):
+            self.leave(device, before)
+        self.forget(delta.forgotten)
+        begun = [query for query in delta.queries.values() if query is not None]
+        self.repeat_ends((s.stream for query in begun for _, s in query.shape.plan.scans), after)
+
     def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
         """Devices may have changed region: end their old sessions where they were, begin the new ones."""
         over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
@@ -199,6 +214,8 @@ class Gateway:
                 if device not in deployment.feeds.get(stream, ()) or region is None or device.startswith("query:"):
                     continue  # (a query that feeds a derived stream ends its sessions itself: derive.py)
                 source = state.devices.setdefault(device, SourceState(session=session, region=region))
+                if session < source.session:
+                    continue  # an epoch that is followed again after a restart
                 if source.left is not None:
                     source.begin(session, region)
                 elif source.region is not None and session > source.session:
@@ -210,12 +227,13 @@ class Gateway:
                 source.session, source.region = session, region
         for (region, stream), marks in (*over.items(), *began.items()):
             # One entry for all that leave: each would wake the region up.
-            self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
+            if self._is_mine(region):
+                self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
 
     def leave(self, device: DeviceId, deployment: Deployment) -> None:
         """The device is gone: its session is over, and none follows. `deployment`: one that knows where it was."""
         for stream, source in self._of(device, deployment):
-            if source.left is None and source.region is not None:
+            if source.left is None and source.region is not None and self._is_mine(source.region):
                 source.session = max(source.session, deployment.sessions.get(device, 1))
                 self._say(stream, replace(source.mark, over=True), source.region, device)
                 source.left = self.log(source.region, stream).log.last
@@ -235,11 +253,12 @@ class Gateway:
             for device in devices:
                 state.forget(device)
 
-    def close(self, device: DeviceId, deployment: Deployment) -> None:
-        """Nothing more comes from the device, unless it begins again by sending."""
-        end = self._end(deployment)
+    def close(self, device: DeviceId, deployment: Deployment, end: int | None = None) -> None:
+        """Nothing more comes from the device, unless it begins again by sending. `end`: a time behind every window, if
+        other processes have rows, too."""
+        end = self.end(deployment) if end is None else end
         for stream, source in self._of(device, deployment):
-            if not source.mark.closed:
+            if not source.mark.closed and self._is_mine(source.region):
                 source.close(end)
                 self._say(stream, source.mark, source.region, device)
 
@@ -254,7 +273,8 @@ class Gateway:
         for stream in set(streams) & self._streams.keys():
             ends: dict[RegionId, dict[DeviceId, Mark]] = {}
             for device, source in self._streams[stream].devices.items():
-                if (source.mark.closed or source.left is not None) and source.region is not None:
+                ended = source.mark.closed or source.left is not None
+                if ended and source.region is not None and self._is_mine(source.region):
                     end = replace(source.mark, over=source.left is not None)
                     ends.setdefault(source.region, {})[device] = end
             for region, marks in ends.items():
@@ -271,10 +291,10 @@ class Gateway:
                 yield stream, source
 
     def _say(self, stream: StreamId, mark: Mark, region: RegionId | None, device: DeviceId) -> None:
-        if region is not None:  # (one that was never attached holds nobody back)
+        if region is not None and self._is_mine(region):  # (one that was never attached holds nobody back)
             self.log(region, stream).append(_nothing(self.schema(stream)), {device: mark}, {}, {})
 
-    def _end(self, deployment: Deployment) -> int:
+    def end(self, deployment: Deployment) -> int:
         """A time behind every window that rows so far can be in: once all sources are closed, all of them close."""
         states = self._streams.values()
         newest = [state.newest for state in states]
@@ -313,7 +333,13 @@ class Gateway:
             known = "is not attached to any site" if device in deployment.devices else "is not declared"
             msg = f"device '{device}' {known}, so '{schema.stream.id}' cannot take its rows; attach it, or buffer them"
             raise NotAttachedError(msg)
+        if not self._is_mine(region):
+            msg = f"device '{device}' is attached in region '{region}', not here; push its rows there"
+            raise ElsewhereError(msg, region)
         return region
+
+    def _is_mine(self, region: RegionId | None) -> bool:
+        return self._only is None or region == self._only
 
     @staticmethod
     def _region(device: DeviceId, deployment: Deployment) -> RegionId | None:

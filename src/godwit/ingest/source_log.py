@@ -77,26 +77,27 @@ class DeadLetters:
     #: so large, the file becomes `dead_letters.old.jsonl`, and what was there goes
     MOST_BYTES = 64_000_000
 
-    FILE, OLD = "dead_letters.jsonl", "dead_letters.old.jsonl"
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, region: RegionId | None = None) -> None:
+        """`region`: of the process of one region, which has files of its own."""
+        self._store, folder = store, "" if region is None else f"{names.REGIONS}/{region}/"
+        self._file, self._old = f"{folder}dead_letters.jsonl", f"{folder}dead_letters.old.jsonl"
+        self._counts = f"{folder}{names.DEAD_LETTERS}"
 
     def add(self, stream: str, dead: list[dict[str, Any]]) -> None:
-        self._store.append_lines(self.FILE, [json.dumps({"stream": stream, **entry}, default=str) for entry in dead])
+        self._store.append_lines(self._file, [json.dumps({"stream": stream, **entry}, default=str) for entry in dead])
         counts = self.counts()
         counts[stream] = counts.get(stream, 0) + len(dead)
-        self._store.put_document(names.DEAD_LETTERS, counts)
-        if self._store.size(self.FILE) > self.MOST_BYTES:
-            self._store.disk.rename(self.FILE, self.OLD)
+        self._store.put_document(self._counts, counts)
+        if self._store.size(self._file) > self.MOST_BYTES:
+            self._store.disk.rename(self._file, self._old)
 
     def counts(self) -> dict[str, int]:
         """Rows that did not fit, by stream, since ever."""
-        return self._store.get_document(names.DEAD_LETTERS) or {}
+        return self._store.get_document(self._counts) or {}
 
     def read(self) -> list[dict[str, Any]]:
         """The newest ones, oldest first."""
-        lines = (line for file in (self.OLD, self.FILE) for line in self._store.read_lines(file))
+        lines = (line for file in (self._old, self._file) for line in self._store.read_lines(file))
         return [json.loads(line) for line in lines if line.endswith("}")]  # not one that a crash has cut off
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from godwit.api.core import FleetCore
 from godwit.errors import GodwitError
@@ -44,7 +45,7 @@ def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | No
         try:
             conformed = _conformed(fleet.gateway, stream, device, [parcels[place] for place in places])
             with fleet.lock:
-                if any(_is_known(fleet.gateway, parcels[place]) for place in places):
+                if any(is_known(fleet.gateway, parcels[place]) for place in places):
                     continue  # rare: a repeat is told apart alone
                 numbers: dict[str, int] = {}
                 for one in (parcels[place] for place in places):
@@ -62,7 +63,7 @@ def push_alone(fleet: FleetCore, one: Parcel) -> bool:
     """A single parcel; False: its sequence number is known. A GodwitError says what is wrong with it."""
     conformed = fleet.gateway.conform(one.stream, one.rows, one.device)
     with fleet.lock:
-        if _is_known(fleet.gateway, one):
+        if is_known(fleet.gateway, one):
             return False
         numbers = {} if one.sequence is None else {one.sender: one.sequence}
         fleet.gateway.push_numbered(one.stream, conformed, fleet.deployment, one.device, numbers)
@@ -83,20 +84,36 @@ def _groups(gateway: Gateway, parcels: Sequence[Parcel]) -> dict[tuple[StreamId,
     return found
 
 
-def _is_known(gateway: Gateway, one: Parcel) -> bool:
+def is_known(gateway: Gateway, one: Parcel) -> bool:
+    """Whether a parcel has come through before."""
     return one.sequence is not None and one.sequence <= gateway.sequence(one.stream, one.sender)
 
 
 def _conformed(gateway: Gateway, stream: StreamId, device: DeviceId | None, parcels: Sequence[Parcel]) -> Conformed:
-    """All rows as the stream has them: dicts at once, tables one by one."""
+    """All rows as the stream has them: dicts at once, and tables too if they are alike."""
     column = gateway.schema(stream).stream.device
     dicts = [row for one in parcels if isinstance(one.rows, list) for row in _signed(one, column)]
     tables = [one for one in parcels if not isinstance(one.rows, list)]
     parts = [gateway.conform(stream, dicts, device)] if dicts or not tables else []
-    parts += [gateway.conform(stream, one.rows, one.device) for one in tables]
+    if len(tables) > 1 and _are_alike(tables, column):
+        parts.append(gateway.conform(stream, pa.concat_tables([one.rows for one in tables]), device))
+    else:
+        parts += [gateway.conform(stream, one.rows, one.device) for one in tables]
     if len(parts) == 1:
         return parts[0]
     return Conformed(pa.concat_tables([part.table for part in parts]), [row for part in parts for row in part.dead])
+
+
+def _are_alike(parcels: Sequence[Parcel], column: str | None) -> bool:
+    """Whether tables have one schema, and each only rows of whoever sent it."""
+    first = parcels[0].rows.schema  # type: ignore[union-attr]
+    if column is None or not all(one.rows.schema.equals(first) for one in parcels) or column not in first.names:  # type: ignore[union-attr]
+        return False
+    return pa.types.is_string(first.field(column).type) and all(
+        pc.all(pc.equal(one.rows.column(column), str(one.device)), skip_nulls=False).as_py()  # type: ignore[union-attr]
+        for one in parcels
+        if one.device is not None
+    )
 
 
 def _signed(one: Parcel, column: str | None) -> list[Any]:

@@ -24,6 +24,7 @@ OURS = {
     *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
     *(f"{name}.json" for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.DEAD_LETTERS, names.REMOVING)),
     *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
+    *(names.REPORTS, names.PROCESSES, "run"),
 }
 #: in a log's folder, beside its records
 BESIDE = {"data", "folded.json"}

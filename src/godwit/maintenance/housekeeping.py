@@ -93,9 +93,13 @@ class Housekeeper:
         retention: Retention,
         now: Callable[[], float] = time.time,
         known: Callable[[DeviceId], bool] = lambda device: True,
+        mine: Callable[[RegionId], bool] = lambda region: True,
+        epochs: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`known`: whether a device is there, or has left and its rows may be unread."""
+        """`known`: whether a device is there, or has left and its rows may be unread. `mine`: whether this process
+        writes a region's logs. `epochs`: through which one nobody needs them besides runners; None: whichever."""
         self._store, self.retention, self._now, self._known = store, retention, now, known
+        self._mine, self._needed_epochs = mine, epochs
         #: data folders below these numbers had no readers left at the last pass
         self._free: dict[Key, int] = {}
         self._done_at = 0
@@ -127,7 +131,7 @@ class Housekeeper:
         sources = self._sources()
         self._devices(running, newest, swept)
         yield
-        for key in newest:
+        for key in [key for key in newest if self._mine(key[0])]:
             yield from self._commits(key, newest, swept)
             self._results(key, swept)
             unread = min([self._messages(key, receiver, newest) for receiver in self._receivers(key)], default=2**62)
@@ -239,7 +243,7 @@ class Housekeeper:
         shapes that are not known yet."""
         if self.retention.keep or self.retention.backup:
             return []
-        found = names.sources(self._store.disk)
+        found = [one for one in names.sources(self._store.disk) if self._mine(one[0])]
         return [(region, stream, self._store.log(names.source_log(region, stream))) for region, stream in found]
 
     def _devices(self, running: dict[str, Shape], newest: dict[Key, Record | None], swept: Swept) -> None:
@@ -283,7 +287,8 @@ class Housekeeper:
     def _epochs(self, newest: dict[Key, Record | None], swept: Swept) -> None:
         control = Control(self._store)
         through = min((_position(record, "control") for record in newest.values()), default=0)
-        through = min(through, control.last - 1)
+        needed = self._needed_epochs()
+        through = min(through, control.last - 1 if needed is None else needed)
         if through - control.first + 1 >= MANY_EPOCHS:
             swept.epochs += control.forget(through)
 

@@ -79,12 +79,20 @@ class KeyStrategy(Protocol):
 
 def chosen(name: str, operator: Operator) -> str:
     """The strategy that `auto` stands for, or the named one; ConfigError if the operator cannot be moved by it."""
+    kind = type(operator).__name__
+    if operator.emits == "watermark" and not operator.catches_up:
+        msg = (
+            f"keys of a {kind} cannot migrate: its rows wait for a watermark that all keys of an instance share; "
+            "move the operator as a whole with fleet.move"
+        )
+        raise ConfigError(msg)
+    if name == AUTO and operator.needs_order:
+        return "falcon"  # every row is answered: until its state is there, the source should go on doing so
     if name == AUTO:
         return {"merge": "delta", "dual": "falcon", "wait": "partial-pause"}[operator.late_state]
     if name not in KEY_STRATEGIES:
         msg = f"there is no strategy '{name}' for keys; choose one of {', '.join([AUTO, *KEY_STRATEGIES])}"
         raise ConfigError(msg)
-    kind = type(operator).__name__
     if name == "delta" and operator.late_state != "merge":
         msg = f"{kind} cannot run before its state is there, as 'delta' would have it; use 'falcon' or 'auto'"
         raise ConfigError(msg)

@@ -86,6 +86,8 @@ class StateSpec:
     #: when rows may go: when the watermark has passed them, after `ttl_us` without a new row of the key, or never
     retention: Literal["watermark", "ttl", "forever"] = "watermark"
     ttl_us: int | None = None
+    #: rows of it are replaced by newer ones: a later copy takes the place of an earlier one, instead of adding to it
+    replaced: bool = False
 
 
 #: every kind of operator, by name: a plan in a log is read again by it
@@ -108,6 +110,9 @@ class Operator:
     needs_order: ClassVar[bool] = False
     #: when results are made: as rows arrive, or when the watermark goes on
     emits: ClassVar[Literal["arrival", "watermark"]] = "arrival"
+    #: where the watermark makes results: whether state of some keys may come when the watermark has passed it, because
+    #: of other keys, and is answered then
+    catches_up: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         KINDS[cls.__name__] = cls
@@ -297,6 +302,7 @@ class Aggregate(Operator):
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.2
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+    catches_up: ClassVar[bool] = True
 
     @property
     def state(self) -> tuple[StateSpec, ...]:

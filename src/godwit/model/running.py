@@ -110,6 +110,7 @@ class Over(Operator):
     stateful: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+    catches_up: ClassVar[bool] = True
     # It answers behind the watermark, which is held until its state has come: so nothing is answered without it.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
@@ -135,10 +136,10 @@ class Over(Operator):
         keys = tuple(f"`{key}`" for key in self.keys)
         waiting = StateSpec(keys, self.time, self.lag_us)
         if self.rows_kept and self.keep_us:
-            return waiting, StateSpec(keys, self.time, self.lag_us, "ttl", self.keep_us)
+            return waiting, StateSpec(keys, self.time, self.lag_us, "ttl", self.keep_us, replaced=True)
         if self.rows_kept:
-            return waiting, StateSpec(keys, self.time, self.lag_us, "forever")
-        return waiting, StateSpec(keys, self.time, self.lag_us + self.range_us)
+            return waiting, StateSpec(keys, self.time, self.lag_us, "forever", replaced=True)
+        return waiting, StateSpec(keys, self.time, self.lag_us + self.range_us, replaced=True)
 
     @property
     def reach_us(self) -> int | None:

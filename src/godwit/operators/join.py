@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from godwit.engine.lazy_frame import Frame, joined
+from godwit.engine.lazy_frame import Frame, joined, made
 from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator
 from godwit.model.signature import filled
 
@@ -52,6 +52,20 @@ def pairs(
     )
 
 
+def joined_state(left: Frame, right: Frame, operator: Operator, literals: Sequence[str]) -> Frame:
+    """All that two states of one query make together, for the state of a join above, with the query's literals."""
+    assert isinstance(operator, Join)
+    rows = made(pairs(left, right, operator, one_query=True))
+    return rows if operator.residual is None else rows.where(filled(operator.residual, literals))
+
+
+def needed(rows: Frame, operator: Operator, side: int, clock: int) -> Frame:
+    """Without what can no longer be part of a result: the watermark has passed all that it could meet."""
+    if not isinstance(operator, Join):
+        return rows
+    return rows.where(f"unix_micros(`{operator.state[side].time}`) >= {clock - operator.stays_us[side] - 1}")
+
+
 def chosen(
     rows: Frame,
     others: Frame,
@@ -87,16 +101,3 @@ def _conditions(operator: Join, one_query: bool) -> list[str]:
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]
-
-
-def computed(left: Frame, right: Frame, operator: Operator, literals: Sequence[str]) -> Frame:
-    """All that a join makes of the rows of two states, of one query, with the values of its parameters."""
-    assert isinstance(operator, Join)
-    found = pairs(left, right, operator, one_query=True)
-    return found if operator.residual is None else found.where(filled(operator.residual, literals))
-
-
-def still_needed(rows: Frame, operator: Operator, side: int, clock: int) -> Frame:
-    """Rows of one side that may still find a partner when the watermark stands there."""
-    assert isinstance(operator, Join)
-    return rows.where(f"unix_micros(`{operator.state[side].time}`) >= {clock - operator.stays_us[side] - 1}")

@@ -21,6 +21,7 @@ from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks,
 from godwit.operators.lookup import of_keys
 from godwit.operators.over_sql import NEW, answers, carried_names, last_rows
 from godwit.protocol.watermarks import FOREVER, NEVER
+from godwit.region.poll import Arrived
 from godwit.region.state import State, union
 from godwit.storage.log import Segment
 from godwit.storage.overlays import by_query, revised
@@ -38,12 +39,13 @@ class OverRows(StatefulOperator):
         self._kept_columns = [f"`{name}`" for name in (QUERY, *node.columns, *carried_names(node), GENERATION)]
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
-        since = {q: clock for q, clock in self._bounds(context.released()).items() if clock > NEVER}
+        bounds = self._bounds(context.released())
+        since = {q: clock for q, clock in bounds.items() if clock > NEVER}
         rows = None if inputs[0] is None else inputs[0].selectExpr(*self._columns)
         context.state(WAITING).live += context.admit(WAITING, rows, since)
-        for arrived in context.arrivals():
-            for side, part in arrived.parts.items():
-                context.state(side).live += part
+        passed = [self._taken_in(context, arrived, bounds) for arrived in context.arrivals()]
+        if context.leaving():
+            self._forget_answered(context, bounds)
         context.hand_over()
         before, now = context.advance()
         closed, closing = self._bounds(before), self._bounds(now)
@@ -51,7 +53,55 @@ class OverRows(StatefulOperator):
         due = self._due(context, closed, closing, moving) if moving else None
         made = None if due is None else self._answered(context, due)
         self._tidy(context, closing)
-        return made
+        return union([*passed, made])
+
+    def _taken_in(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
+        """State that came. Where keys have several owners, rows that the watermark here has passed, because of other
+        keys, are answered at once: they are returned. The sender has answered those before its own watermark; if they
+        were sent to both, what is kept of them is made here, and nothing comes of it."""
+        query, rows = arrived.move.query, State(list(arrived.parts.get(WAITING, [])))
+        context.state(KEPT).live += arrived.parts.get(KEPT, [])
+        if not context.divided(query) or not rows.live:
+            context.state(WAITING).live += rows.live
+            return None
+        done = self._bounds({query: arrived.clock})[query]
+        here, dual = max(done, bounds.get(query, NEVER)), arrived.move.dual
+        frame = rows.read(context.spark, sizes=context.sizes)
+        assert frame is not None
+        frame = frame.selectExpr(*self._columns)
+        later = context.write(self._within(frame, here, FOREVER), "later", WAITING, context.sizes.is_small(rows.rows))
+        context.state(WAITING).append(later)
+        due = self._within(frame, NEVER if dual else done, here)
+        if isinstance(due, LazyFrame) and not due.rows:
+            return None
+        made = self._answered(context, due)
+        return self._within(made, done, FOREVER) if dual else made
+
+    def _within(self, frame: Frame, low: int, high: int) -> Frame:
+        """Rows of [low, high); of few, without a plan of their own."""
+        time = self.node.time
+        if isinstance(frame, LazyFrame):
+
+            def inside(rows: pa.Table) -> pa.Array:
+                at = segments.micros(rows[time])
+                return pc.and_(pc.greater_equal(at, low), pc.less(at, high))
+
+            return frame.kept(inside)
+        at = f"unix_micros(`{time}`)"
+        return frame.where(f"{at} >= {low} AND {at} < {high}")
+
+    def _forget_answered(self, context: OperatorContext, bounds: Watermarks) -> None:
+        """Rows that have been answered lie among those that wait until their segment goes: they are not handed over."""
+        state = context.state(WAITING)
+        frame = state.read(context.spark, sizes=context.sizes)
+        answered = max(bounds.values(), default=NEVER)
+        if frame is None or all(one.low is not None and one.low >= answered for one in state.live):
+            return
+        few = context.sizes.is_small(state.rows)
+        marked = context.tables.per_query(frame, bounds, "__answered", otherwise=NEVER)
+        left = marked.where(f"unix_micros(`{self.node.time}`) >= __answered").drop("__answered")
+        still = context.write(left, "waiting", WAITING, few)
+        context.replace(WAITING, [] if still is None else [still])
 
     def _bounds(self, watermarks: Watermarks) -> Watermarks:
         """Rows before these are complete: one at the watermark itself may still come."""

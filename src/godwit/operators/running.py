@@ -104,8 +104,11 @@ class RunningTotals(StatefulOperator):
 
 def totals(rows: DataFrame, node: RunningAggregate) -> DataFrame:
     """(query, keys, bounds, one column an aggregate, version) of the keys (in sessions: of the sessions) with fresh
-    partials; where there is a condition on them, also what each aggregate was before."""
-    by = [QUERY, *node.keys, GENERATION]
+    partials; where there is a condition on them, also what each aggregate was before.
+
+    Whatever their generations: rows that are let in belong to all the state of their key that is here (`dual`).
+    """
+    by = [QUERY, *node.keys]
     if node.window.kind == "session":
         rows, by = islands(rows, by), [*by, ISLAND]
     columns = [F.bool_or(FRESH).alias(FRESH), *merge_columns(node.aggregates)]

@@ -6,6 +6,8 @@ a batch in which a session may close rewrites the open ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from godwit.engine import lazy_frame as drafts
 from godwit.engine.lazy_frame import Frame
 from godwit.model.plan import GENERATION, QUERY, WINDOW_END, Aggregate
@@ -63,6 +65,11 @@ class SessionAggregate(WindowAggregate):
         stamped = still_open.selectExpr("*", f"{int(arrived.move.epoch)}L AS {GENERATION}")
         context.state().append(context.write(stamped, "opened", 0, True))
         return None
+
+    def passed_by(self, arrivals: Sequence[Arrived], closing: Watermarks) -> Watermarks:
+        """Sessions that came may have ended by the watermark here, which went on without them."""
+        known = {arrived.move.query for arrived in arrivals}
+        return {query: closing[query] for query in known if closing.get(query, NEVER) > NEVER}
 
     def tidy(self, context: OperatorContext, closing: Watermarks) -> None:
         """Nothing: what is left was rewritten when it closed."""

@@ -47,11 +47,13 @@ class WindowAggregate(StatefulOperator):
         bounds = self._bounds(context.released())
         open_from = {query: bound + 1 for query, bound in bounds.items() if bound > NEVER}
         state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(context, state))
-        passed = [self._opened(context, arrived, bounds) for arrived in context.arrivals()]
+        arrivals = context.arrivals()
+        passed = [self._opened(context, arrived, bounds) for arrived in arrivals]
         context.hand_over()
         before, now = context.advance()
         closed, closing = self._bounds(before), self._bounds(now)
         moving = {query: bound for query, bound in closing.items() if bound > closed[query]}
+        moving |= self.passed_by(arrivals, closing)
         made = self.close(context, closed, closing, moving) if moving else None
         self.tidy(context, closing)
         return union([made, *passed])
@@ -76,6 +78,10 @@ class WindowAggregate(StatefulOperator):
         bounded = frame.selectExpr("*", f"{done}L AS {CLOSED}", f"{here}L AS {CLOSING}")
         late, node = context.for_readers(self.closing_rows(bounded)), self.node
         return drafts.then(("passed", node), lambda due: results(merge(due, node), node), late)
+
+    def passed_by(self, arrivals: Sequence[Arrived], closing: Watermarks) -> Watermarks:
+        """Queries whose windows must be looked at, though their watermark stands still: none, they have closed."""
+        return {}
 
     def _bounds(self, watermarks: Watermarks) -> Watermarks:
         return {q: clock if clock == NEVER else self.bound(clock - self.node.lag_us) for q, clock in watermarks.items()}

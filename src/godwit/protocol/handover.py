@@ -28,6 +28,7 @@ from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.keys import REST, KeySet
+from godwit.model.plan import Operator
 
 #: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
 Instance = tuple[QueryId, int]
@@ -97,6 +98,21 @@ class Migration:
 
     def _row(self) -> list[Any]:
         return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+
+
+def stands_apart(move: Migration, operator: Operator) -> bool:
+    """Whether rows of keys that migrate wait for their state apart, and all other keys go on.
+
+    That is so where results come with the watermark: there is none before the state anyway. The watermark passes by
+    what waits; when the state comes, both are taken in together, and what was passed by is answered at once.
+    """
+    return bool(move.number) and not move.copy and operator.catches_up
+
+
+def rows_wait(move: Migration, operator: Operator) -> bool:
+    """Whether rows wait at the target until the state of a move has come: where it was asked for, where state cannot be
+    merged later, or where others need not wait for them."""
+    return not move.copy and (move.wait or operator.late_state != "merge" or stands_apart(move, operator))
 
 
 @dataclass(frozen=True)

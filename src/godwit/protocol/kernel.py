@@ -87,11 +87,16 @@ class RegionKernel:
         self._ended: dict[QueryId, Mapping[str, int]] = {}
         #: whether the shape runs in this region, as far as it has heard
         self._joined = bool(memory.starts)
+        #: the last epoch at which regions came or went: who has come knows of no older move, but others wait for its
+        #: word on it, and for that of those who must hear it first
+        self._met = deployment.epoch if self._joined else Epoch(0)
         #: moves to here that rows wait for, as far as their sources were asked to send the state now
         self._asked: set[Migration] = set()
         self._asking: list[Migration] = []
         #: the last micro-batch has changed what the next one may do, whatever comes in
         self._go_on = False
+        #: how many moves it had to send when the micro-batch began
+        self._unsent = 0
         #: the route tables of operators whose keys are divided
         self._divided: Mapping[tuple[QueryId, int], RouteTable | None] = {}
         self._arrange(None)
@@ -113,6 +118,7 @@ class RegionKernel:
             news, at = True, Epoch(self.whole.epoch + 1)
             ended += [(query, at) for query in self.exclude(elsewhere)]
         self._forget_departed()
+        self._unsent = len(self.moves.outgoing)
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
         markers = self.moves.markers(members)
@@ -186,7 +192,7 @@ class RegionKernel:
 
     def _must_publish(self, markers: Mapping[int, Epoch]) -> bool:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
-        latest = self.moves.latest()
+        latest = max(self.moves.latest(), self._met)
         waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
         return waited_for or bool(self.moves.ready(markers)) or bool(self.moves.unacknowledged(markers))
 
@@ -213,6 +219,8 @@ class RegionKernel:
             for query in _ids(before, self.shape) - after.queries.keys():
                 ended.append((query, after.epoch))
                 self._forget(query)
+            if before.regions_of(self.shape) != after.regions_of(self.shape):
+                self._met = after.epoch
             self._begin_queries(before, after)
             joins = not self._joined and self._joins(after)
             self._joined = self._joined or joins
@@ -273,8 +281,10 @@ class RegionKernel:
             if self._joined:
                 self._expect(self.progress, now)
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
-        #: whether an operator that waits for watermarks lives here
-        self._keeps_clocks = any(self.region in now.owners(q, i) for q in self.queries.values() for i in stateful)
+        sink = len(self.shape.plan.operators) - 1
+        waits = [(q, i) for q in self.queries.values() for i in (*stateful, *([sink] if q.target is not None else []))]
+        #: whether an operator that waits for watermarks lives here, or a derived stream's clock is made here
+        self._keeps_clocks = any(self.region in now.owners(query, i) for query, i in waits)
         self._running_in = now.regions_of(self.shape)
 
     def _expect(self, progress: Progress, deployment: Deployment) -> None:
@@ -357,7 +367,9 @@ class RegionKernel:
         self._committed_failed = set(self.failed)
         whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
         self._forget_published()
-        self._go_on = self._must_publish(self.moves.markers(self.members(inputs.peers)))
+        # (state may have come for keys whose older state has gone only now)
+        freed = len(self.moves.outgoing) < self._unsent and bool(self.moves.incoming)
+        self._go_on = freed or self._must_publish(self.moves.markers(self.members(inputs.peers)))
         delta, self._base = self.delta(), self.snapshot()
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}

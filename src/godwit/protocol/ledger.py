@@ -12,7 +12,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.keys import Key, KeySet, overlap
 from godwit.model.plan import Plan
-from godwit.protocol.handover import Instance, Migration, instance_of
+from godwit.protocol.handover import Instance, Migration, instance_of, rows_wait, stands_apart
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
 from godwit.protocol.watermarks import FOREVER
@@ -106,13 +106,19 @@ class MigrationLedger:
                 for region in regions
             ]
             # Rows that wait here for state have not come out yet.
-            waited = [move.epoch for move in self.incoming if move.operator == index and self.waits(move)]
+            waited = [move.epoch for move in self.incoming if move.operator == index and self._strict(move)]
             own[index] = min([self.epoch, *feeds, *waited])
         return own
 
     def waits(self, move: Migration) -> bool:
-        """Whether rows must wait here for the state of a move: where it was asked for, or cannot be merged later."""
-        return not move.copy and (move.wait or self.plan.operators[move.operator].late_state != "merge")
+        """Whether rows wait here for the state of a move, apart from the rest."""
+        return rows_wait(move, self.plan.operators[move.operator])
+
+    def _strict(self, move: Migration) -> bool:
+        """Whether they must: where it was asked for, where state cannot be merged later, or where order matters."""
+        operator = self.plan.operators[move.operator]
+        ordered = bool(move.number) and operator.needs_order
+        return not move.copy and (move.wait or operator.late_state != "merge" or ordered)
 
     # --- state that goes and comes
 
@@ -142,21 +148,21 @@ class MigrationLedger:
         State that rows wait for is taken in when no older row can come any more; in order, when whoever reads the
         results has had the last of the source's: then the source has processed its marker, too.
         """
-        if not self.waits(move) and not move.shadow:
-            return True
-        if move.copy:
+        if move.copy or not (self._strict(move) or move.shadow):
             return True
         if markers[move.operator] < move.epoch:
             return False
+        if any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.outgoing):
+            return False  # these keys were ours before, and what is left of that time has not gone yet
         above, _ = self.plan.consumer(move.operator)
         known = {**self.drained, (self.region, above): markers[above]}
-        ordered = move.ordered and self.waits(move)
+        ordered = move.ordered and self._strict(move)
         return not ordered or all(known.get((region, above), Epoch(0)) >= move.epoch for region in readers)
 
     def unacknowledged(self, markers: Mapping[int, Epoch]) -> list[Migration]:
         """Moves that are completed here without a word of the source: all rows are in the shadow (out of order)."""
         arrival = [m for m in self.incoming if self.plan.operators[m.operator].emits == "arrival"]
-        return [m for m in arrival if m.dual and not m.copy and not m.ordered and markers[m.operator] >= m.epoch]
+        return [m for m in arrival if m.dual and not m.copy and not m.ordered and self.admits(m, markers, ())]
 
     def arrived(self, move: Migration) -> None:
         if move in self.incoming:
@@ -166,8 +172,11 @@ class MigrationLedger:
 
     def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
         """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
-        leaving = any(m.instance == instance_of(query, operator) for m in self.outgoing)
-        return leaving or self.pending(query, operator) or markers[operator] < self.latest(query)
+        mine = instance_of(query, operator)
+        leaving = any(m.instance == mine for m in self.outgoing)
+        node = self.plan.operators[operator]
+        coming = any(m.instance == mine and not m.copy and not stands_apart(m, node) for m in self.incoming)
+        return leaving or coming or markers[operator] < self.latest(query)
 
     def pending(self, query: QueryId, operator: int) -> bool:
         """Whether state of keys that the instance owns is on its way."""

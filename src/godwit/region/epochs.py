@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from godwit.model.deployment import Deployment
 from godwit.protocol.handover import EpochChange
 from godwit.storage.epoch_log import Control, moves_of
+from godwit.storage.log import Record
 from godwit.storage.store import Store
 
 #: so many of the newest epochs are kept; a runner that is further behind makes them again
@@ -17,8 +18,11 @@ KEPT = 64
 class EpochReader:
     """Any thread may read; two that need the same epoch at the same moment both make it, with the same result."""
 
-    def __init__(self, store: Store) -> None:
-        self.control = Control(store)
+    def __init__(
+        self, store: Store, first_seen: Callable[[int, Deployment, Record], None] = lambda number, after, record: None
+    ) -> None:
+        """`first_seen`: called with an epoch before any runner hears of it; more than once if runners are far apart."""
+        self.control, self._first_seen = Control(store), first_seen
         #: number of the epoch before -> (number, what it changes)
         self._known: OrderedDict[int, tuple[int, EpochChange]] = OrderedDict()
 
@@ -31,6 +35,7 @@ class EpochReader:
 
     def _read(self, number: int, deployment: Deployment) -> tuple[int, EpochChange] | None:
         for at, later, record in self.control.after(number, deployment):
+            self._first_seen(at, later, record)
             found = self._known[number] = at, EpochChange(later, moves_of(record))
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)

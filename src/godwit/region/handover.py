@@ -10,17 +10,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import IntegerType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
 from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_rows import at_hand, of_query
 from godwit.region.key_sql import within
-from godwit.region.keyed import concerns, tagged
+from godwit.region.keyed import concerns, tagged, waiting_room
 from godwit.region.poll import Arrived
 from godwit.region.sql_text import text
 from godwit.region.state import Room, State
@@ -40,26 +43,36 @@ def arrivals(batch: Batch, index: int) -> list[Arrived]:
         if move.copy:
             _into_shadow(batch, arrived, known)
         elif known or not move.shadow:
-            found.append(_taken_over(batch, _with_shadow(batch, arrived) if move.shadow else arrived))
+            found.append(_taken_over(batch, _with_what_waited(batch, arrived)))
     return found
 
 
 def _into_shadow(batch: Batch, arrived: Arrived, known: bool) -> None:
     """A copy waits beside the rows that have come since; one that was cancelled meanwhile goes."""
-    move = arrived.move
+    move, specs = arrived.move, batch.shape.plan.operators[arrived.move.operator].state
     for side, part in arrived.parts.items() if known else ():
         room = Room("copy", move.query, batch.key(move.operator, side), move.number)
+        if specs[side].replaced:
+            batch.outputs.dead += batch.memory.rooms.pop(room, State()).live
         for segment in part:
             batch.keep(room, segments.linked(segment, batch.folder, batch.name(f"copied-{move.operator}-{side}")))
 
 
-def _with_shadow(batch: Batch, arrived: Arrived) -> Arrived:
-    """What the source sent in the end, and what has been here since the copy was opened."""
+def _with_what_waited(batch: Batch, arrived: Arrived) -> Arrived:
+    """What the source sent in the end, what has been here since a copy was opened, and rows that waited for it."""
     move, parts = arrived.move, dict(arrived.parts)
-    for side in range(len(batch.shape.plan.operators[move.operator].state)):
-        waited = batch.memory.rooms.pop(Room("copy", move.query, batch.key(move.operator, side), move.number), State())
-        batch.outputs.dead += waited.live
-        parts[side] = [*parts.get(side, []), *waited.live]
+    operator = batch.shape.plan.operators[move.operator]
+    for side, spec in enumerate(operator.state):
+        copied, waited = State(), State()
+        if move.shadow:
+            room = Room("copy", move.query, batch.key(move.operator, side), move.number)
+            copied = batch.memory.rooms.pop(room, State())
+        if stands_apart(move, operator):
+            waited = batch.memory.rooms.pop(waiting_room(batch, move, side), State())
+        batch.outputs.dead += [*copied.live, *waited.live]
+        before = [] if spec.replaced and not move.dual else copied.live
+        if before or waited.live:
+            parts[side] = [*parts.get(side, []), *before, *waited.live]
     return replace(arrived, parts=parts)
 
 
@@ -145,9 +158,10 @@ def _given_by_key(
         return {}
     sql = batch.shape.plan.operators[index].state[side].keys
     # Keys of moves that go together do not overlap: a row goes with one of them, or stays.
-    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
-    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
-    marked = frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+    if (at_once := at_hand(frame, sql)) is not None:
+        marked: Frame = at_once.with_column(GOES, IntegerType(), lambda rows: _goes(rows, going, sql))
+    else:
+        marked = _marked(frame, going, sql)
     few, what = batch.sizes.is_small(read.rows), f"handover-{index}-{side}"
     pieces = _pieces(batch, marked.coalesce(1) if few else marked, few, len(going), what, time)
     found: dict[Migration, list[Segment]] = {}
@@ -156,7 +170,8 @@ def _given_by_key(
         if piece is not None and move.dual and not move.copy:
             batch.outputs.dead.append(piece)  # its new owner has all of it, from the copy and since
         elif piece is not None:
-            found[move] = [piece] if not move.since else _newer(batch, piece, move, what)
+            whole = not move.since or batch.shape.plan.operators[index].state[side].replaced
+            found[move] = [piece] if whole else _newer(batch, piece, move, what)
     leaving = [number for number, move in enumerate(going) if not move.copy and pieces[number] is not None]
     if leaving:
         batch.outputs.dead += read.live
@@ -166,6 +181,22 @@ def _given_by_key(
     elif pieces[-1] is not None:
         batch.outputs.dead.append(pieces[-1])  # only copies go: everything is where it was
     return found
+
+
+def _marked(frame: Frame, going: Sequence[Migration], sql: Sequence[str]) -> Frame:
+    """With the number of the move that each row goes with; -1: it stays."""
+    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
+    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
+    return frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+
+
+def _goes(rows: pa.Table, going: Sequence[Migration], sql: Sequence[str]) -> pa.Array:
+    """The same of few rows, without a plan."""
+    numbers = np.full(rows.num_rows, -1, np.int32)
+    for number, move in enumerate(going):
+        older = pc.less(rows[GENERATION], int(move.epoch))
+        numbers[np.asarray(pc.and_(older, of_query(rows, move.query, move.keys, sql)))] = number
+    return pa.array(numbers)
 
 
 def _pieces(

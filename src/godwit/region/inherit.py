@@ -11,7 +11,7 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, made
 from godwit.model.plan import GENERATION, Query
 from godwit.model.signature import StateKey
-from godwit.operators.join import computed, still_needed
+from godwit.operators.join import joined_state, needed
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import NEVER
 from godwit.region.legacy import Left, left_by
@@ -70,16 +70,13 @@ class _Heir:
         left, right = self._rows(step.left), self._rows(step.right)
         if left is None or right is None:
             return None
+        operators = self._new.shape.plan.operators
         types = [parameter.type for parameter in self._new.shape.parameters]
         literals = [f"CAST({v} AS {t})" for v, t in zip(self._new.parameters, types, strict=True)]
-        operators = self._new.shape.plan.operators
-        rows = computed(made(left), made(right), operators[step.operator], literals)
-        # Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet.
+        rows = joined_state(made(left), made(right), operators[step.operator], literals)
         clock = min((clock for _, clock in self._left.values()), default=NEVER)
-        if clock > NEVER:
-            reader = operators[self._new.shape.signatures.index(key.signature)]
-            rows = still_needed(rows, reader, key.side, clock)
-        return _of_one_generation(rows)
+        above = operators[self._new.shape.signatures.index(key.signature)]
+        return _of_one_generation(rows if clock <= NEVER else needed(rows, above, key.side, clock))
 
 
 def _of_one_generation(rows: Frame) -> Frame:

@@ -5,22 +5,24 @@ A key is compared in its text form (`model.keys`), and its bucket is a checksum 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import LongType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
-from godwit.ids import Epoch
+from godwit.ids import Epoch, QueryId
 from godwit.model.codec import encode
-from godwit.model.keys import NULL_KEY, REST, bucket_of, buckets_of
+from godwit.model.keys import NULL_KEY, REST, KeySet, bucket_of, buckets_of
 from godwit.model.plan import GENERATION, QUERY
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_rows import at_hand, of_query, plain_names
+from godwit.region.key_rows import since as since_when
 from godwit.region.key_sql import within
 from godwit.region.sql_text import text
 from godwit.region.state import Room, State, union
@@ -28,7 +30,6 @@ from godwit.storage.log import Segment
 
 #: the tag under which a segment keeps the hash buckets of its keys
 IN_BUCKETS = "buckets"
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Frame) -> Frame:
@@ -38,6 +39,8 @@ def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Fr
         since = {query: int(known[0][1]) if known else 0 for query, known in rules.items()}
         return batch.tables.per_query(frame, since, GENERATION, otherwise=0)
     sql = batch.shape.plan.operators[index].state[side].keys
+    if (few := at_hand(frame, sql)) is not None:
+        return few.with_column(GENERATION, LongType(), lambda rows: since_when(rows, list(rules.items()), sql))
     cases = [
         f"WHEN {QUERY} = {text(query)} AND {within(keys, sql)} THEN {int(since)}L"
         for query, known in rules.items()
@@ -60,32 +63,51 @@ def without_copies(batch: Batch, index: int, side: int, epoch: Epoch, frame: Fra
         over = shadow.until is not None and epoch >= shadow.until
         if shadow.operator != index or not shadow.dual or shadow.since > epoch or over:
             continue
-        mine = f"({QUERY} = {text(shadow.query)} AND {within(shadow.keys, sql)})"
+        mine, others = _told_apart(frame, shadow.query, shadow.keys, sql)
         if not shadow.dropped:
-            copies = frame.where(mine).selectExpr("*", f"0L AS {GENERATION}")
+            copies = mine.selectExpr("*", f"0L AS {GENERATION}")
             room = Room("copy", shadow.query, batch.key(index, side), shadow.number)
             batch.keep(room, batch.write(copies, f"copy-{index}-{side}"))
-        frame = frame.where(f"NOT {mine}")
+        frame = others
     return frame
+
+
+def _told_apart(frame: Frame, query: QueryId, keys: KeySet, sql: Sequence[str]) -> tuple[Frame, Frame]:
+    """(rows of a query's keys, all others)"""
+    if (few := at_hand(frame, sql)) is not None:
+        table = few.toArrow()
+        mine = of_query(table, query, keys, sql)
+        return few.kept(lambda _: mine), few.kept(lambda _: pc.invert(mine))
+    those = f"({QUERY} = {text(query)} AND {within(keys, sql)})"
+    return frame.where(those), frame.where(f"NOT {those}")
 
 
 def admitted(batch: Batch, index: int, side: int, frame: Frame | None) -> Frame | None:
     """Rows of keys that must wait for their state wait as well: in logs of their own, until it has come."""
     here = {arrived.move for arrived in batch.work.arrived}
-    sql = batch.shape.plan.operators[index].state[side].keys
+    operator = batch.shape.plan.operators[index]
     inside = [frame]
-    # The newest first: that is the one a row waits for.
-    for move in sorted(batch.incoming(index), reverse=True):
-        room = Room("waiting", move.query, batch.key(index, side), int(move.epoch), part_of(move))
+    # The newest first: that is the one a row belongs to.
+    coming = sorted((move for move in batch.incoming(index) if not move.copy), reverse=True)
+    for number, move in enumerate(coming):
+        room = waiting_room(batch, move, side)
         if move in here:
-            inside.append(batch.leave(room, index))
-        elif inside[0] is not None and batch.waits(move):
-            mine, inside[0] = _divided(inside[0], move, sql)
+            inside += [] if stands_apart(move, operator) else [batch.leave(room, index)]
+        elif inside[0] is not None and (batch.waits(move) or any(map(batch.waits, coming[number + 1 :]))):
+            mine, inside[0] = _divided(inside[0], move, operator.state[side].keys)
+            if not batch.waits(move):
+                inside.append(mine)
+                continue
             waiting = batch.write(mine, f"waiting-{index}-{side}")
             batch.keep(room, waiting)
             if move.paced and waiting is not None:
                 batch.outputs.asked.append(move)
     return union(inside)
+
+
+def waiting_room(batch: Batch, move: Migration, side: int) -> Room:
+    """Where rows wait for the state of a move."""
+    return Room("waiting", move.query, batch.key(move.operator, side), int(move.epoch), part_of(move))
 
 
 def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, Frame]:
@@ -96,6 +118,11 @@ def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, 
             return pc.and_(pc.equal(rows[QUERY], move.query), pc.greater_equal(rows[GENERATION], int(move.epoch)))
 
         return frame.kept(mine), frame.kept(lambda rows: pc.invert(mine(rows)))
+    if (few := at_hand(frame, sql)) is not None:
+        table = few.toArrow()
+        newer = pc.greater_equal(table[GENERATION], int(move.epoch))
+        brought = pc.and_(newer, of_query(table, move.query, move.keys, sql))
+        return few.kept(lambda _: brought), few.kept(lambda _: pc.invert(brought))
     those = f"{QUERY} = {text(move.query)} AND {GENERATION} >= {int(move.epoch)} AND {within(move.keys, sql)}"
     return frame.where(those), frame.where(f"NOT ({those})")
 
@@ -117,8 +144,8 @@ def tagged(batch: Batch, index: int, side: int, segment: Segment | None) -> Segm
     segments that may hold a key that goes."""
     if segment is None or not tells_keys_apart(batch, index) or not segments.are_few([segment], batch.sizes):
         return segment
-    names = [sql.strip("`") for sql in batch.shape.plan.operators[index].state[side].keys]
-    if not all(_PLAIN.fullmatch(name) for name in names):
+    names = plain_names(batch.shape.plan.operators[index].state[side].keys)
+    if names is None:
         return segment
     found: set[int] = set()
     for table in segment.tables(names):

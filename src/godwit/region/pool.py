@@ -46,16 +46,24 @@ class RunnerPool:
         transfer: StateTransfer | None = None,
         acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
         delays: LinkDelays | None = None,
+        here: Callable[[RegionId], bool] = lambda region: True,
+        elsewhere: Callable[[RegionId, str], None] = lambda region, shape: None,
+        epochs: EpochReader | None = None,
     ) -> None:
+        """`here`: whether a region is run by this process; `elsewhere`: told of messages of a shape to one that is
+        not."""
         self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, list(told)
         self._transfer, self._acknowledge, self._delays = transfer, acknowledge, delays
-        self._needs, self._epochs = Needs(), EpochReader(store)
+        self._here, self._elsewhere = here, elsewhere
+        self._needs, self._epochs = Needs(), epochs or EpochReader(store)
         self.runners: dict[Key, Runner] = {}
         #: what is, or is to be, run here
         self._wanted: dict[Key, Shape] = {}
         self._loops: dict[RegionId, RegionLoop] = {}
         self._running = False
         self._entries: dict[Key, list[ArchiveEntry]] = {}
+        #: the newest epoch that is, or is about to be, published
+        self._expected = Epoch(0)
         #: the epoch under which a runner has come to the end of a step, and a region all its runners
         self._reached: dict[Key, Epoch] = {}
         self._acked: dict[RegionId, Epoch] = {}
@@ -72,6 +80,7 @@ class RunnerPool:
     def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
         """The next epoch is about to be published: note the runners that it needs; returns those that are new."""
         new: list[Key] = []
+        self._expected = after.epoch
         for shape, needed in self._needs.change(before, delta, after).items():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
@@ -85,6 +94,8 @@ class RunnerPool:
     def hire(self) -> None:
         """Build the runners that are missing: beside their region's loop or, if the fleet does not run, here."""
         for key, shape in list(self._wanted.items()):
+            if not self._here(key[0]):
+                continue
             if self._running:
                 self._start(key, shape)
             elif not self._running and key not in self.runners:
@@ -99,7 +110,7 @@ class RunnerPool:
             needed = {*deployment().shapes(), *kept}
             gone: list[Key] = []
             for shape in {key for _, key in self._wanted} - needed:
-                mine = [key for key in self._wanted if key[1] == shape]
+                mine = [key for key in self._wanted if key[1] == shape and self._here(key[0])]
                 if all(key in self.runners and self.runners[key].unemployed for key in mine):
                     for key in mine:
                         del self._wanted[key], self.runners[key]
@@ -170,6 +181,8 @@ class RunnerPool:
         """A message has reached its reader."""
         if (loop := self._loops.get(receiver)) is not None:
             loop.wake([shape])
+        elif not self._here(receiver):
+            self._elsewhere(receiver, shape)
 
     def wake(self, region: RegionId | None = None, stream: StreamId | None = None) -> None:
         """There is news in a region's log of a stream; or an epoch, for all."""
@@ -186,8 +199,8 @@ class RunnerPool:
             if self._delays is None:
                 heard()
             else:
-                last = self._epochs.control.last
-                self._delays.sent(self._delays.links.hub, region, EPOCHS, last, heard, self._running)
+                hub = self._delays.links.hub
+                self._delays.sent(hub, region, EPOCHS, int(self._expected), heard, self._running)
 
     def _hears(self, region: RegionId) -> None:
         if (loop := self._loops.get(region)) is not None:
@@ -208,6 +221,11 @@ class RunnerPool:
             self._delays.reports(region, lambda: self._acknowledge(region, epoch))
         elif news:
             self._acknowledge(region, epoch)
+
+    def announced(self, region: RegionId, shapes: Iterable[str]) -> None:
+        """Another process says that it has messages of these shapes for a region."""
+        if (loop := self._loops.get(region)) is not None:
+            loop.wake(shapes)
 
     def runs(self, region: RegionId) -> bool:
         """Whether anything runs in a region, or is about to."""
@@ -257,7 +275,8 @@ class RunnerPool:
         """Whether nobody has anything to do. A runner that is stepping may send something to one that was asked before
         it: so nobody may step, nor have committed, while all are asked."""
         runners, before = list(self.runners.values()), self.committed()
-        if len(runners) < len(self._wanted) or any(runner.stepping for runner in runners):
+        wanted = sum(self._here(region) for region, _ in list(self._wanted))
+        if len(runners) < wanted or any(runner.stepping for runner in runners):
             return False
         if self.underway or any(runner.waiting() for runner in runners):
             return False

@@ -25,7 +25,7 @@ from godwit.ids import NodeId
 from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, steps
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Migration, rows_wait
 from godwit.region.inherit import inherit
 from godwit.region.keyed import part_of
 from godwit.region.poll import Arrived, Parts
@@ -49,11 +49,13 @@ class StateTransfer:
         strategy: str = "delta",
         links: Links | None = None,
         path: Path_ = lambda source, target: (source, target),
+        landing: str = "landing",
     ) -> None:
+        """`landing`: a folder of this process alone."""
         self.strategy, self.links, self._path = known(strategy), links, path
-        self._store, self._folder = store, Place(store, f"landing/{uuid.uuid4().hex}")
+        self._store, self._folder = store, Place(store, f"{landing}/{uuid.uuid4().hex}")
         self._jobs: dict[Migration, Future[Parts]] = {}
-        store.disk.delete_folder("landing")  # of a process that is no more
+        store.disk.delete_folder(landing)  # of a process that is no more
 
     def step(self, move: Migration) -> Step:
         """What the strategy does for a move."""
@@ -65,10 +67,8 @@ class StateTransfer:
     def waits(self, move: Migration, operator: Operator) -> bool:
         """Whether the new instance takes no rows until its state is there: the operator is asked first, for it may not
         be able to merge late state; then the strategy. A copy goes beside."""
-        if move.copy:
-            return False
-        if move.wait or operator.late_state != "merge":
-            return True
+        if move.copy or rows_wait(move, operator):
+            return not move.copy
         if move.inherits:
             return False
         step = self.step(move)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from godwit.api.fleet import Fleet
-from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, Positions
+from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionColumns
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.scenario.spec import SourceSpec
 
@@ -14,7 +14,7 @@ def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[A
     """The source that a file's entry stands for; None: it is none of a broker."""
     told: dict[str, Any] = {"name": spec.name or f"{spec.stream}-{number}"}
     if spec.positions is not None:
-        told["positions"] = spec.positions.made(Positions)
+        told["positions"] = spec.positions.made(PositionColumns)
     if spec.mqtt is not None:
         named = {} if "{stream}" in spec.mqtt.topic else {"stream": spec.stream}
         return spec.mqtt.made(MqttSource, fleet, **told, **named)
@@ -26,9 +26,10 @@ def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[A
     return None
 
 
-def follow_brokers(fleet: Fleet, sources: list[SourceSpec]) -> None:
+def follow_brokers(fleet: Fleet, sources: list[SourceSpec]) -> list[BrokerSource[Any]]:
     """Let every broker source of a file feed the fleet."""
-    for number, spec in enumerate(sources):
-        source = broker_source(fleet, spec, number)
-        if source is not None:
-            fleet.follow(source)
+    made = [broker_source(fleet, spec, number) for number, spec in enumerate(sources)]
+    found = [source for source in made if source is not None]
+    for source in found:
+        fleet.follow(source)
+    return found

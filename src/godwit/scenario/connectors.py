@@ -116,8 +116,10 @@ class IcebergSpec(ConnectorSpec):
     catalog: dict[str, str]
 
 
-class SinkSpec(ConnectorSpec):
+class SinkSpec(BaseModel):
     """Where results go beside `q.results()`; as many as are named."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     parquet: Path | None = None
     json_lines: Path | None = None

@@ -28,6 +28,7 @@ from godwit.mobility.twin import MovingWorld, Played, read_calls
 from godwit.mobility.twin import play as play_world
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
+from godwit.scenario.connect import follow_brokers
 from godwit.scenario.spec import QuerySpec, Scenario, SourceSpec, WorldSpec
 from godwit.sql.duration import microseconds
 
@@ -80,7 +81,10 @@ def play(
     with Fleet(root, spark, retention=Retention(keep=judge), **options) as fleet:
         handles = set_up(fleet, scenario, stage.topology)
         fleet.start()
+        brokers = follow_brokers(fleet, scenario.sources)
         driver, replayed = _feed(fleet, scenario, stage, speed or stage.speed, as_fast)
+        for source in brokers:
+            source.stop()
         fleet.close_sources()
         fleet.process_available()
         fleet.stop()

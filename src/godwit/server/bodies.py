@@ -66,3 +66,16 @@ class Question(RequestBody):
 
     sql: str | None = Field(default=None, max_length=100_000)
     changes: list[str] = Field(default_factory=list, max_length=10_000)
+
+
+#: a key of one column, or of several
+MovedKey = str | int | list[str | int]
+
+
+class KeysToMove(RequestBody):
+    """Keys of a query, one by one or as a pattern ("S41-*"; "*": the rest), and where they go."""
+
+    keys: list[MovedKey] = Field(min_length=1, max_length=100_000)
+    to: str = Field(max_length=200)
+    strategy: str = Field(default="auto", max_length=100)
+    operator: int | None = Field(default=None, ge=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,17 +23,20 @@ from godwit.storage.log import Segment
 def page(fleet: FleetCore, name: QueryId, cursor: str | None, limit: int) -> dict[str, Any]:
     """Up to `limit` rows past a cursor, and the cursor behind them; fewer: there are no more now."""
     query, seen = fleet.execution(name), _decoded(cursor)
+    # (with what it answered before it was altered, as `fleet.changes` has it)
+    earlier = fleet.versions.of(name) if query.shape.plan.sink.key is None else ()
+    executions = {*earlier, query.id}
     found: list[pa.Table] = []
     for region, segments in fleet.pool.results_by_region(query.shape.key).items():
         before, taken = seen.get(region, 0), 0
         for segment in segments:
             if limit <= 0:
                 break
-            size = _rows(segment, query)
+            size = _rows(segment, query, executions)
             if size <= before:
                 before -= size
                 continue
-            for table in rows_of([segment], query):
+            for table in rows_of([segment], query, executions):
                 part = table.slice(before, limit)
                 before = max(0, before - table.num_rows)
                 taken, limit = taken + part.num_rows, limit - part.num_rows
@@ -47,22 +50,23 @@ def page(fleet: FleetCore, name: QueryId, cursor: str | None, limit: int) -> dic
     }
 
 
-def rows_of(segments: Iterable[Segment], query: Query) -> list[pa.Table]:
-    """A query's own rows, with its output columns; of results that replace each other also which is newer."""
-    columns = list(query.shape.plan.sink.written)
+def rows_of(segments: Iterable[Segment], query: Query, executions: Collection[str] = ()) -> list[pa.Table]:
+    """A query's own rows (of these executions of it), with its output columns; of results that replace each other also
+    which is newer."""
+    columns, mine = list(query.shape.plan.sink.written), executions or {query.id}
     found = []
     for segment in segments:
-        for table in segment.tables() if may_hold(segment, query.id) else ():
-            mine = table.filter(pc.equal(table.column(QUERY), query.id)).select(columns)
-            found += [mine] if mine.num_rows else []
+        for table in segment.tables() if any(may_hold(segment, one) for one in mine) else ():
+            rows = table.filter(pc.is_in(table.column(QUERY), pa.array(sorted(mine), pa.string()))).select(columns)
+            found += [rows] if rows.num_rows else []
     return found
 
 
-def _rows(segment: Segment, query: Query) -> int:
+def _rows(segment: Segment, query: Query, executions: Collection[str]) -> int:
     known = segment.tags.get(ROWS)
     if known is not None:
-        return int(known.get(query.id, 0))
-    return sum(table.num_rows for table in rows_of([segment], query))
+        return sum(int(known.get(one, 0)) for one in executions)
+    return sum(table.num_rows for table in rows_of([segment], query, executions))
 
 
 def _encoded(seen: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import Request, WebSocket
@@ -19,6 +19,7 @@ from godwit.observe.rollup import results_of
 from godwit.region.runner import Runner
 from godwit.server.access import Access, Caller, Role
 from godwit.server.hub import Hub
+from godwit.server.inlet import Inlet
 from godwit.server.limits import RateLimiter, ServerLimits
 from godwit.server.problems import not_found, refused
 from godwit.server.result_pages import rows_of
@@ -26,6 +27,8 @@ from godwit.storage.log import Record
 
 log = logging.getLogger("godwit.server")
 
+#: how often it is looked how far readers are behind (seconds)
+UNREAD_EVERY = 0.02
 #: topic of reconfigurations
 EVENTS = "events"
 
@@ -38,7 +41,10 @@ class Service:
     def __init__(self, fleet: Fleet, access: Access, limits: ServerLimits) -> None:
         self.fleet, self.access, self.limits = fleet, access, limits
         self.hub = Hub(limits.subscribers, limits.waiting)
+        self.inlet = Inlet(fleet)
         self._rates = RateLimiter(limits.rate, limits.burst)
+        #: stream -> (how far its slowest reader is behind, as of when)
+        self._unread: dict[str, tuple[int, float]] = {}
         self.started = time.time()
         fleet.pool.follow(self.committed)
         fleet.history.follow(lambda record: self.hub.publish(EVENTS, lambda: record))
@@ -88,6 +94,14 @@ class Service:
             raise not_found(name, "query", self.fleet.queries) from None
         return QueryId(name)
 
+    def unread(self, stream: str) -> int:
+        """How many entries of a stream its slowest reader is behind, as of a moment ago."""
+        behind, at = self._unread.get(stream, (0, 0.0))
+        if time.monotonic() - at > UNREAD_EVERY:
+            behind = self.fleet.unread(stream)
+            self._unread[stream] = (behind, time.monotonic())
+        return behind
+
     # --- live
 
     def committed(self, runner: Runner, number: int, record: Record) -> None:
@@ -115,10 +129,10 @@ def service_of(connection: HTTPConnection) -> Service:
     return found
 
 
-def needs(role: Role) -> Callable[[Request], Caller]:
+def needs(role: Role) -> Callable[[Request], Awaitable[Caller]]:
     """A dependency: the caller, if it has a role."""
 
-    def check(request: Request) -> Caller:
+    async def check(request: Request) -> Caller:  # (quick, so not worth a thread)
         return service_of(request).caller(request, role)
 
     return check

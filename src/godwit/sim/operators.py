@@ -55,7 +55,7 @@ def partial(operator: Partial, rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         keys = {key.name: value(key.sql, row) for key in operator.keys}
         for start, end in windows(operator.window, row[operator.window.time]):
-            one = {QUERY: row[QUERY], CLASS: row[CLASS], **keys, WINDOW_START: start, WINDOW_END: end}
+            one = {QUERY: row[QUERY], CLASS: row.get(CLASS, 0), **keys, WINDOW_START: start, WINDOW_END: end}
             add(made, one, {c.name: 1 if c.argument is None else value(c.argument, row) for c in operator.aggregates})
     return list(made.values())
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from godwit.model.plan import Aggregate, Join, Query, Sink, Window
+from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Reading
 
@@ -22,6 +23,8 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     over = int(query.parameters[0])
     if any(isinstance(op, SimRunning) for op in plan.operators):
         return _running([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
+    if any(isinstance(op, SimOver) for op in plan.operators):
+        return _over([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
     aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
     joins = any(isinstance(op, Join) for op in plan.operators)
     if joins:
@@ -34,6 +37,10 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     assert aggregate is not None
     assert isinstance(plan.operators[-1], Sink)
     rows = [row for i, _ in plan.scans for row in scans[i] if row[2] > over]
+    upper = [op.window for op in plan.operators if isinstance(op, Aggregate)][1:]
+    if upper:
+        below = _windows(rows, aggregate.window)
+        return _windows([(end, key, total) for key, end, _, total in below], upper[0])
     return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
 
 
@@ -53,6 +60,16 @@ def _running(rows: Sequence[Reading]) -> Answer:
         values = [number for _, k, number in rows if k == key]
         found.update((key, n) for n in range(1, len(values) + 1))
         found[key, "sum", sum(values)] += 1
+    return found
+
+
+def _over(rows: Sequence[Reading]) -> Answer:
+    """Each row's number among those of its key, the sum so far, and the value before it."""
+    found: Answer = Counter()
+    for key in {row[1] for row in rows}:
+        values = [number for _, k, number in sorted(rows, key=lambda r: (r[0], r[2])) if k == key]
+        for n in range(len(values)):
+            found[key, n + 1, sum(values[: n + 1]), values[n - 1] if n else None] += 1
     return found
 
 

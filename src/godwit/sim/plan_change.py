@@ -47,7 +47,7 @@ class ChangeOutcome:
 
 
 @dataclass(frozen=True)
-class PlanChange:
+class SimPlanChange:
     old: JoinTree
     new: JoinTree
     window: int
@@ -61,14 +61,14 @@ class PlanChange:
     rules: ChangeRules = ChangeRules()
 
 
-def run(strategy: str, change: PlanChange) -> ChangeOutcome:
+def run(strategy: str, change: SimPlanChange) -> ChangeOutcome:
     """One change."""
     if strategy == "stateless-order":
         return _stateless_order(change)
     return run_in_a_row([(strategy, change.new, change.at)], change)
 
 
-def run_in_a_row(changes: Sequence[tuple[str, JoinTree, int]], change: PlanChange) -> ChangeOutcome:
+def run_in_a_row(changes: Sequence[tuple[str, JoinTree, int]], change: SimPlanChange) -> ChangeOutcome:
     """(strategy, order, after how many arrivals) one after the other. One that begins before the one before it is over
     waits for that; `change` says the rest."""
     out, rest = ChangeOutcome(), list(change.arrivals)
@@ -87,7 +87,9 @@ def run_in_a_row(changes: Sequence[tuple[str, JoinTree, int]], change: PlanChang
     return out
 
 
-def _moving_state(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
+def _moving_state(
+    change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+) -> list[BoxRow]:
     """Algorithm 2: process what came before the start, share and compute states, go on in the new box."""
     if change.rules.drains:
         rest = _drain(change, old, rest, out)
@@ -96,7 +98,7 @@ def _moving_state(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRo
 
 
 def _parallel_track(
-    change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+    change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
 ) -> list[BoxRow]:
     """Algorithm 3: both boxes until the old one holds only new rows; the new one starts empty."""
     held = list[tuple[str, Combination]]()
@@ -113,7 +115,7 @@ def _parallel_track(
 
 
 def _pause_drain_resume(
-    change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+    change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
 ) -> list[BoxRow]:
     """Windows run out: the old box answers for its old rows only; then the new box takes all rows since the start."""
     old.old, old.root_joins = old.rows, change.rules.old_root_joins
@@ -127,7 +129,9 @@ def _pause_drain_resume(
     return since
 
 
-def _background(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
+def _background(
+    change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
+) -> list[BoxRow]:
     """The new box's states as of the start are computed while the old box goes on; they catch up in silence."""
     states = {covers: list(kept) for covers, kept in old.states().items()}
     new.take_over(_regained(states) if change.rules.regains else states)
@@ -141,7 +145,7 @@ def _background(change: PlanChange, old: SimBox, new: SimBox, rest: list[BoxRow]
     return rest
 
 
-def _stateless_order(change: PlanChange) -> ChangeOutcome:
+def _stateless_order(change: SimPlanChange) -> ChangeOutcome:
     out = ChangeOutcome()
     box = ProbeBox(change.old, change.window)
     _feed(out, "old", box, change.arrivals[: change.at])
@@ -153,7 +157,7 @@ def _stateless_order(change: PlanChange) -> ChangeOutcome:
 
 #: what each does from the start of a change until the new box is alone: (.., old box, new box, rows, outcome) -> the
 #: rows that the new box takes next
-STRATEGIES: dict[str, Callable[[PlanChange, SimBox, SimBox, list[BoxRow], ChangeOutcome], list[BoxRow]]] = {
+STRATEGIES: dict[str, Callable[[SimPlanChange, SimBox, SimBox, list[BoxRow], ChangeOutcome], list[BoxRow]]] = {
     "pause-drain-resume": _pause_drain_resume,
     "moving-state": _moving_state,
     "parallel-track": _parallel_track,
@@ -169,7 +173,7 @@ def _feed(out: ChangeOutcome, name: str, box: SimBox | ProbeBox, rows: Sequence[
         out.note(row, box)
 
 
-def _drain(change: PlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
+def _drain(change: SimPlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
     """cleanAccumulatedTuples(): rows whose time lies before the start go through the old box first."""
     taken = [row.time for row in change.arrivals if row not in rest]
     started = max(taken, default=0)

@@ -11,7 +11,7 @@ from random import Random
 
 from godwit.migration.phases import AUTO, KEY_STRATEGIES
 from godwit.model.keys import BUCKETS
-from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, PARENT, REGIONS
+from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, PARENT, REGIONS
 
 #: moments at which a step may die
 MOMENTS = ("polled", "staged", "committed")
@@ -224,7 +224,9 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
     rng = Random(seed)
     rule = rng.choice(["bottom-up", "top-down", "nearest-common-ancestor"])
     redeployment = rng.choice(["incremental"] * 4 + ["holistic-concurrent"])
-    kind = rng.choice(["running", "running", *KEYED])
+    kind = rng.choice(["running", "over", *KEYED])
+    if kind in LONGER and seed % 2:
+        kind = LONGER[kind].__name__
     drawing = _KeyDrawing(rng)
     actions: list[Action] = [SubmitQuery("q0", kind, 0)]
     if rng.random() < 0.2:

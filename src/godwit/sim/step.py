@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,17 +21,19 @@ from godwit.model.plan import (
     Scan,
     Shape,
     Sink,
+    StateSpec,
     Union,
 )
 from godwit.model.taps import TapTable
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Migration, stands_apart
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.shadows import ShadowKey, shadow_key
 from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
-from godwit.sim import running
+from godwit.sim import over, running
 from godwit.sim.operators import Row, bound
+from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning, as_state
 
 
@@ -93,6 +95,8 @@ class _Step:
                     made = self._join(index, operator, inputs)
                 case SimRunning():
                     made = self._running(index, operator, inputs[0])
+                case SimOver():
+                    made = self._over(index, operator, inputs[0])
                 case Sink():
                     self._sink(operator, inputs[0])
                     break
@@ -145,8 +149,12 @@ class _Step:
                 if row[QUERY] in known:
                     self._admit(index, side, row, epoch, found)
         for arrived in self.work.arrived:
-            found += self.runner.rooms.pop((arrived.move, side), []) if arrived.move.operator == index else []
+            if arrived.move.operator == index and not self._apart(arrived.move):
+                found += self.runner.rooms.pop((arrived.move, side), [])
         return found
+
+    def _apart(self, move: Migration) -> bool:
+        return stands_apart(move, self.runner.shape.plan.operators[move.operator])
 
     def _admit(self, index: int, side: int, row: Row, epoch: Epoch, inside: list[Row]) -> None:
         """A row is taken in, or is a copy and goes into the shadow, or waits for the state of its key."""
@@ -159,18 +167,20 @@ class _Step:
                 self._shadow((query, index, shadow.number), side).append(kept)
             return
         row = {**row, GENERATION: self.moves.owned_since(query, index, epoch, key)}
-        for move in self._waited_for(index):
+        for move in self._coming(index):
             if move.query == query and move.epoch <= row[GENERATION] and contains(move.keys, key):
+                if not self.moves.waits(move):
+                    break
                 self.runner.rooms.setdefault((move, side), []).append(row)
                 self.kernel.ask_for(move)
                 return
         inside.append(row)
 
-    def _waited_for(self, index: int) -> list[Migration]:
-        """Moves whose state is not here, the newest first: that is the one a row waits for."""
+    def _coming(self, index: int) -> list[Migration]:
+        """Moves whose state is not here, the newest first: that is the one a row belongs to."""
         here = {arrived.move for arrived in self.work.arrived}
         mine = (move for move in self.moves.incoming if move.operator == index and move not in here)
-        return sorted((move for move in mine if self.moves.waits(move)), reverse=True)
+        return sorted((move for move in mine if not move.copy), reverse=True)
 
     def _shadow(self, key: ShadowKey, side: int) -> list[Row]:
         return self.runner.shadows.setdefault(key, {}).setdefault(side, [])
@@ -259,6 +269,22 @@ class _Step:
         self.kernel.release(index, self.markers)
         return made
 
+    def _over(self, index: int, operator: SimOver, rows: list[Row]) -> list[Row]:
+        let_go, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
+        for row in rows:
+            late = row[operator.time] < let_go.get(row[QUERY], NEVER)
+            (self.outputs.late if late else waiting).append(row)
+        made: list[Row] = []
+        for arrived in self._arrivals(index):
+            parts = _rows(arrived)
+            kept.extend(parts.get(1, []))
+            here = max(arrived.clock, let_go.get(arrived.move.query, NEVER))
+            made += over.taken_in(operator, waiting, kept, parts.get(0, []), arrived.clock, here, arrived.move.dual)
+        self._hand_over(index, 2)
+        _, now = self.kernel.release(index, self.markers)
+        waiting, kept = self._state(index, 0), self._state(index, 1)
+        return made + over.run(operator, waiting, kept, now)
+
     def _join(self, index: int, operator: Join, inputs: list[list[Row]]) -> list[Row]:
         fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
         left, right = self._state(index, 0), self._state(index, 1)
@@ -313,15 +339,30 @@ class _Step:
             self.kernel.receive(arrived)
             if move.query not in self.kernel.queries:
                 continue
+            specs = self.runner.shape.plan.operators[index].state
             if move.copy:
                 for side, part in arrived.parts.items() if known else ():
-                    self._shadow(shadow_key(move), side).extend(row for rows in part for row in rows)
+                    shadow = self._shadow(shadow_key(move), side)
+                    if specs[side].replaced:
+                        shadow.clear()
+                    shadow.extend(row for rows in part for row in rows)
                 continue
-            shadow = self.runner.shadows.pop(shadow_key(move), {}) if move.shadow else {}
+            before = self.runner.shadows.pop(shadow_key(move), {}) if move.shadow else {}
             if known or not move.shadow:
-                parts = {side: [*part, shadow.pop(side, [])] for side, part in arrived.parts.items()}
-                found.append(replace(arrived, parts={**parts, **{side: [rows] for side, rows in shadow.items()}}))
+                found.append(replace(arrived, parts=dict(self._together(arrived, before, specs))))
         return found
+
+    def _together(
+        self, arrived: Arrived[list[Row]], shadow: dict[int, list[Row]], specs: tuple[StateSpec, ...]
+    ) -> Iterator[tuple[int, list[list[Row]]]]:
+        """What has come, what was copied before, and what has waited for it."""
+        move = arrived.move
+        for side, spec in enumerate(specs):
+            came, room = arrived.parts.get(side, []), []
+            if self._apart(move):
+                room = self.runner.rooms.pop((move, side), [])
+            copied = [] if spec.replaced and not move.dual else shadow.get(side, [])
+            yield side, [*came, copied, room]
 
     def _hand_over(self, index: int, sides: int) -> None:
         for move in self.moves.ready(self.markers):
@@ -333,7 +374,8 @@ class _Step:
                 if not move.copy:
                     mine = set(map(id, gone))
                     self.runner.states[index, side] = [r for r in self._state(index, side) if id(r) not in mine]
-                parts[side] = [[r for r in gone if r[GENERATION] >= move.since and not (move.dual and not move.copy)]]
+                since = 0 if self.runner.shape.plan.operators[index].state[side].replaced else move.since
+                parts[side] = [[r for r in gone if r[GENERATION] >= since and not (move.dual and not move.copy)]]
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
             self.outputs.handovers.append((move, (move, parts, clock, self.kernel.book.sessions())))
             self.moves.sent(move)

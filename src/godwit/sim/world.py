@@ -47,10 +47,11 @@ from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer, totals
+from godwit.sim.over import SimOver
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import DEVICES, FEEDS, KEYED, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, site, topology
 
 
 @dataclass
@@ -133,13 +134,13 @@ class World:
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
-                query = KEYED[kind](name, over)
+                query = ALL_KINDS[kind](name, over)
                 if self.schedule.shares:
                     taps = find(query, self.plane.planner.rows.queries.values())
                     query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
                 # Whether results come in order can be said where they leave at one place.
-                sink = SiteId("c") if kind == "running" else None
+                sink = SiteId("c") if kind in ("running", "over") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if name in self.queries and name not in self.withdrawn:
@@ -440,6 +441,7 @@ class World:
             got, wanted = self.emitted(query.id), self.expected(query)
             if any(isinstance(node, SimRunning) for node in query.shape.plan.operators):
                 got = totals(got, ended=query.id not in self.withdrawn)
+            if any(isinstance(node, SimRunning | SimOver) for node in query.shape.plan.operators):
                 found += [] if query.id in self.unordered else self._out_of_order(query.id)
             extra, missing = got - wanted, wanted - got
             if extra:
@@ -466,7 +468,7 @@ class World:
         commits = [record for (region, _), r in self.runners.items() if region == "cloud" for record in r.commits]
         last: dict[int, int] = {}
         found = []
-        for key, number, _ in (row for record in commits for name, row in record.results if name == query):
+        for key, number, *_ in (row for record in commits for name, row in record.results if name == query):
             if number <= last.get(key, 0):
                 found.append(f"{query}: result {number} of key {key} came after {last[key]}")
             last[key] = number

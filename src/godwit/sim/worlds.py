@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.plan import (
+    WINDOW_END,
     Aggregate,
     AggregateCall,
     Column,
@@ -30,6 +31,7 @@ from godwit.model.plan import (
     Window,
 )
 from godwit.model.topology import Device, Link, Site, Topology
+from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
 
 #: event time is in microseconds; the world's numbers are small so that schedules are readable
@@ -117,6 +119,21 @@ def counted_join(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def nested(name: str, over: int) -> Query:
+    """Windows over the results of windows: what the lower ones say of their watermark, the upper ones believe."""
+    lower, upper = Window("a__ts", WINDOW, WINDOW), Window(WINDOW_END, 2 * WINDOW, 2 * WINDOW)
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        Partial((1,), lower, (Named("k", "a__k"),), _calls("a__v")),
+        Aggregate((2,), lower, ("k",), _calls("a__v")),
+        Partial((3,), upper, (Named("k", "k"),), _calls("s")),
+        Aggregate((4,), upper, ("k",), _calls("s")),
+        Sink((5,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
 def running(name: str, over: int) -> Query:
     """SELECT k, count(*), sum(v) FROM left WHERE v > :over GROUP BY k, a result for each row"""
     operators: list[Operator] = [
@@ -128,9 +145,23 @@ def running(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def over(name: str, over: int) -> Query:
+    """SELECT k, row_number(), sum(v), lag(v) OVER (PARTITION BY k ORDER BY ts, v) FROM left WHERE v > :over"""
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        SimOver((1,), "a__k", "a__ts", "a__v"),
+        Sink((2,), ("k", "n", "s", "before")),
+    ]
+    return _query(name, operators, over)
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
-KEYED = {**KINDS, "running": running}
+KEYED = {**KINDS, "running": running, "over": over}
+#: what may stand for another kind: it has the same keys, and one operator more
+LONGER = {"tumbling": nested}
+ALL_KINDS = {**KEYED, "nested": nested}
 
 
 def _join() -> list[Operator]:

@@ -5,7 +5,7 @@ parse -> guard -> normalise -> draft plan -> push filters, merge projections, dr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
@@ -35,11 +35,16 @@ _BEGINNINGS = ("SELECT", "WITH", "INSERT", "FROM", "(")
 
 
 def compile_query(
-    sql: str, streams: Mapping[StreamId, Stream], query_id: QueryId, order: tuple[int, ...] = ()
+    sql: str,
+    streams: Mapping[StreamId, Stream],
+    query_id: QueryId,
+    order: tuple[int, ...] = (),
+    declared: Collection[str] = (),
 ) -> Query:
     """The query's plan, or an SqlError that says where it is wrong and what would help.
 
-    `order`: how to join what its widest FROM names, by position; without it, as written.
+    `order`: how to join what its widest FROM names, by position; without it, as written. `declared`: functions that the
+    program brings with it.
     """
     with located(sql):
         select, target = _target(_parse(sql))
@@ -47,7 +52,7 @@ def compile_query(
         respell(select)
         for tree in (target, select):
             if tree is not None:
-                guard(tree, sql)
+                guard(tree, sql, declared)
         select = normalise(select)
         if order:
             widest(select).meta[ORDER] = order

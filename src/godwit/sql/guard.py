@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from sqlglot import exp
 
@@ -46,14 +47,14 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
 }
 
 
-def guard(tree: exp.Expr, sql: str) -> None:
-    """Refuse what no later step needs to know about."""
+def guard(tree: exp.Expr, sql: str, declared: Collection[str] = ()) -> None:
+    """Refuse what no later step needs to know about. `declared`: functions that the program brings with it."""
     for node in tree.walk(bfs=False):
         _check_names(node)
         _check_clauses(node)
         _check_construct(node)
         if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Unnest):
-            _check_function(node, sql)
+            _check_function(node, sql, declared)
 
 
 def _check_names(node: exp.Expr) -> None:
@@ -131,7 +132,7 @@ def _check_generator(node: exp.Func, name: str) -> None:
         raise SqlFault(msg, node, "write FROM stream LATERAL VIEW explode(column) t AS item, and use item")
 
 
-def _check_function(node: exp.Func, sql: str) -> None:
+def _check_function(node: exp.Func, sql: str, declared: Collection[str]) -> None:
     name = called(node, sql)
     if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
         msg = f"'{name}' is called by a qualified name"
@@ -142,8 +143,10 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if name in functions.GENERATORS:
         _check_generator(node, name)
         return
-    if name in functions.ALLOWED or (
-        name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window)
+    if (
+        name in functions.ALLOWED
+        or name in declared
+        or (name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window))
     ):
         return
     refusal = functions.REFUSED.get(name)

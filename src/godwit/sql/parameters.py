@@ -52,6 +52,12 @@ def named(sql: str) -> dict[str, list[Token]]:
     return found
 
 
+def _start(sql: str, token: Token) -> int:
+    """Where a literal begins; a sign that stands right before it, and after a space or a parenthesis, is part of it."""
+    signed = token.token_type == TokenType.NUMBER and re.search(r"[\s(,]-$", sql[: token.start]) is not None
+    return token.start - signed
+
+
 def assigned(sql: str, values: Mapping[str, str]) -> str:
     """The query with other values for its named literals."""
     known = named(sql)
@@ -60,7 +66,7 @@ def assigned(sql: str, values: Mapping[str, str]) -> str:
         problem = f"no literal of the query is called '{unknown}'"
         remedy = f"its named literals: {', '.join(known)}" if known else "name one: WHERE boarded > 5 /* threshold */"
         raise UnknownNameError(problem, place=point(sql, 0, len(sql)), remedy=remedy)
-    places = [(token.start, token.end + 1, values[name]) for name in values for token in known[name]]
+    places = [(_start(sql, token), token.end + 1, values[name]) for name in values for token in known[name]]
     for start, end, value in sorted(places, reverse=True):
         sql = sql[:start] + value + sql[end:]
     return sql

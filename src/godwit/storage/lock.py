@@ -64,6 +64,14 @@ def holder(folder: str | Path) -> dict[str, Any] | None:
     return None
 
 
+def no_other(folder: Path) -> None:
+    """StateError if a process holds a lock in or below a folder: a fleet's regions may be processes of their own."""
+    for file in sorted(folder.rglob(FILE)) if folder.exists() else ():
+        if (who := holder(file.parent)) is not None and who.get("pid") != os.getpid():
+            msg = f"{file.parent} is in use by process {who.get('pid', '?')}; stop the fleet first (`godwit down`)"
+            raise StateError(msg)
+
+
 def _opened(folder: str) -> int:
     os.makedirs(folder, exist_ok=True)
     file = os.open(f"{folder}/{FILE}", os.O_RDWR | os.O_CREAT, 0o644)

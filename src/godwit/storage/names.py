@@ -8,6 +8,9 @@ regions/west/shapes/ab12/commits/0000000001.log  commits of a shape; many rows i
 regions/west/shapes/ab12/outbox/east/0000000001.log  messages of a shape to another region
 regions/west/shapes/ab12/kept/0000000001.log     results of commits whose records are gone
 sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
+reports/west/0000000001.log                      what the process of a region tells the coordinator
+processes/coordinator.json                       who runs, where it listens: the coordinator, and
+processes/regions/west.json                      the process of each region
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
 STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
 ALIASES, VERSIONS, RELAYS, DEAD_LETTERS = "aliases", "versions", "ways", "dead_letters"
 HISTORY = "history.jsonl"
+#: what region processes tell the coordinator; who runs
+REPORTS, PROCESSES = "reports", "processes"
 #: shapes whose folders are being removed: one that is named here is removed before anything else happens to it
 REMOVING = "removing"
 
@@ -46,6 +51,11 @@ def number_of(name: str) -> int | None:
 def chunk_first(name: str) -> int | None:
     """The number of a chunk file's first record; None: it is none of ours."""
     return number_of(name.removesuffix(".log")) if name.endswith(".log") else None
+
+
+def report_log(region: str) -> str:
+    """What a region's process tells the coordinator."""
+    return f"{REPORTS}/{region}"
 
 
 def source_log(region: str, stream: str) -> str:

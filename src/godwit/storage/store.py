@@ -25,6 +25,7 @@ from godwit.storage.chunk_log import ChunkLog
 from godwit.storage.local import LocalDisk
 from godwit.storage.log import Log
 from godwit.storage.memory import MemoryDisk
+from godwit.storage.nats_log import NatsLog, NatsServer
 from godwit.storage.record_files import RecordFiles
 from godwit.storage.records import pack, unpack
 from godwit.storage.sync import GroupSync
@@ -39,7 +40,15 @@ REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can
 class Store:
     """See `base.LogStore`, `base.SegmentStore` and `base.DocumentStore`."""
 
-    def __init__(self, disk: Disk, durability: Durability = "process", *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        durability: Durability = "process",
+        *,
+        alone: bool = False,
+        broker: NatsServer | None = None,
+    ) -> None:
+        """`broker`: keeps the logs; documents and segments lie on the disk in any case."""
         if durability not in ("process", "power"):
             msg = f"durability {durability!r} is unknown; use 'process' or 'power'"
             raise StateError(msg)
@@ -48,7 +57,8 @@ class Store:
         self.cache = TableCache()
         self.group = GroupSync(disk.sync) if durability == "power" else None
         self._news = threading.Condition()
-        self._logs: dict[str, ChunkLog | RecordFiles] = {}
+        self.broker = broker
+        self._logs: dict[str, ChunkLog | RecordFiles | NatsLog] = {}
         #: files of lines that were added to
         self._lines: set[str] = set()
 
@@ -72,14 +82,16 @@ class Store:
             self.disk.make_folder(name)
         return Log(self, name)
 
-    def _log(self, name: str) -> ChunkLog | RecordFiles:
+    def _log(self, name: str) -> ChunkLog | RecordFiles | NatsLog:
         found = self._logs.get(name)
         if found is None:
             with self._news:
                 found = self._logs.setdefault(name, self._made(name))
         return found
 
-    def _made(self, name: str) -> ChunkLog | RecordFiles:
+    def _made(self, name: str) -> ChunkLog | RecordFiles | NatsLog:
+        if self.broker is not None:
+            return self.broker.log(name)
         if name in names.SHARED:
             return RecordFiles(self.disk, name, self._read, self._replace, self._enter, self.where)
         return ChunkLog(self.disk, name, self.group, self.where, alone=self.alone)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
+from godwit.control.evacuation import leaving
 from godwit.control.events import (
     DeviceFeeds,
     DevicesForgotten,
@@ -15,6 +16,7 @@ from godwit.control.events import (
     PlanChanged,
     QuerySubmitted,
     QueryWithdrawn,
+    RegionEvacuated,
     Request,
     StreamDeclared,
 )
@@ -78,6 +80,8 @@ def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId]
             planner.wish(request.wishes)
         elif isinstance(request, PlacedByHand):
             planner.pin(request.placement)
+        elif isinstance(request, RegionEvacuated):
+            planner.ask_again(leaving(planner, request.region))
         elif isinstance(request, StreamDeclared):
             planner.declare(request.stream)
     return planner.take_changes(batch.topology, batch.changes)
@@ -114,6 +118,8 @@ def _asked(request: Request) -> str:
             return f"{len(devices)} devices that left are forgotten"
         case PlacesWished(_, cause) | PlacedByHand(_, cause):
             return cause
+        case RegionEvacuated(region):
+            return f"region '{region}' is silent"
         case StreamDeclared(stream):
             return f"stream '{stream.id}' declared"
         case RouteKeys():

@@ -20,7 +20,7 @@ from godwit.control.commands import Connect
 from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId, SiteId, StreamId
 from godwit.ingest.row_formats import parse
-from godwit.ingest.together import Parcel, push_alone, push_together
+from godwit.ingest.together import Parcel, is_known, push_alone, push_together
 from godwit.mobility.nearest import NearestSite
 
 
@@ -38,7 +38,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Positions:
+class PositionColumns:
     """By which columns position reports move devices."""
 
     lat: str = "lat"
@@ -55,7 +55,7 @@ class Intake:
         feeder: str | None = None,
         *,
         site: str | None = None,
-        positions: Positions | None = None,
+        positions: PositionColumns | None = None,
     ) -> None:
         self._fleet, self._feeder, self._site, self._positions = fleet, feeder, site, positions
         self._nearest: tuple[object, NearestSite] | None = None
@@ -65,7 +65,8 @@ class Intake:
         waiting: list[Parcel] = []
         for message in messages:
             try:
-                parcels = self._parcels(message)
+                # (a repeat also says where its device was then: that is no hand-over)
+                parcels = [one for one in self._parcels(message) if not is_known(self._fleet.gateway, one)]
                 for one in parcels:
                     site = self._place(one, message.site)
                     if site is not None or self._feeds_anew(one):

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
-from godwit.control.commands import Alter, Submit, Withdraw
+from godwit.api.migrating import as_keys
+from godwit.control.commands import Alter, MigrateKeys, Submit, Withdraw
 from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.explain import explain as explained
 from godwit.server.access import Caller, Role
-from godwit.server.bodies import NewQuery, NewText, Question
+from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, Question
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.service import Service, needs, service_of
 from godwit.sql import compile_query
@@ -55,6 +56,26 @@ def withdraw(request: Request, name: str, caller: Operator, wait: Wait = True) -
     return send(request, Withdraw(service_of(request).query(name)), wait)
 
 
+@router.post("/queries/{name}/migrate")
+def migrate(
+    request: Request, name: str, body: KeysToMove, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, str]:
+    """Move keys of a running query to another site; with `dry_run`, say what would move."""
+    service = service_of(request)
+    found = service.query(name)
+    keys = body.keys[0] if len(body.keys) == 1 and isinstance(body.keys[0], str) else tuple(map(_key, body.keys))
+    if dry_run:
+        told = service.fleet.migrate(
+            found, keys=keys, to=body.to, strategy=body.strategy, operator=body.operator, dry_run=True
+        )
+        return {"explanation": told}
+    return send(request, MigrateKeys(found, as_keys(keys), body.to, body.strategy, body.operator), wait)
+
+
+def _key(told: MovedKey) -> Any:
+    return tuple(told) if isinstance(told, list) else told
+
+
 @router.get("/queries/{name}/explain")
 def explain(request: Request, name: str, caller: Reader) -> dict[str, Any]:
     """Its plan, and where each of its instances is."""
@@ -79,7 +100,7 @@ def ask(request: Request, body: Question, caller: Reader) -> dict[str, Any]:
 
 def _explained(service: Service, sql: str, name: str) -> dict[str, Any]:
     fleet = service.fleet
-    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name))
+    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name), (), fleet.functions.names)
     output = [{"name": c.name, "type": c.type} for c in fleet.analyst.output(compiled)]
     return {"plan": explained(compiled), "shape": compiled.shape.key, "columns": output}
 
@@ -93,5 +114,6 @@ def _query(service: Service, name: QueryId) -> dict[str, Any]:
         "shape": runs.shape.key,
         "runs_as": runs.id,
         "columns": list(runs.shape.plan.sink.columns),
+        "key": runs.shape.plan.sink.key,
         "suspended": fleet.parked.get(runs.id),
     }

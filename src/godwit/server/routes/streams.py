@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from godwit.ids import DeviceId, StreamId
 from godwit.ingest.row_formats import parse
+from godwit.ingest.together import Parcel
 from godwit.server.access import Caller, Role
 from godwit.server.bodies import NewStream
 from godwit.server.problems import refused
-from godwit.server.service import Service, described, needs, service_of
+from godwit.server.service import described, needs, service_of
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 Reader = Annotated[Caller, Depends(needs(Role.READ))]
 Feeder = Annotated[Caller, Depends(needs(Role.FEED))]
 Admin = Annotated[Caller, Depends(needs(Role.ADMIN))]
+#: a body of so many bytes is parsed where it arrives: to hand it to a thread would take longer
+FEW_BYTES = 20_000
 
 
 @router.get("")
@@ -40,25 +45,21 @@ async def push(
     caller: Feeder,
     device: Annotated[str | None, Query(description="The sender, if all rows are of one.")] = None,
     sequence: Annotated[int | None, Query(ge=1, description="Makes a repeat of this request harmless.")] = None,
-) -> dict[str, Any]:
+) -> Response:
     """Send rows (JSON, JSON lines or an Arrow stream). When this returns, they are durable."""
     service = service_of(request)
-    service.stream(stream)
+    declared = service.stream(stream)
     if (wrong := caller.feeding_refusal(stream, device)) is not None:
         service.refuse_log(request, wrong)
         raise refused(403, wrong)
-    body = await request.body()
-    kind = request.headers.get("content-type", "application/json")
-    return await run_in_threadpool(_push, service, stream, body, kind, device, sequence)
-
-
-def _push(
-    service: Service, stream: str, body: bytes, kind: str, device: str | None, sequence: int | None
-) -> dict[str, Any]:
-    fleet = service.fleet
-    if (behind := fleet.unread(stream)) > service.limits.unread:
+    if (behind := service.unread(stream)) > service.limits.unread:
         msg = f"'{stream}' is {behind} entries ahead of its readers; send again a little later"
         raise refused(429, msg, **{"Retry-After": "1"})
-    rows = parse(body, kind, fleet.deployment.streams[StreamId(stream)])
-    taken = fleet.push(stream, rows, device=DeviceId(device) if device else None, sequence=sequence)
-    return {"taken": taken, "rows": len(rows)}
+    body, kind = await request.body(), request.headers.get("content-type", "application/json")
+    few = len(body) <= FEW_BYTES
+    rows = parse(body, kind, declared) if few else await run_in_threadpool(parse, body, kind, declared)
+    sender = DeviceId(device) if device else None
+    taken = await service.inlet.push(Parcel(StreamId(stream), rows, sender, sequence))
+    if taken is None:  # it cannot go with the others: alone, it gets its own answer
+        taken = await run_in_threadpool(partial(service.fleet.push, stream, rows, device=sender, sequence=sequence))
+    return JSONResponse({"taken": taken, "rows": len(rows)})

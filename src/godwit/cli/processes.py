@@ -1,0 +1,51 @@
+"""`godwit coordinator` and `godwit region`: the processes of a fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from godwit.errors import ConfigError
+
+StoreUrl = Annotated[str, typer.Option(help="What all processes share: file:/path, or a path.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+
+
+def coordinator(
+    store: StoreUrl,
+    host: Host = "127.0.0.1",
+    lease: Annotated[float, typer.Option(min=1.0, help="Seconds of silence after which a region is lost.")] = 5.0,
+    rule: Annotated[str, typer.Option(help="Where operators go.")] = "bottom-up",
+    state: Annotated[str, typer.Option(help="How the state of a moved instance travels.")] = "delta",
+    ack_timeout: Annotated[float, typer.Option(help="Seconds that regions have to acknowledge an epoch.")] = 10.0,
+) -> None:
+    """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
+    from godwit.process.serve import serve_coordinator
+    from godwit.process.store_url import folder_of
+
+    options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
+    serve_coordinator(folder_of(store), options, host, lease)
+
+
+def region(
+    name: Annotated[str, typer.Option(help="The region's name, as the topology has it.")],
+    store: StoreUrl,
+    host: Host = "127.0.0.1",
+    master: Annotated[str, typer.Option(help="local[2], spark://host:7077, yarn, k8s://...")] = "local[2]",
+    memory: Annotated[str, typer.Option(help="Java's heap.")] = "384m",
+    keep: Annotated[bool, typer.Option(help="Keep sources and results for ever (the oracle needs them).")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    advertise: Annotated[str, typer.Option(help="The address that others are told: behind NAT, or a proxy.")] = "",
+    quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
+) -> None:
+    """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
+    from godwit import names
+    from godwit.process.serve import serve_region
+    from godwit.process.store_url import folder_of
+
+    names.check("region", name)
+    if not master:
+        msg = "--master is empty; give local[2], or the URL of a cluster"
+        raise ConfigError(msg)
+    serve_region(folder_of(store), name, host, master, memory, keep, quick, port, advertise)

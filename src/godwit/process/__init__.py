@@ -1,0 +1,1 @@
+"""Regions and the coordinator as processes of their own."""

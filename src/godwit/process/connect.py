@@ -1,0 +1,292 @@
+"""A fleet of processes as users hold it: commands go to the coordinator, rows to the regions; results come from the
+store. No Spark here.
+
+    fleet = connect("file:/data/fleet")          # the token: GODWIT_FLEET_TOKEN, or the one `godwit up` has made
+    fleet.submit("SELECT ...", "busy")
+    fleet.push("passengers", rows, device="t7", sequence=12)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit import errors
+from godwit.api.options import AHEAD, check_changes
+from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.delivery.archive import entries
+from godwit.errors import DeploymentError, ElsewhereError, GodwitError, NotAttachedError, SourceError
+from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
+from godwit.model.codec import decode
+from godwit.model.deployment import Deployment
+from godwit.model.plan import QUERY, Column, Stream
+from godwit.model.topology import Topology
+from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
+from godwit.process.store_url import folder_of
+from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
+from godwit.storage.command_log import CommandLog
+from godwit.storage.epoch_log import Control
+from godwit.storage.names import regions_of
+from godwit.storage.store import Store
+
+#: how often whoever waits looks (seconds)
+LOOK_EVERY = 0.02
+TOKEN_FILE = "token"
+
+
+def connect(url: str | Path, token: str | None = None) -> ConnectedFleet:
+    """A running fleet, by the URL of its store."""
+    folder = folder_of(url)
+    return ConnectedFleet(folder, token or known_token(folder))
+
+
+def known_token(folder: Path) -> str:
+    """From the environment or, of a fleet that `godwit up` has started, from its folder."""
+    file = folder / "run" / TOKEN_FILE
+    if TOKEN not in os.environ and file.exists():
+        return file.read_text().strip()
+    return token_of(os.environ)
+
+
+class ConnectedFleet:
+    """Not thread-safe: one a thread."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        self.store, self._token = Store.local(folder), token
+        self._commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
+        self._callers: dict[str, WireCaller] = {}
+        self._number = 0
+        self._deployment = Deployment()
+
+    # --- what is published
+
+    @property
+    def deployment(self) -> Deployment:
+        if self._number == 0:
+            self._number, self._deployment = self._control.oldest()
+        for number, deployment, _ in self._control.after(self._number, self._deployment):
+            self._number, self._deployment = number, deployment
+        return self._deployment
+
+    # --- commands
+
+    def execute(self, command: Command, timeout: float = 60.0) -> int:
+        """Write a command, and wait for its answer: the epoch that brought it, or the error."""
+        number = self._commands.append(command)
+        with contextlib.suppress(GodwitError, OSError):
+            self._caller(COORDINATOR).tell({"do": "command"})
+        answer = self._commands.await_answer(number, timeout)
+        if answer is None:
+            msg = f"command {number} has no answer after {timeout:g} s: is the coordinator running? It stays in the log"
+            raise DeploymentError(msg)
+        if not answer.taken:
+            kind = getattr(errors, answer.error, DeploymentError)
+            raise (kind if issubclass(kind, GodwitError) else DeploymentError)(answer.message)
+        assert answer.epoch is not None
+        return answer.epoch
+
+    def stream(
+        self,
+        name: str,
+        schema: str,
+        *,
+        time: str = "ts",
+        device: str | None = None,
+        disorder: str | None = None,
+        idle: str | None = None,
+        ahead: str | None = AHEAD,
+        site: str | None = None,
+    ) -> None:
+        """As `Fleet.stream`."""
+        from godwit.api.options import declared_of
+
+        roles: dict[str, Any] = {"time": time, "device": device, "disorder": disorder, "idle": idle, "ahead": ahead}
+        known = self.deployment.streams
+        stream: Stream = declared_of(name, self._columns(schema), known, mbps=None, **roles)
+        if known.get(stream.id) != stream:
+            self.execute(Declare(stream))
+        if device is None:
+            self.device(name, site=site, streams=[name])
+
+    def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> None:
+        self.execute(Connect(name, site, tuple(streams)))
+
+    def submit(self, sql: str, name: str, *, sink: str | None = None) -> None:
+        self.execute(Submit(name, sql, sink))
+
+    def withdraw(self, name: str) -> None:
+        self.execute(Withdraw(name))
+
+    def change(self, changes: Iterable[Change]) -> None:
+        changes = tuple(changes)
+        check_changes(changes)
+        self.execute(ChangeTopology(changes))
+
+    def add_topology(self, topology: Topology) -> None:
+        """Sites and links that are not there yet."""
+        sites = [SiteAdded(site) for site in topology.sites.values()]
+        self.change([*sites, *(LinkAdded(link) for link in topology.links.values())])
+
+    def move_device(self, device: str, site: str | None) -> None:
+        self.change([DeviceMoved(DeviceId(device), SiteId(site) if site else None)])
+
+    def place(self, placement: Mapping[str, str], cause: str = "moved by hand") -> None:
+        """Put instances (`query/operator`) on sites by hand."""
+        self.execute(PlaceByHand(dict(placement), cause))
+
+    # --- rows
+
+    def push(
+        self, stream: str, rows: Any, *, device: str | None = None, sequence: int | None = None, timeout: float = 30.0
+    ) -> bool:
+        """Rows of one device, or of several told apart by the stream's device column, to where they are attached.
+
+        With a `sequence` they are sent again until they are taken, once. Without, an error may mean either.
+        """
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
+        if device is not None:
+            return self._push(stream, table, device, device, sequence, timeout)
+        known = self.deployment.streams.get(StreamId(stream))
+        if known is None or known.device is None:
+            return self._push(stream, table, stream, None, sequence, timeout)
+        taken = False
+        names = table.column(known.device).cast(pa.string())
+        for one in pc.unique(names).to_pylist():
+            taken = self._push(stream, table.filter(pc.equal(names, one)), one, one, sequence, timeout) or taken
+        return taken
+
+    def _push(
+        self, stream: str, rows: pa.Table, of: str, device: str | None, sequence: int | None, timeout: float
+    ) -> bool:
+        from godwit.process.region_process import as_body
+
+        head: Head = {"do": "push", "stream": stream, "device": device, "sequence": sequence}
+        body, until, region = as_body(rows), time.monotonic() + timeout, None
+        while True:
+            try:
+                region = region or self._home(of)
+                answer, _ = self._caller(region_document(region)).call(head, body)
+                return bool(answer["taken"])
+            except ElsewhereError as elsewhere:
+                region = RegionId(elsewhere.region)
+            except NotAttachedError:
+                if time.monotonic() > until:
+                    raise
+                region = None
+            except WireError as lost:
+                self._forget(region_document(region or ""))
+                if sequence is None or time.monotonic() > until:
+                    if sequence is None:
+                        msg = f"{lost}; whether the rows were taken is not known: push with a sequence number"
+                        raise SourceError(msg) from lost
+                    raise
+                region = None
+            time.sleep(LOOK_EVERY)
+
+    def _home(self, device: str) -> RegionId:
+        now = self.deployment
+        site = now.devices.get(DeviceId(device))
+        region = None if site is None else now.sites.get(site)
+        if region is None:
+            msg = f"device '{device}' is not attached to any site; attach it, or buffer its rows"
+            raise NotAttachedError(msg)
+        return region
+
+    def close_sources(self) -> None:
+        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+        ends = [int(answer["end"]) for answer in self._of_all({"do": "end"})]
+        for _ in self._of_all({"do": "close", "end": max(ends)}):
+            pass
+
+    # --- results and status
+
+    def results(self, query: str) -> pa.Table:
+        """The committed results of a query, from all regions, as they were committed."""
+        known = self.deployment.queries.get(QueryId(query))
+        if known is None:
+            msg = f"there is no query '{query}'; running: {', '.join(self.deployment.queries) or 'none'}"
+            raise DeploymentError(msg)
+        found = []
+        for region in regions_of(self.store.disk, known.shape.key):
+            for entry in entries(self.store, region, known.shape.key, 0):
+                for table in (table for segment in entry.results for table in segment.tables(keep=False)):
+                    mine = table.filter(pc.equal(table.column(QUERY), query))
+                    found.append(mine.select(list(known.shape.plan.sink.columns)))
+        return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+
+    def regions(self) -> dict[RegionId, ProcessMember]:
+        """The processes that were ever there."""
+        return region_members(self.store)
+
+    def status(self) -> dict[str, Head]:
+        """What each process that answers says of itself."""
+        told: dict[str, Head] = {}
+        for name in (COORDINATOR, *map(region_document, self.regions())):
+            try:
+                told[name], _ = self._caller(name).call({"do": "status"}, timeout=5.0)
+            except (GodwitError, OSError) as fault:
+                self._forget(name)
+                told[name] = {"error": str(fault)}
+        return told
+
+    def process_available(self, timeout: float = 120.0) -> None:
+        """Wait until everything that was pushed has been answered."""
+        until, before = time.monotonic() + timeout, None
+        while time.monotonic() < until:
+            told = self.status()
+            failed = {name: one["failures"] for name, one in told.items() if one.get("failures")}
+            if failed:
+                msg = f"the fleet cannot go on: {failed}"
+                raise DeploymentError(msg)
+            idle = all(one.get("idle", one.get("quiet", False)) for one in told.values())
+            if idle and told == before:
+                return
+            before = told if idle else None
+            time.sleep(LOOK_EVERY)
+        msg = f"the fleet was still busy after {timeout:g} s: {told}"
+        raise DeploymentError(msg)
+
+    # --- processes
+
+    def _columns(self, schema: str) -> tuple[Column, ...]:
+        for answer in self._of_all({"do": "columns", "schema": schema}):
+            found: tuple[Column, ...] = decode(answer["columns"])
+            return found
+        msg = "no region's process is running, and one is needed to read a schema; start one (`godwit region`)"
+        raise DeploymentError(msg)
+
+    def _of_all(self, head: Head) -> Iterator[Head]:
+        for region, one in self.regions().items():
+            if not one.left:
+                yield self._caller(region_document(region)).call(head)[0]
+
+    def _caller(self, name: str) -> WireCaller:
+        if name not in self._callers:
+            known = member(self.store, name)
+            if known is None or known.left:
+                msg = f"{name} is not running; start it (`godwit up`, `godwit region`)"
+                raise WireError(msg)
+            self._callers[name] = WireCaller(known.address, self._token, name)
+        return self._callers[name]
+
+    def _forget(self, name: str) -> None:
+        if (caller := self._callers.pop(name, None)) is not None:
+            caller.close()
+
+    def close(self) -> None:
+        for name in list(self._callers):
+            self._forget(name)
+
+    def __enter__(self) -> ConnectedFleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

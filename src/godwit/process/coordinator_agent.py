@@ -1,0 +1,201 @@
+"""The coordinator as a process: control loop, command log and epoch log, without Spark. Regions are other processes.
+
+It is the control plane of an embedded fleet whose regions are elsewhere: what they report comes from their logs, and
+whoever is silent for longer than the lease counts as lost until it is heard from again. It may be killed and started
+again at any time; while it is away the regions go on under the last epoch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from godwit.api.core import Elsewhere, FleetOptions
+from godwit.api.running import RunningFleet
+from godwit.control.events import RegionAcked, RegionBack, RegionEvacuated, RegionLost
+from godwit.errors import DeploymentError, GodwitError
+from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ingest.gateway import Gateway
+from godwit.model.codec import decode, encode
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Column, Query, Stream
+from godwit.process.fleet_document import FleetDocument, write_fleet_options
+from godwit.process.members import Membership, ProcessMember, SilenceWatch, region_members
+from godwit.process.notify import Notifier
+from godwit.process.reports import unread
+from godwit.process.wire import Head, WireCaller, WireError
+from godwit.storage.names import source_log
+from godwit.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+#: how often reports and beats are looked at, should nobody have told us (seconds)
+LOOK_EVERY = 0.2
+
+
+class RemoteGateway(Gateway):
+    """Knows where the source logs of regions' processes stand; writes none."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, only=RegionId(""))
+        self._declared: set[StreamId] = set()
+
+    def declare(self, schema: Any, deployment: Deployment) -> None:
+        self._declared.add(schema.id)
+
+    def starts(self, regions: Iterable[RegionId], streams: Iterable[StreamId]) -> dict[str, int]:
+        """As far as they go now: an epoch that is published after this look begins at or behind it."""
+        logs = itertools.product(self._declared & set(streams), regions)
+        return {f"{r}/{s}": self.store.log(source_log(r, s)).last for s, r in logs}
+
+
+class RemoteAnalyst:
+    """Asks the process of a region what Spark says of a query."""
+
+    def __init__(self, store: Store, token: str) -> None:
+        self._store, self._token = store, token
+        self._streams: dict[StreamId, Stream] = {}
+
+    def declare(self, stream: Stream) -> Stream:
+        self._streams[stream.id] = stream
+        return stream
+
+    def output(self, query: Query) -> tuple[Column, ...]:
+        ask: Head = {"do": "analyse", "streams": encode(list(self._streams.values())), "sql": query.oracle_sql}
+        tried = []
+        for region, one in region_members(self._store).items():
+            if one.left:
+                continue
+            caller = WireCaller(one.address, self._token, region, timeout=20.0)
+            try:
+                head, _ = caller.call(ask)
+            except WireError as fault:
+                tried.append(str(fault))
+                continue
+            finally:
+                caller.close()
+            found: tuple[Column, ...] = decode(head["columns"])
+            return found
+        msg = (
+            f"no region's process answers, and one is needed to check a query: start one ({'; '.join(tried) or 'none'})"
+        )
+        raise DeploymentError(msg)
+
+
+class CoordinatorAgent(RunningFleet):
+    """The control plane of a fleet of processes."""
+
+    def __init__(
+        self, root: Path, token: str, options: FleetOptions, member: Membership, *, lease: float = 5.0
+    ) -> None:
+        """`member`: has joined as the coordinator."""
+        root, self.membership = Path(root).resolve(), member
+        store = Store.local(root, options.durability)
+        write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
+        elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
+        super().__init__(root, None, options, None, False, elsewhere=elsewhere)
+        self.notifier = Notifier(self.store, token, "coordinator")
+        self.executor.announce = self.notifier.epoch
+        self._watch, self._silent = SilenceWatch(lease), set[str]()
+        self._read: dict[RegionId, int] = {}
+        self._stopping_watch, self._reported = threading.Event(), threading.Event()
+        self._watcher = threading.Thread(target=self._watch_regions, name="coordinator/watch", daemon=True)
+        self._beats = threading.Thread(target=self._watch_beats, name="coordinator/beats", daemon=True)
+
+    def serve(self, address: str) -> None:
+        """Run until `stop`."""
+        self.membership.tell = lambda: ProcessMember(address, int(self.plane.epoch), failures=self._failures())
+        self.notifier.start()
+        self.pool.start()
+        self.membership.start()
+        self._look_at_regions(first=True)
+        self.control.start()
+        self._watcher.start()
+        self._beats.start()
+        self.notifier.epoch()  # the last process may have died before it had told anybody
+
+    def stop(self) -> None:
+        self._stopping_watch.set()
+        self._reported.set()
+        for thread in (self._watcher, self._beats):
+            if thread.is_alive():
+                thread.join()
+        self.control.stop()
+        self.pool.stop()
+        self.notifier.stop()
+        self.membership.leave()
+        self.folder_lock.release()
+
+    def handle(self, head: Head, body: bytes) -> tuple[Head, bytes] | None:
+        """What other processes say to the coordinator (`wire.Listener`)."""
+        match head.get("do"):
+            case "report":
+                self._reported.set()
+                return None
+            case "command":
+                self.control.look()
+                return None
+            case "status":
+                return {"epoch": int(self.plane.epoch), "quiet": self.control.quiet and not self.plane.keys.busy}, b""
+            case other:
+                msg = f"the coordinator does not know '{other}'"
+                raise DeploymentError(msg)
+
+    def _failures(self) -> dict[str, str]:
+        failed = self.control.failure
+        return {} if failed is None else {"control loop": f"{type(failed).__name__}: {failed}"}
+
+    # --- what regions say
+
+    def _watch_regions(self) -> None:
+        while not self._stopping_watch.is_set():
+            self._reported.wait(LOOK_EVERY)
+            self._reported.clear()
+            try:
+                self._look_at_regions()
+                self.keep_copies()
+            except (OSError, GodwitError):
+                log.exception("the reports of regions cannot be read; tried again")
+                self._stopping_watch.wait(1.0)
+
+    def _watch_beats(self) -> None:
+        """Beside the reports: who is silent must be found whatever others have to say."""
+        while not self._stopping_watch.wait(LOOK_EVERY):
+            try:
+                self._look_at_beats()
+            except (OSError, GodwitError):
+                log.exception("who is alive cannot be read; tried again")
+
+    def _look_at_regions(self, first: bool = False) -> None:
+        for region in region_members(self.store):
+            self._hear(region, first)
+
+    def _look_at_beats(self) -> None:
+        members, now = region_members(self.store), time.monotonic()
+        for region, one in members.items():
+            self._watch.hear(region, one, now)
+        silent = self._watch.silent(now) | {region for region, one in members.items() if one.left}
+        for name in sorted(silent - self._silent):
+            log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)
+            self._post(RegionLost(RegionId(name)))
+            if not members[RegionId(name)].left:  # who has said goodbye may be about to be started again
+                self._post(RegionEvacuated(RegionId(name)))
+        for name in sorted(self._silent - silent):
+            log.warning("region '%s' is back", name)
+            self._post(RegionBack(RegionId(name)))
+        self._silent = silent
+
+    def _hear(self, region: RegionId, first: bool) -> None:
+        for number, report in unread(self.store, region, self._read.get(region, 0)):
+            self._read[region] = number
+            if first and "acked" in report:
+                continue  # of epochs from before this process
+            if "acked" in report:
+                self._post(RegionAcked(region, Epoch(report["acked"])))
+            else:
+                self.tracker.committed(None, 0, report["commit"])  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""`fleet.yaml`: the processes of a fleet on one machine.
+
+store: file:/data/fleet          # or a path, relative to this file
+lease: 5                         # seconds of silence after which a region counts as lost
+topology: ring.yaml              # added when the fleet is started for the first time
+regions:
+  edge-west: {}
+  edge-east: {memory: 512m}
+  cloud: {master: "local[2]", memory: 1g}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from godwit import names
+from godwit.errors import ConfigError
+from godwit.process.store_url import folder_of
+
+_KEYS = ("store", "host", "lease", "rule", "state", "topology", "regions")
+_OF_REGION = ("master", "memory", "keep", "quick")
+
+
+@dataclass(frozen=True)
+class RegionSpec:
+    """How the process of a region is started."""
+
+    name: str
+    master: str = "local[2]"
+    memory: str = "384m"
+    #: keep sources and results for ever
+    keep: bool = False
+    #: interpret plans instead of compiling them
+    quick: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        more = [flag for flag, on in (("--keep", self.keep), ("--quick", self.quick)) if on]
+        return ["--name", self.name, "--master", self.master, "--memory", self.memory, *more]
+
+
+@dataclass(frozen=True)
+class FleetFile:
+    store: Path
+    regions: tuple[RegionSpec, ...]
+    host: str = "127.0.0.1"
+    lease: float = 5.0
+    rule: str = "bottom-up"
+    state: str = "delta"
+    topology: Path | None = None
+    #: for tests: more options of the coordinator
+    coordinator: tuple[str, ...] = field(default=())
+
+
+def load_fleet_file(path: Path) -> FleetFile:
+    """ConfigError names the place and what would do."""
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as fault:
+        msg = f"{path} cannot be read: {fault}"
+        raise ConfigError(msg) from fault
+    if not isinstance(told, dict) or "store" not in told or not isinstance(told.get("regions"), dict):
+        msg = f"{path}: a fleet has `store: PATH` and `regions:` with a name for each process; see docs/howto"
+        raise ConfigError(msg)
+    _known(path, told, _KEYS, "")
+    regions = tuple(_region(path, name, more) for name, more in told["regions"].items())
+    store = str(told["store"])
+    at = folder_of(store if ":" in store or store.startswith("/") else path.parent / store)
+    options = {key: told[key] for key in ("host", "rule", "state") if key in told}
+    lease = told.get("lease", 5.0)
+    if not isinstance(lease, int | float) or lease < 1:
+        msg = f"{path}: lease: {lease!r} is not a number of seconds, 1 or more"
+        raise ConfigError(msg)
+    topology = path.parent / told["topology"] if "topology" in told else None
+    return FleetFile(at, regions, lease=float(lease), topology=topology, **options)
+
+
+def _region(path: Path, name: Any, more: Any) -> RegionSpec:
+    names.check("region", name)
+    if more is not None and not isinstance(more, dict):
+        msg = f"{path}: regions: {name}: {more!r} is not a mapping; write `{name}: {{memory: 512m}}`"
+        raise ConfigError(msg)
+    _known(path, more or {}, _OF_REGION, f"regions: {name}: ")
+    return RegionSpec(name, **(more or {}))
+
+
+def _known(path: Path, told: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
+    for key in told:
+        if key not in keys:
+            near = get_close_matches(str(key), keys, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(keys)}"
+            msg = f"{path}: {where}there is no '{key}'; {hint}"
+            raise ConfigError(msg)

@@ -1,0 +1,268 @@
+"""The agent of a region: its source logs, runners, commits and outbox, over the store alone; woken by notifications.
+
+It follows the control log. An epoch is followed (streams declared, runners noted, sessions of devices ended) before any
+runner hears of it (`EpochReader.first_seen`), so that runners, gateway and acknowledgements never disagree. While the
+coordinator is away nothing is published, and the region goes on under the last epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from godwit.engine.analysis import Analyst
+from godwit.errors import StateError
+from godwit.ids import DeviceId, Epoch, RegionId, StreamId
+from godwit.ingest.derived import PRODUCER, Publisher
+from godwit.ingest.gateway import Gateway
+from godwit.ingest.schema import Rows
+from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
+from godwit.model.codec import decode
+from godwit.model.deployment import Delta, Deployment
+from godwit.model.plan import Stream
+from godwit.process.fleet_document import fleet_options
+from godwit.process.members import Membership, ProcessMember, region_document
+from godwit.process.notify import Notifier
+from godwit.process.reports import Reports
+from godwit.process.sequences import SequenceIndex
+from godwit.region.epochs import EpochReader
+from godwit.region.pool import RunnerPool
+from godwit.region.runner import Limits, Runner
+from godwit.region.transfer import StateTransfer
+from godwit.storage.base import Durability
+from godwit.storage.log import Record
+from godwit.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+#: how often the control log is looked at, should nobody have told us (seconds)
+LOOK_EVERY = 0.25
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """How a region's process works."""
+
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    durability: Durability = "process"
+
+
+class RegionAgent:
+    """One region of a fleet, in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        region: RegionId,
+        spark: SparkSession,
+        token: str,
+        options: RegionOptions,
+        member: Membership,
+    ) -> None:
+        """`member`: has joined under the region's name."""
+        self.region, self.options, self.store, self.membership = region, options, store, member
+        told = fleet_options(store)
+        self.lock = threading.RLock()
+        self.analyst, self.gateway = Analyst(spark), Gateway(store, only=region)
+        self.notifier = Notifier(store, token, region)
+        self.reports = Reports(store, region, self.notifier.report)
+        self._epochs = EpochReader(store, self._follow)
+        self.deployment, self._followed = Deployment(), 0
+        self._position = f"{region_document(region)}/followed"
+        transfer = StateTransfer(store, told.state, landing=f"landing/{region}")
+        publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
+        self.pool = RunnerPool(
+            spark,
+            store,
+            options.limits,
+            lambda moment: None,
+            [publisher.publish, self._committed],
+            transfer,
+            lambda _, epoch: self._acknowledge(epoch),
+            here=lambda one: one == region,
+            elsewhere=self.notifier.messages,
+            epochs=self._epochs,
+        )
+        self.gateway.appended = self.pool.wake
+        self._sequences = SequenceIndex(store, region)
+        #: (stream, device) -> the session for which other regions' sequence numbers were looked at
+        self._asked: dict[tuple[StreamId, DeviceId], int] = {}
+        self._housekeeper = Housekeeper(
+            store, options.retention, known=self._knows, mine=lambda one: one == region, epochs=lambda: -1
+        )
+        self._saved, self._stopping, self._news = 0, threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{region}/follow", daemon=True)
+
+    # --- running
+
+    def start(self, address: str) -> None:
+        """Join: stand where an earlier process of this name stood, follow what was published since, and run."""
+        self._recall()
+        self.membership.tell = lambda: ProcessMember(address, self._followed, failures=self.failures())
+        self.notifier.start()
+        self.pool.start()
+        self.look()
+        self.membership.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After the micro-batches that are under way."""
+        self._stopping.set()
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.pool.stop()
+        self._save()
+        self.notifier.stop()
+        self.membership.leave()
+
+    def failures(self) -> dict[str, str]:
+        return {name: f"{type(why).__name__}: {why}" for name, why in self.pool.failures().items()}
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._news.wait(LOOK_EVERY)
+            self._news.clear()
+            try:
+                self.look()
+                self._save()
+                self._keep_house()
+            except (OSError, StateError):
+                log.exception("%s: the store cannot be read; tried again", self.region)
+                self._stopping.wait(1.0)
+
+    def wake(self) -> None:
+        """There may be an epoch."""
+        self._news.set()
+
+    # --- epochs
+
+    def look(self) -> int:
+        """Follow all that is published; the newest epoch."""
+        control = self._epochs.control
+        if control.exists(self._followed + 1):
+            with self.lock:
+                for number, _ in self._epochs.after(self._followed, self.deployment):
+                    assert number <= self._followed
+        return self._followed
+
+    def _recall(self) -> None:
+        """Stand at the epoch that was followed last; what comes after it is followed again."""
+        control, saved = self._epochs.control, self.store.get_document(self._position)
+        number, deployment = control.oldest()
+        if saved is not None and saved["epoch"] > number:
+            number = min(saved["epoch"], control.last)
+            deployment = control.deployment_at(number)
+        self._followed, self.deployment = number, deployment
+        for stream in deployment.streams.values():
+            self._declare(stream)
+        rows = Delta(queries=deployment.queries, feeds=deployment.feeds, devices=deployment.devices)
+        self.pool.expect(Deployment(), rows, deployment)
+        with self.lock:
+            self.gateway.follow(deployment.devices, deployment)
+            self.gateway.repeat_ends(deployment.streams, deployment)
+
+    def _follow(self, number: int, after: Deployment, record: Record) -> None:
+        """An epoch that nobody here has heard of yet."""
+        with self.lock:
+            if number <= self._followed:
+                return
+            before, delta = self.deployment, decode(record["delta"])
+            for stream in after.streams.keys() - before.streams.keys():
+                self._declare(after.streams[stream], after)
+            self.pool.expect(before, delta, after)
+            self.deployment, self._followed = after, number
+            self.gateway.adopt(delta, before, after)
+        if self.pool.running:
+            self.pool.hire()
+            self.pool.wake()
+        if not self.pool.runs(self.region):
+            self._acknowledge(Epoch(number))
+
+    def _declare(self, stream: Stream, deployment: Deployment | None = None) -> None:
+        self.gateway.declare(self.analyst.declare(stream), deployment or self.deployment)
+
+    def _acknowledge(self, epoch: Epoch) -> None:
+        self.reports.acknowledge(epoch)
+
+    def _committed(self, runner: Runner, number: int, record: Record) -> None:
+        self.reports.committed(record)
+
+    def _save(self) -> None:
+        """How far was followed, now and then: an epoch that is followed twice changes nothing."""
+        if self._followed != self._saved:
+            self.store.put_document(self._position, {"epoch": self._followed})
+            self._saved = self._followed
+
+    # --- rows
+
+    def push(self, stream: StreamId, rows: Rows, device: DeviceId | None, sequence: int | None) -> bool:
+        """Rows of devices that are attached here, under the newest epoch; ElsewhereError says where they are."""
+        self.look()
+        conformed = self.gateway.conform(stream, rows, device)
+        with self.lock:
+            if device is not None and sequence is not None:
+                self._ask_others(stream, device)
+            return self.gateway.push(stream, conformed, self.deployment, device, sequence)
+
+    def _ask_others(self, stream: StreamId, device: DeviceId) -> None:
+        """With the first numbered rows of a session: another region may have taken them, and had no time to say so."""
+        session = self.deployment.sessions.get(device, 1)
+        if self._asked.get((stream, device)) != session:
+            known = max(self.gateway.sequence(stream, device), self._sequences.of(stream, device))
+            self.gateway.remember(stream, device, known)
+            self._asked[stream, device] = session
+
+    def tell_time(self, stream: StreamId, clocks: dict[DeviceId, int]) -> None:
+        self.look()
+        with self.lock:
+            self.gateway.check_clocks(stream, clocks)
+            self.gateway.tell(stream, clocks, self.deployment)
+
+    def end(self) -> int:
+        """A time behind every window that rows of this region can be in."""
+        with self.lock:
+            return self.gateway.end(self.deployment)
+
+    def close(self, devices: Sequence[DeviceId] | None, end: int) -> None:
+        """Nothing more comes from these devices (None: from any), as far as they are here."""
+        self.look()
+        with self.lock:
+            for device in self.deployment.devices if devices is None else devices:
+                if not device.startswith(PRODUCER):
+                    self.gateway.close(device, self.deployment, end)
+
+    def status(self) -> dict[str, Any]:
+        idle = self._epochs.control.exists(self._followed + 1) is False and self.pool.idle()
+        idle = idle and not self.pool.underway
+        return {
+            "region": self.region,
+            "epoch": self._followed,
+            "adopted": self.pool.adopted,
+            "idle": idle,
+            "committed": self.pool.committed(),
+            "runners": len(self.pool.runners),
+            "failures": self.failures(),
+        }
+
+    # --- housekeeping
+
+    def _knows(self, device: DeviceId) -> bool:
+        return self.deployment.knows(device)
+
+    def _keep_house(self) -> None:
+        if self._housekeeper.behind(self.pool.committed()) < 1.0:
+            return
+        running = {r.shape.key: r.shape for r in list(self.pool.runners.values())} | self.deployment.shapes()
+        swept, until = Swept(), time.monotonic() + 0.03
+        for _ in self._housekeeper.bits(running.values(), set(self.deployment.queries), self.pool.committed(), swept):
+            if time.monotonic() > until:
+                self._stopping.wait(0.2)
+                until = time.monotonic() + 0.03

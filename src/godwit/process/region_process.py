@@ -1,0 +1,68 @@
+"""What the process of a region answers: rows of devices, news of other processes, questions about SQL; its status."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from godwit.errors import SourceError
+from godwit.ids import DeviceId, StreamId
+from godwit.ingest.schema import columns_of
+from godwit.model.codec import decode, encode
+from godwit.process.region_agent import RegionAgent
+from godwit.process.wire import Head
+
+
+class RegionService:
+    """Frames in, frames out (`wire.Listener`)."""
+
+    def __init__(self, agent: RegionAgent) -> None:
+        self._agent = agent
+
+    def handle(self, head: Head, body: bytes) -> tuple[Head, bytes] | None:
+        agent = self._agent
+        match head.get("do"):
+            case "push":
+                device = None if head.get("device") is None else DeviceId(head["device"])
+                taken = agent.push(StreamId(head["stream"]), rows_of(body), device, head.get("sequence"))
+                return {"taken": taken}, b""
+            case "tell":
+                agent.tell_time(StreamId(head["stream"]), {DeviceId(d): int(c) for d, c in head["clocks"].items()})
+            case "end":
+                return {"end": agent.end()}, b""
+            case "close":
+                devices = head.get("devices")
+                agent.close(None if devices is None else [DeviceId(d) for d in devices], int(head["end"]))
+            case "messages":
+                agent.pool.announced(agent.region, head["shapes"])
+                return None
+            case "epoch":
+                agent.wake()
+                return None
+            case "columns":
+                return {"columns": encode(columns_of(head["schema"]))}, b""
+            case "analyse":
+                for stream in decode(head["streams"]):
+                    agent.analyst.declare(stream)
+                return {"columns": encode(agent.analyst.columns(head["sql"]))}, b""
+            case "status":
+                return agent.status(), b""
+            case other:
+                msg = f"a region's process does not know '{other}'"
+                raise SourceError(msg)
+        return {}, b""
+
+
+def rows_of(body: bytes) -> pa.Table:
+    """Rows as they came, checked by the stream's schema afterwards."""
+    try:
+        return pa.ipc.open_stream(body).read_all()
+    except (pa.ArrowException, OSError, ValueError) as fault:
+        msg = f"rows must be an Arrow stream: {fault}"
+        raise SourceError(msg) from fault
+
+
+def as_body(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue().to_pybytes())

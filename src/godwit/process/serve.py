@@ -1,0 +1,87 @@
+"""The main functions of the two kinds of processes: start, say so, run until SIGTERM, stop cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from godwit.ids import RegionId
+from godwit.process.fleet_document import fleet_options
+from godwit.process.members import COORDINATOR, Membership, region_document
+from godwit.process.wire import Listener, token_of
+from godwit.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+#: Spark refuses heaps below one and a half times of what it sets aside for itself (300 MB)
+SMALL = {"spark.testing.reservedMemory": str(100_000_000)}
+
+
+def wait_for_signal() -> None:
+    """Until SIGTERM or SIGINT. SIGUSR1 writes what every thread is doing into the log."""
+    faulthandler.register(signal.SIGUSR1)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    while not over.wait(0.5):
+        pass
+
+
+def joined(store: Store, name: str, root: Path) -> Membership:
+    """Before anything heavy is imported or started: whoever has the name already is told at once."""
+    member = Membership(store, name, root)
+    member.join()
+    return member
+
+
+def serve_coordinator(root: Path, options: Mapping[str, Any], host: str, lease: float, port: int = 0) -> None:
+    """`options`: as `FleetOptions` has them."""
+    token = token_of(os.environ)
+    member = joined(Store.local(root), COORDINATOR, root)
+    from godwit.api.core import FleetOptions
+    from godwit.process.coordinator_agent import CoordinatorAgent
+
+    agent = CoordinatorAgent(root, token, FleetOptions(**options), member, lease=lease)
+    listener = Listener(agent.handle, token, "coordinator", host, port)
+    with contextlib.ExitStack() as ending:
+        ending.callback(agent.stop)
+        ending.callback(listener.stop)
+        listener.start()
+        agent.serve(listener.address)
+        log.warning("the coordinator of %s listens at %s (pid %s)", root, listener.address, os.getpid())
+        wait_for_signal()
+    log.warning("the coordinator has stopped")
+
+
+def serve_region(
+    root: Path, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int, advertise: str
+) -> None:
+    """`advertise`: the address that others are told, where they reach this one by another than its own."""
+    token, name, store = token_of(os.environ), RegionId(region), Store.local(root)
+    fleet_options(store)
+    member = joined(store, region_document(name), root)
+    from godwit.engine.session import spark_session
+    from godwit.maintenance.housekeeping import Retention
+    from godwit.process.region_agent import RegionAgent, RegionOptions
+    from godwit.process.region_process import RegionService
+
+    options = RegionOptions(retention=Retention(keep=keep))
+    spark = spark_session(f"godwit-{region}", memory=memory, quick=quick, master=master, settings=SMALL)
+    agent = RegionAgent(store, name, spark, token, options, member)
+    listener = Listener(RegionService(agent).handle, token, region, host, port)
+    with contextlib.ExitStack() as ending:
+        ending.callback(spark.stop)
+        ending.callback(agent.stop)
+        ending.callback(listener.stop)
+        listener.start()
+        agent.start(advertise or listener.address)
+        log.warning("region %s of %s listens at %s (pid %s)", region, root, listener.address, os.getpid())
+        wait_for_signal()
+    log.warning("region %s has stopped", region)

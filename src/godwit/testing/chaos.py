@@ -1,0 +1,161 @@
+"""Scripts of faults for a fleet of processes, as values: the same seed makes the same script, which can be read.
+
+    script = chaos(seed=7, length=20, regions=["edge", "cloud"], devices={"t0": ["west", "east"]}, queries=["q"])
+    for step in script.steps:
+        print(step)                     # SendBatches(batches=2), KillProcess(process='edge', away=1.5)
+
+`godwit.process.chaos` plays them against real processes; the oracle decides at the end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True)
+class SendBatches:
+    """All devices send so many batches."""
+
+    batches: int
+
+
+@dataclass(frozen=True)
+class MoveDevice:
+    device: str
+    site: str
+
+
+@dataclass(frozen=True)
+class PlaceQuery:
+    """All operators of a query that are not local go to a site, with their state."""
+
+    query: str
+    site: str
+
+
+@dataclass(frozen=True)
+class KillProcess:
+    """kill -9; started again after so many seconds."""
+
+    process: str
+    away: float
+
+
+@dataclass(frozen=True)
+class PauseProcess:
+    """SIGSTOP, and SIGCONT after so many seconds: it is silent, and comes back with what it knew."""
+
+    process: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SlowProcess:
+    """It runs for a tenth of the time only, as on a slow disk or an overloaded machine."""
+
+    process: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CutLink:
+    """Nobody reaches the process, and connections to it are reset; it reaches others."""
+
+    process: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DelayLink:
+    """What is said to the process takes so much longer."""
+
+    process: str
+    ms: float
+    seconds: float
+
+
+Step = SendBatches | MoveDevice | PlaceQuery | KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink
+FAULTS = (KillProcess, PauseProcess, SlowProcess, CutLink, DelayLink)
+
+
+@dataclass(frozen=True)
+class FaultWeights:
+    """How often each kind is chosen, against the others."""
+
+    send: float = 4.0
+    move: float = 2.0
+    place: float = 1.0
+    kill_region: float = 1.0
+    kill_coordinator: float = 1.0
+    pause: float = 1.0
+    slow: float = 1.0
+    cut: float = 1.0
+    delay: float = 1.0
+
+
+@dataclass(frozen=True)
+class ChaosScript:
+    seed: int
+    steps: tuple[Step, ...] = field(default=())
+
+    @property
+    def faults(self) -> int:
+        return sum(isinstance(step, FAULTS) for step in self.steps)
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}", *(f"  {number}: {step}" for number, step in enumerate(self.steps, 1))])
+
+
+def chaos(
+    seed: int,
+    length: int,
+    regions: Sequence[str],
+    devices: Mapping[str, Sequence[str]],
+    queries: Sequence[str],
+    weights: FaultWeights = FaultWeights(),  # noqa: B008 - a frozen value
+    longest: float = 4.0,
+) -> ChaosScript:
+    """A script of so many steps. `devices`: the sites at which each may be; `longest`: of a fault, in seconds."""
+    rng = random.Random(seed)
+    sites = sorted({site for those in devices.values() for site in those})
+    kinds = list(vars(weights))
+    chosen = rng.choices(kinds, [getattr(weights, kind) for kind in kinds], k=length)
+    steps = [_step(kind, rng, regions, devices, sites, queries, longest) for kind in chosen]
+    return ChaosScript(seed, (SendBatches(2), *steps, SendBatches(2)))
+
+
+def _step(
+    kind: str,
+    rng: random.Random,
+    regions: Sequence[str],
+    devices: Mapping[str, Sequence[str]],
+    sites: Sequence[str],
+    queries: Sequence[str],
+    longest: float,
+) -> Step:
+    seconds = round(rng.uniform(0.2, longest), 2)
+    anybody = [COORDINATOR, *regions]
+    match kind:
+        case "send":
+            return SendBatches(rng.randint(1, 3))
+        case "move":
+            device = rng.choice(sorted(devices))
+            return MoveDevice(device, rng.choice(devices[device]))
+        case "place":
+            return PlaceQuery(rng.choice(queries), rng.choice(sites))
+        case "kill_region":
+            return KillProcess(rng.choice(regions), seconds)
+        case "kill_coordinator":
+            return KillProcess(COORDINATOR, seconds)
+        case "pause":
+            return PauseProcess(rng.choice(anybody), seconds)
+        case "slow":
+            return SlowProcess(rng.choice(anybody), seconds)
+        case "cut":
+            return CutLink(rng.choice(regions), seconds)
+        case _:
+            return DelayLink(rng.choice(regions), rng.choice([20.0, 100.0, 400.0]), seconds)

@@ -1,0 +1,174 @@
+"""Regions and coordinator as processes, really killed: results equal the oracle's. One story over one started fleet.
+
+The tests run in the order of this file; each leaves the fleet running for the next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.errors import ConfigError, TypeMismatchError
+from godwit.maintenance.housekeeping import Retention
+from godwit.process.chaos import ChaosPlayer
+from godwit.process.connect import ConnectedFleet
+from godwit.process.launcher import Launcher
+from godwit.process.wire import TOKEN, WireCaller
+from godwit.testing.chaos import FaultWeights, chaos
+from tests.process.conftest import REGIONS
+from tests.process.feed import Feed
+from tests.region.world import QUERIES
+
+NAMES = ("tumbling", "join")
+
+
+@pytest.fixture(scope="module")
+def feed(fleet: ConnectedFleet) -> Feed:
+    for name in NAMES:
+        fleet.submit(QUERIES[name], name)
+    fleet.submit("INSERT INTO busy SELECT train, boarded, ts FROM passengers WHERE boarded > 5", "busy_rows")
+    fleet.submit(
+        "SELECT train, count(*) AS n, window.end AS until FROM busy GROUP BY train, window(ts, '10 seconds')", "busy"
+    )
+    return Feed(fleet)
+
+
+def test_rows_enter_at_regions_and_results_are_read_by_anybody(fleet: ConnectedFleet, feed: Feed) -> None:
+    feed.send(8)
+    fleet.process_available()
+    assert fleet.results("tumbling").num_rows > 0
+
+
+def test_a_query_that_spark_cannot_type_is_refused_by_a_coordinator_without_spark(fleet: ConnectedFleet) -> None:
+    with pytest.raises(TypeMismatchError, match="Spark cannot type"):
+        fleet.submit("SELECT train, date_add(boarded, train) AS x, ts FROM passengers", "wrong")
+
+
+def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: Feed) -> None:
+    fleet.move_device("t0", "east")
+    feed.send(2)
+    _place(fleet, "tumbling", "west")
+    feed.send(2)
+    fleet.move_device("t0", "west")
+    feed.send(2)
+    fleet.process_available()
+
+
+def test_two_processes_under_one_name_are_refused(launcher: Launcher, fleet: ConnectedFleet) -> None:
+    environment = {**os.environ, TOKEN: launcher.token()}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "godwit", *name, "--store", str(launcher.spec.store)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        )
+        for name in (["region", "--name", "edge"], ["coordinator"])
+    ]  # fmt: skip
+    for one in started:
+        _, said = one.communicate(timeout=90)
+        assert one.returncode == 1
+        assert "is in use by process" in said
+
+
+def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: Launcher) -> None:
+    stranger = WireCaller(launcher.running()[1].member.address, "not the token at all", "cloud")
+    with pytest.raises(ConfigError, match="does not take this token"):
+        stranger.call({"do": "status"})
+    log = launcher.spec.store / "run" / f"{launcher.running()[1].name}.log"
+    assert "knocked without the fleet's token" in log.read_text()
+
+
+def test_regions_go_on_while_the_coordinator_is_away(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+    launcher.signal("coordinator", signal.SIGKILL)
+    launcher.gone("coordinator")
+    before = fleet.results("tumbling").num_rows
+    feed.send(10)
+    _eventually(lambda: fleet.results("tumbling").num_rows > before)
+    launcher.start_coordinator()
+    fleet.move_device("t1", "west")
+    feed.send(2)
+    fleet.process_available()
+
+
+def test_a_killed_region_comes_back_and_goes_on(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+    feed.send(1)
+    launcher.signal("edge", signal.SIGKILL)
+    launcher.gone("edge")
+    fleet.move_device("t1", "east")  # it has rows of this train, and hears of the move when it is back
+    launcher.start_region(REGIONS[0])
+    feed.send(3)  # sent again until they are taken
+    fleet.process_available()
+
+
+def test_a_silent_region_is_left_and_hands_over_when_it_is_back(
+    launcher: Launcher, fleet: ConnectedFleet, feed: Feed
+) -> None:
+    fleet.move_device("t1", "east")
+    _place(fleet, "tumbling", "west")
+    assert "west" in _places(fleet, "tumbling")
+    launcher.signal("edge", signal.SIGSTOP)
+    try:
+        feed.send(1, only=["t1"])
+        launcher.signal("coordinator", signal.SIGUSR1)  # (its threads are in its log, should it not see the silence)
+        _eventually(lambda: "west" not in _places(fleet, "tumbling"))
+        feed.send(2, only=["t1"])
+    finally:
+        launcher.signal("edge", signal.SIGCONT)
+    feed.send(2)
+    fleet.process_available()
+
+
+def test_a_short_script_of_faults(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+    """Pauses, cuts, delays and slowness; killed processes were above, and in the long scripts (`test_chaos.py`)."""
+    weights = FaultWeights(send=1.0, move=1.0, kill_region=0.0, kill_coordinator=0.0)
+    who = {"regions": ["edge", "cloud"], "devices": {f"t{n}": ["west", "east"] for n in range(3)}}
+    script = chaos(12, 8, **who, queries=NAMES, weights=weights, longest=0.8)  # type: ignore[arg-type]
+    assert script.faults >= 4
+    assert len(ChaosPlayer(launcher, fleet, feed.send).play(script)) == script.faults
+    fleet.process_available()
+
+
+def test_all_stop_on_sigterm_and_the_oracle_agrees(
+    launcher: Launcher, fleet: ConnectedFleet, feed: Feed, spark: SparkSession
+) -> None:
+    fleet.close_sources()
+    fleet.process_available()
+    answered = {name: fleet.results(name).num_rows for name in (*NAMES, "busy")}
+    launcher.down()
+    opened = Fleet(launcher.spec.store, spark, retention=Retention(keep=True))
+    try:
+        for name, rows in answered.items():
+            verdict = opened.query(name).verdict()
+            assert verdict.equal, str(verdict)
+            assert verdict.got == rows
+        assert answered["tumbling"] > 20
+    finally:
+        opened.stop()
+
+
+def _place(fleet: ConnectedFleet, query: str, site: str) -> None:
+    plan = fleet.deployment.queries[query].shape.plan  # type: ignore[index]
+    fleet.place({f"{query}/{i}": site for i in range(len(plan.operators)) if not plan.is_local(i)})
+
+
+def _places(fleet: ConnectedFleet, query: str) -> set[str]:
+    """Where the operators of a query are that are in one place for all devices, but for its sink."""
+    now = fleet.deployment
+    plan = now.queries[query].shape.plan  # type: ignore[index]
+    apart = [i for i in range(len(plan.operators) - 1) if not plan.is_local(i)]
+    return {
+        str(site) for instance, site in now.placement.items() if instance.query == query and instance.operator in apart
+    }
+
+
+def _eventually(holds, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)

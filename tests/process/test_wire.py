@@ -1,0 +1,168 @@
+"""Between processes: the token, formats, errors that arrive as they were raised, members that fall silent. No Spark."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from godwit.errors import ConfigError, ElsewhereError, TypeMismatchError
+from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.process import wire
+from godwit.process.fleet_document import FleetDocument, fleet_options, write_fleet_options
+from godwit.process.fleet_file import RegionSpec, load_fleet_file
+from godwit.process.members import ProcessMember, SilenceWatch, member, region_document
+from godwit.process.sequences import SequenceIndex
+from godwit.process.store_url import folder_of
+from godwit.process.wire import Head, Listener, WireCaller
+from godwit.storage import names
+from godwit.storage.store import Store
+
+SECRET = "a token of the fleet"
+
+
+def _answers(head: Head, body: bytes) -> tuple[Head, bytes] | None:
+    match head["do"]:
+        case "echo":
+            return {"size": len(body)}, body[::-1]
+        case "elsewhere":
+            msg = "not here"
+            raise ElsewhereError(msg, "cloud")
+        case "sql":
+            msg = "no type"
+            raise TypeMismatchError(msg, place="a + b", remedy="cast it")
+        case _:
+            raise ValueError(head["do"])
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener(_answers, SECRET, "west")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_bytes_come_back_and_errors_as_they_were_raised(listener: Listener) -> None:
+    caller = WireCaller(listener.address, SECRET, "west")
+    assert caller.call({"do": "echo"}, b"abc" * 100_000) == ({"size": 300_000}, b"cba" * 100_000)
+    with pytest.raises(ElsewhereError) as elsewhere:
+        caller.call({"do": "elsewhere"})
+    assert elsewhere.value.region == "cloud"
+    with pytest.raises(TypeMismatchError, match="remedy: cast it"):
+        caller.call({"do": "sql"})
+    assert caller.call({"do": "echo"}, b"ab")[1] == b"ba"
+    caller.close()
+
+
+def test_a_wrong_token_gets_nothing_and_is_logged(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="GODWIT_FLEET_TOKEN"):
+        WireCaller(listener.address, "another token entirely", "west").call({"do": "echo"})
+    assert any("knocked without" in record.message and "127.0.0.1" in record.message for record in caplog.records)
+
+
+def test_a_listener_without_the_token_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has taken a region's old port: he cannot prove anything, so he gets no rows."""
+    monkeypatch.setattr(Listener, "_let_in", _says_yes_to_anybody)
+    impostor = Listener(_answers, "he has to guess it", "west")
+    impostor.start()
+    with pytest.raises(ConfigError, match="does not have the fleet's token"):
+        WireCaller(impostor.address, SECRET, "west").call({"do": "echo"})
+    impostor.stop()
+
+
+def _says_yes_to_anybody(self: Listener, caller: socket.socket, who: str) -> bool:
+    wire.send(caller, {"godwit": wire.FORMAT, "nonce": "0"})
+    wire.receive(caller)
+    wire.send(caller, {"proof": "guessed"})
+    return True
+
+
+def test_another_format_is_refused_with_the_remedy(listener: Listener) -> None:
+    host, _, port = listener.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as newer:
+        hello = wire.receive(newer)
+        assert hello is not None
+        proof = wire._proof(SECRET, "caller", hello[0]["nonce"])
+        wire.send(newer, {"godwit": wire.FORMAT + 1, "proof": proof, "nonce": "0"})
+        answer = wire.receive(newer)
+        assert answer is not None
+        assert "same godwit version everywhere" in answer[0]["message"]
+
+
+def test_a_frame_that_is_too_large_or_no_json_ends_the_connection_only(listener: Listener) -> None:
+    host, _, port = listener.address.rpartition(":")
+    for garbage in (struct.pack(">II", 2**31, 0), struct.pack(">II", 3, 0) + b"{]}", b"GET / HTTP/1.1\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=5) as stranger:
+            stranger.sendall(garbage)
+            stranger.settimeout(5)
+            while stranger.recv(4096):
+                pass
+    assert WireCaller(listener.address, SECRET, "west").call({"do": "echo"})[0] == {"size": 0}
+
+
+def test_silence_is_measured_by_the_watcher_alone() -> None:
+    watch = SilenceWatch(lease=5.0)
+    watch.hear("west", ProcessMember("", beat=1, pid=7), now=100.0)
+    watch.hear("west", ProcessMember("", beat=1, pid=7), now=104.0)
+    assert watch.silent(104.9) == set()
+    assert watch.silent(105.1) == {"west"}
+    watch.hear("west", ProcessMember("", beat=1, pid=8), now=106.0)  # another process, whose beat is as high
+    assert watch.silent(110.0) == set()
+
+
+def test_documents_of_another_format_are_refused() -> None:
+    store = Store.memory()
+    store.put_document(region_document("west"), {"format": 99, "address": ""})
+    with pytest.raises(ConfigError, match="format 99"):
+        member(store, region_document("west"))
+    with pytest.raises(ConfigError, match="start its coordinator first"):
+        fleet_options(store)
+    write_fleet_options(store, FleetDocument(state="transfer"))
+    assert fleet_options(store).state == "transfer"
+    store.put_document(f"{names.PROCESSES}/fleet", {"format": 99})
+    with pytest.raises(ConfigError, match="one godwit version"):
+        write_fleet_options(store, FleetDocument())
+
+
+def test_numbers_that_another_region_took_are_known() -> None:
+    store = Store.memory()
+    index = SequenceIndex(store, RegionId("east"))
+    west = store.log(names.source_log("west", "s"), create=True)
+    assert index.of(StreamId("s"), DeviceId("t")) == 0
+    for number in (4, 5):
+        west.append({"sequence": {"t": number}})
+    assert index.of(StreamId("s"), DeviceId("t")) == 5
+    west.append({"sequence": {"t": 6, "u": 2}})
+    store.log(names.source_log("east", "s"), create=True).append({"sequence": {"t": 99}})
+    assert [index.of(StreamId("s"), DeviceId(device)) for device in ("t", "u", "v")] == [6, 2, 0]
+
+
+def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("store: fleet\nlease: 3\nregions:\n  west: {memory: 1g}\n  cloud:\n")
+    spec = load_fleet_file(file)
+    assert spec.store == tmp_path / "fleet"
+    assert (spec.lease, spec.regions) == (3.0, (RegionSpec("west", memory="1g"), RegionSpec("cloud")))
+    for text, says in {
+        "regions: {a: {}}": "store",
+        "store: x\nregions: [a]": "regions",
+        "store: x\nregions: {a: {memroy: 1g}}": "did you mean 'memory'",
+        "store: x\nlease: soon\nregions: {a: }": "lease",
+        "store: x\nregions: {a/b: }": "a/b",
+        "store: s3://bucket\nregions: {a: }": "file:/path",
+        "store: [": "cannot be read",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=says):
+            load_fleet_file(file)
+
+
+def test_stores_by_url(tmp_path: Path) -> None:
+    assert folder_of(f"file:{tmp_path}") == folder_of(f"file://{tmp_path}") == folder_of(str(tmp_path)) == tmp_path
+    with pytest.raises(ConfigError, match="file:/path"):
+        folder_of("ftp://somewhere/else")
