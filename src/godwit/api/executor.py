@@ -103,4 +103,6 @@ class Executor:
             self._gateway.leave(device, before)
         self._gateway.forget(delta.forgotten)
         begun = [query for query in delta.queries.values() if query is not None]
-        self._gateway.repeat_ends((s.stream for query in begun for _, s in query.shape.plan.scans), after)
+        read = {s.stream for query in begun for _, s in query.shape.plan.scans}
+        self._gateway.repeat_ends(read, after)
+        self._gateway.repeat_tables(read, after)

@@ -18,7 +18,7 @@ from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import NodeId, QueryId, SiteId
 from godwit.migration.phases import chosen, phases
 from godwit.model.instances import instance_id
-from godwit.model.joins import OuterJoin
+from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.keys import BUCKETS, KEY_SEPARATOR, HashRange, Key, KeySet, Listed
 from godwit.model.plan import QUERY, Operator, Partial, Plan, Query, Scan
 from godwit.model.running import Over
@@ -33,7 +33,11 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "long", "short", "byte", "integer")
 
 #: operators whose rows are answered by the watermark alone, key or no key
-_WAITING = {Over: "a window function (OVER, count_window)", OuterJoin: "an outer, semi or anti join"}
+_WAITING = {
+    Over: "a window function (OVER, count_window)",
+    OuterJoin: "an outer, semi or anti join",
+    AsofJoin: "an as-of join",
+}
 
 
 def as_keys(keys: str | Sequence[Any]) -> tuple[str, ...]:
@@ -57,7 +61,7 @@ def asked_keys(fleet: FleetCore, command: MigrateKeys) -> KeysAsked:
 
 def _check_engine(node: Operator, strategy: str) -> None:
     """What the simulator does exactly and the engine does not, yet."""
-    if isinstance(node, Over | OuterJoin):
+    if isinstance(node, Over | OuterJoin | AsofJoin):
         msg = (
             f"keys of {_WAITING[type(node)]} cannot migrate: its rows wait for a watermark that all "
             "keys of an instance share; move the operator as a whole with fleet.move"

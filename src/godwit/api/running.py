@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -12,14 +13,24 @@ from godwit.api.control_loop import check as check_loop
 from godwit.api.core import FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
+from godwit.api.tables import TableClocks
 from godwit.control.commands import Command
 from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError
-from godwit.ingest.sources.spark_source import SparkSource
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
+
+
+class FleetSource(Protocol):
+    """Something that feeds the fleet until it is stopped."""
+
+    def check(self) -> None:
+        """Raise if it has failed."""
+
+    def stop(self) -> None:
+        """Feed nothing more."""
 
 
 class RunningFleet(FleetCore):
@@ -34,13 +45,17 @@ class RunningFleet(FleetCore):
         reoptimise: bool | Watching,
     ) -> None:
         super().__init__(root, spark, options)
-        self._opened: list[SparkSource] = []
+        self._opened: list[FleetSource] = []
+        #: of reference tables
+        self.clocks = TableClocks(self)
+        self.gateway.advanced = self.clocks.beat
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self._operations = Operations(self, self.admission)
         looks = {
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
             "admission": lambda: self.admission.look_if_due(),
+            "tables": lambda: self.clocks.say(),
         }
         self.supervisor = Supervisor(self, self.retention, looks)
         self._reopen()
@@ -73,6 +88,7 @@ class RunningFleet(FleetCore):
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             self.check()
+            self.clocks.beat(now=True)
             if self.pool.running:
                 if self.pool.idle() and self.control.quiet and not self.plane.keys.busy:
                     return self.supervisor.flush()
@@ -110,6 +126,7 @@ class RunningFleet(FleetCore):
             for device in sorted(old.stays.keys() - old.devices.keys()):
                 self.gateway.leave(device, old)
             self.gateway.repeat_ends(old.streams, old)
+            self.gateway.repeat_tables(old.streams, old)
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()
