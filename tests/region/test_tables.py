@@ -48,9 +48,10 @@ class TableWorld(World):
 
     def change(self, number: int) -> None:
         """Somebody changes the table while the trains go on."""
-        self.table.upsert([{"id": f"t{number % 4}", "model": f"n{number}", "seats": number % 9}])
-        if number % 3 == 0:
-            self.table.delete([f"t{(number + 1) % 4}"])
+        which = number // 3
+        self.table.upsert([{"id": f"t{which % 4}", "model": f"n{number}", "seats": number % 9}])
+        if which % 3 == 0:
+            self.table.delete([f"t{(which + 1) % 4}"])
 
     def play(self, script):  # type: ignore[no-untyped-def,override]
         for number, action in enumerate(script):

@@ -126,7 +126,7 @@ class Fleet(RunningFleet):
         placed = self.plane.topology.devices.get(DeviceId(name))
         home = site if site or placed is not None or largest is None else largest.id
         self.device(name, site=home, streams=[name])
-        return TableHandle(self, table)
+        return TableHandle(self, table, self._opened)
 
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
         """A device and the streams it feeds; made known to the topology if it is new."""

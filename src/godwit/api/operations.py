@@ -12,12 +12,14 @@ from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink
+from godwit.api.tables import load_table
 from godwit.control.commands import (
     Alter,
     ChangeTopology,
     Command,
     Connect,
     Declare,
+    LoadTable,
     MigrateKeys,
     PlaceByHand,
     Submit,
@@ -72,6 +74,8 @@ class Operations:
                 self._fleet.control.ask(ChangesArrived(changes))
             case PlaceByHand(placement, cause):
                 self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
+            case LoadTable(table, file, whole):
+                load_table(self._fleet, table, file, whole)
             case MigrateKeys():
                 self._fleet.control.ask(asked_keys(self._fleet, command))
 

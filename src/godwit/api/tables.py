@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from godwit.api.core import FleetCore
 from godwit.errors import ConfigError, SourceError
 from godwit.ids import StreamId
 from godwit.ingest.schema import Rows, as_rows, columns_of
+from godwit.ingest.sources.table_followers import FileFollower, PostgresFollower, TableFollower, read_rows
 from godwit.model.plan import GONE, SEQUENCE, Stream
 from godwit.model.tables import SINCE, reference_table
 from godwit.names import check, identifiers
@@ -47,11 +49,25 @@ def declared_table(name: str, schema: str, key: str | Sequence[str], disorder_us
     return reference_table(StreamId(name), columns, keys, disorder_us)
 
 
+def load_table(fleet: FleetCore, name: str, file: str, whole: bool) -> int:
+    """Rows of a file go into a table."""
+    stream = fleet.deployment.streams.get(StreamId(name))
+    if stream is None or not stream.key:
+        known = sorted(str(s.id) for s in fleet.deployment.streams.values() if s.key)
+        msg = f"there is no reference table '{name}'; there are: {', '.join(known) or 'none'}"
+        raise SourceError(msg)
+    table = TableHandle(fleet, stream)
+    rows = read_rows(Path(file), table.columns)
+    return table.replace(rows) if whole else table.upsert(rows)
+
+
 class TableHandle:
     """A reference table. Queries join it by its key: `JOIN t ON s.k = t.id`."""
 
-    def __init__(self, fleet: FleetCore, stream: Stream) -> None:
+    def __init__(self, fleet: FleetCore, stream: Stream, opened: list[Any] | None = None) -> None:
+        """`opened`: what the fleet watches, and stops with itself."""
         self._fleet, self._stream = fleet, stream
+        self._opened = [] if opened is None else opened
         self.name = str(stream.id)
 
     def upsert(self, rows: Rows, since: dt.datetime | None = None) -> int:
@@ -71,6 +87,27 @@ class TableHandle:
             new = [row for key, row in wanted.items() if old.get(key) != row]
             gone = [key for key in old if key not in wanted]
             return (self.upsert(new, since) if new else 0) + (self.delete(gone, since) if gone else 0)
+
+    def follow_file(self, path: str | Path, *, every: float = 1.0) -> TableFollower:
+        """Let the table be what a file says (.csv, .json, .jsonl, .parquet), and look every so often (seconds)."""
+        return self._following(FileFollower(self, Path(path), self.columns, every))
+
+    def follow_postgres(
+        self, dsn: str, query: str, *, version: str | None = None, listen: str | None = None, every: float = 1.0
+    ) -> TableFollower:
+        """Let the table be what a query of a PostgreSQL database gives; `version`, `listen`: see `PostgresFollower`."""
+        return self._following(PostgresFollower(self, dsn, query, self._stream.key, version, listen, every))
+
+    def _following(self, follower: TableFollower) -> TableFollower:
+        follower.poll()  # or an error, here and now
+        self._opened.append(follower)
+        return follower.start()
+
+    @property
+    def columns(self) -> pa.Schema:
+        """What a row has, but for when it begins."""
+        hidden = (SINCE, SEQUENCE, GONE)
+        return pa.schema([f for f in self._fleet.gateway.schema(self._stream.id).arrow if f.name not in hidden])
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows there are, in their newest versions."""

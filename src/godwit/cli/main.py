@@ -28,6 +28,7 @@ COMMANDS = {
     "alter": ("ask", "alter", "Give a running query other parameters."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
+    "table": ("table", "table", "Put the rows of a file into a reference table of a running fleet."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),

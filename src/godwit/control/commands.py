@@ -78,8 +78,17 @@ class MigrateKeys:
     operator: int | None = None
 
 
-Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand | MigrateKeys
-_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand, MigrateKeys)
+@dataclass(frozen=True)
+class LoadTable:
+    """Rows of a file go into a reference table. `whole`: the file has all of them, what it has not is taken out."""
+
+    table: str
+    file: str
+    whole: bool = False
+
+
+Command = Declare | Connect | Submit | Withdraw | Alter | ChangeTopology | PlaceByHand | MigrateKeys | LoadTable
+_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, ChangeTopology, PlaceByHand, MigrateKeys, LoadTable)
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in _COMMANDS}
 
 

@@ -50,7 +50,7 @@ from godwit.sim.oracle import Answer, answer, totals
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import DEVICES, FEEDS, KEYED, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import DEVICES, EVERY, FEEDS, PARENT, REGIONS, STREAMS, link, site, topology
 
 
 @dataclass
@@ -133,7 +133,7 @@ class World:
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
-                query = KEYED[kind](name, over)
+                query = EVERY[kind](name, over)
                 if self.schedule.shares:
                     taps = find(query, self.plane.planner.rows.queries.values())
                     query = replace(query, taps=taps, begins=len(self.queries) + 1)
