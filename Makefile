@@ -16,10 +16,10 @@ demo: setup  ## trains on a ring, a dozen queries, three regions; ends with the 
 	@$(PY) -m godwit demo --plots demo
 
 test: setup  ## everything CI runs: unit, property and Spark tests
-	$(PY) -m pytest -m "not full"
+	@bash scripts/test.sh -m "not full"
 
 test-full: setup  ## the long suites too
-	$(PY) -m pytest
+	@bash scripts/test.sh
 
 check: setup  ## lint, format, types
 	$(PY) -m ruff check .
@@ -48,6 +48,12 @@ bench-sqpr: setup  ## the admission planner experiments
 bench-isqd: setup  ## the published redeployment experiments, all strategies; control plane time at scale
 	$(PY) -m bench.isqd
 
+bench-plan: setup  ## changes of plan: the published experiments and ours
+	$(PY) -m bench.plan
+
+bench-falcon: setup  ## migrations of keys, every strategy, over links with a latency; ARGS=--full as published
+	$(PY) -m bench.falcon $(ARGS)
+
 bench-peers: setup  ## Apache Flink, plain Spark and godwit on the same rows; ARGS=--quick to try it out
 	$(PY) -m bench.peers $(ARGS)
 
@@ -57,4 +63,4 @@ lock: setup  ## write requirements.lock again from pyproject.toml
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
 
-.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-peers lock clean
+.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-plan bench-falcon bench-peers lock clean

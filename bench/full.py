@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-AREAS = ("core", "latency", "engine", "isqd", "mobility", "placement", "sqpr")
+AREAS = ("core", "latency", "engine", "isqd", "mobility", "falcon", "placement", "sqpr")
 
 
 def main() -> int:

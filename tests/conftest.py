@@ -12,6 +12,20 @@ from godwit.api.fleet import Fleet
 from godwit.engine.session import spark_session
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=("session", "other"), help="tests that share a Spark session, or the rest")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Two lanes run side by side (`scripts/test.sh`): the Spark session leaves much of the second core free."""
+    lane = config.getoption("--lane")
+    if lane is None:
+        return
+    mine = [item for item in items if ("spark" in getattr(item, "fixturenames", ())) == (lane == "session")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
+    items[:] = mine
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Interpreting plans instead of compiling them: tests run many small ones, each a few times."""

@@ -13,7 +13,19 @@ import godwit
 from godwit import errors
 from tests.imports import SOURCE, cycles, graph, imported_names, modules, public_classes
 
-PURE = ("model", "sql", "protocol", "control", "admission", "placement", "migration", "sim", "testing", "storage")
+PURE = (
+    "model",
+    "sql",
+    "protocol",
+    "control",
+    "admission",
+    "placement",
+    "migration",
+    "replan",
+    "sim",
+    "testing",
+    "storage",
+)
 TREES = modules()
 
 #: packages besides engine and mobility that import pyspark, still

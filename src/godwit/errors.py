@@ -12,6 +12,7 @@ GodwitError
 ├── ConfigError            a scenario, option or environment is wrong
 ├── SourceError            a source or its data cannot be read
 │   └── NotAttachedError       a device sends, and no site takes its rows
+├── DeliveryError          a sink's system does not take results now
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
     └── MissingFileError       a file that a record names is not there
@@ -80,6 +81,10 @@ class SourceError(GodwitError):
 
 class NotAttachedError(SourceError):
     """A device sends rows, and is attached to no site that could take them."""
+
+
+class DeliveryError(GodwitError):
+    """A sink's system does not take results now; the sink is tried again."""
 
 
 class DataError(GodwitError):

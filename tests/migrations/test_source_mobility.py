@@ -93,3 +93,31 @@ def test_whatever_a_source_does_its_key_ends_where_its_rows_pass() -> None:
         list(policy.arrived(CAR))
         assert policy.keys[CAR].at == policy.keys[CAR].edge
         assert policy.keys[CAR].going is None
+
+
+def test_a_parent_knows_the_keys_of_its_children_only() -> None:
+    policy = SourceMobility(PARENTS)
+    policy.place(CAR, M1, M1, 0.0)
+    policy.place(("bus",), ROOT, E1, 0.0)
+    policy.place(("tram",), E2, E2, 0.0)
+    assert policy.below(ROOT) == {E1: frozenset(), E2: {("tram",)}, METRO: {CAR}}
+    assert policy.below(METRO) == {M1: {CAR}, M2: frozenset()}
+
+
+def test_what_could_not_be_cancelled_is_judged_when_it_ends() -> None:
+    policy = settled_at_e1()
+    at(policy, E2, 10.0)
+    list(policy.arrived(CAR))
+    at(policy, E2, 15.0)
+    assert at(policy, E1, 15.1)[0] == StopGoing(CAR)
+    policy.still_going(CAR, E2)
+    assert list(policy.arrived(CAR)) == [KeyGoes(CAR, ROOT)], "it is at e2 now, and its source is at e1"
+
+
+def test_what_was_refused_is_tried_again_after_a_dwell() -> None:
+    policy = SourceMobility(PARENTS)
+    at(policy, E1, 0.0)
+    assert at(policy, E1, 5.0) == [KeyGoes(CAR, E1)]
+    policy.not_moved(CAR, 6.0)
+    assert at(policy, E1, 10.9) == []
+    assert at(policy, E1, 11.0) == [KeyGoes(CAR, E1)]

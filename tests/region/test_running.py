@@ -30,6 +30,8 @@ TOTALS = {
                FROM passengers GROUP BY 1, coach""",
     "kept_having": """SELECT /*+ keep('1500 milliseconds') */ line, upper(train) AS t, count(*) AS n
                       FROM passengers WHERE coach = 1 GROUP BY line, t HAVING n > 1""",
+    "early": """SELECT /*+ emit('changes') */ line, count(*) AS n, avg(load) AS mean, window.end AS until
+                FROM passengers GROUP BY line, window(ts, '10 seconds', '5 seconds') HAVING mean > 40""",
 }
 OVERS = {
     "last_rows": """SELECT train, coach, boarded, avg(boarded) OVER w AS mean, min(load) OVER w AS least,
@@ -166,6 +168,19 @@ def test_totals_stay_few_rows_and_tell_what_they_replace(open_fleet: Callable[..
     lines = [json.loads(line) for line in (tmp_path / "changes.jsonl").read_text().splitlines()]
     assert len(lines) == len(told)
     assert all(set(line["__version"]) == {"at", "n"} for line in lines)
+
+
+def test_windows_tell_what_they_are_before_they_close(open_fleet: Callable[..., Fleet]) -> None:
+    sql = "SELECT train, count(*) AS n, window.start AS since FROM passengers GROUP BY train, window(ts, '1 hour')"
+    world = World(open_fleet, {}, trains=1)
+    world.fleet.submit(sql, "q", emit="changes")
+    for second in range(0, 40, 4):
+        world.play([Push(0, second, 2)])
+        world.fleet.process_available()
+    assert [row.n for row in world.fleet.query("q").results().collect()] == [20]
+    assert sorted(row.n for row in world.fleet.query("q").changes().collect()) == list(range(2, 21, 2))
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert sum(s.rows for r in world.fleet.pool.runners.values() for s in r.memory.states.values()) == 0
 
 
 def _sortable(column):  # type: ignore[no-untyped-def]

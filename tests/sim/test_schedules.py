@@ -38,11 +38,12 @@ from godwit.sim.schedule import (
 )
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
-from tests.sim.broken import BROKEN, BROKEN_KEYS
+from tests.sim.broken import BROKEN, BROKEN_KEYS, BROKEN_OUTER
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
 
+@pytest.mark.timeout(900)  # beside tests that keep the cores busy
 def test_every_schedule_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES)
     assert not bad, f"{len(bad)} of {SCHEDULES} schedules failed; the first:\n{story(draw(bad[0]))}"
@@ -98,6 +99,7 @@ def test_key_schedules_that_were_wrong_once(seed: int) -> None:
     assert not play(draw_keys(seed)), story(draw_keys(seed))
 
 
+@pytest.mark.timeout(900)
 def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES // 4, drawing=draw_keys)
     assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_keys(bad[0]))}"
@@ -106,6 +108,14 @@ def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> Non
 def test_every_schedule_of_outer_joins_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES // 4, drawing=draw_outer)
     assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_outer(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_OUTER)
+def test_a_broken_rule_of_outer_joins_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, seed = BROKEN_OUTER[broken]
+    assert play(draw_outer(seed)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(draw_outer(seed))
 
 
 def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,20 @@ from pyspark.sql import functions as F
 
 from godwit.model import plan as p
 from godwit.model.joins import AsofJoin, OuterJoin
+from godwit.model.ranking import RankCall, Ranked, TopRows
 from godwit.model.running import Over, OverCall, RunningAggregate
 
-AGGREGATES = {"count_distinct": "count(DISTINCT {x})", "percentile": "percentile({x}, {k})"}
+PAIRS = (
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    *(f"regr_{f}" for f in ["avgx", "avgy", "count", "intercept", "r2", "slope", "sxx", "sxy", "syy"]),
+)
+AGGREGATES = {
+    "count_distinct": "count(DISTINCT {x})",
+    "percentile": "percentile({x}, {k})",
+    **{name: f"{name}(({{x}}).y, ({{x}}).x)" for name in PAIRS},
+}
 
 
 def run(spark: SparkSession, query: p.Query) -> DataFrame:
@@ -58,6 +69,13 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             assert set(operator.columns) <= set(below[0].columns)
             rows = _lives(below[0], operator) if operator.keep_us else below[0]
             return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
+        case Ranked():
+            return _ranked(below[0], operator.keys, operator.columns, operator.calls)
+        case TopRows():
+            call = RankCall(operator.place, "row_number()", operator.order)
+            ranked = _ranked(below[0], operator.keys, operator.columns, (call,))
+            best = ranked.where(f"{operator.place} <= {operator.limit}")
+            return best.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
         case p.Join():
             return _join(query, operator, *below)
         case OuterJoin():
@@ -67,6 +85,15 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
         case p.Sink():
             assert below[0].columns == list(operator.written)
             return below[0].select(*operator.columns)
+
+
+def _ranked(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...], calls: tuple[RankCall, ...]) -> DataFrame:
+    by = ", ".join(f"`{key}`" for key in keys)
+    texts = []
+    for call in calls:
+        order = f"ORDER BY {', '.join(call.order)}" if call.order else ""
+        texts.append(f"{call.function} OVER ({f'PARTITION BY {by}' if by else ''} {order}) AS {call.name}")
+    return rows.selectExpr(*(f"`{c}`" for c in columns), *texts)
 
 
 def _scan(spark: SparkSession, query: p.Query, index: int, scan: p.Scan) -> DataFrame:
@@ -89,8 +116,14 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
     window = partial.window
     if window.kind == "session":
         cut = F.session_window(window.time, f"{window.gap_us} microseconds")
+    elif window.kind == "calendar":
+        local = f"unix_micros(from_utc_timestamp(`{window.time}`, '{window.zone}'))"
+        first = f"{local} - pmod({local} - {window.offset_us}, {window.size_us})"
+        ends = (f"to_utc_timestamp(timestamp_micros({first} + {n}), '{window.zone}')" for n in (0, window.size_us))
+        cut = F.expr("named_struct('start', {}, 'end', {})".format(*ends))
     else:
-        cut = F.window(window.time, f"{window.size_us} microseconds", f"{window.slide_us} microseconds")
+        lengths = (f"{us} microseconds" for us in (window.size_us, window.slide_us, window.offset_us))
+        cut = F.window(window.time, *lengths)
     calls = [_call(c) for c in partial.aggregates]
     grouped = rows.groupBy(*[F.expr(k.sql).alias(k.name) for k in partial.keys], cut.alias("__w")).agg(*calls)
     bounds = [F.col("__w.start").alias(p.WINDOW_START), F.col("__w.end").alias(p.WINDOW_END)]
@@ -100,6 +133,11 @@ def _aggregate(rows: DataFrame, partial: p.Partial) -> DataFrame:
 
 def _totals(query: p.Query, rows: DataFrame, partial: p.Partial, running: RunningAggregate) -> DataFrame:
     """Of each key the totals since the last gap that is long enough, if the condition holds for them."""
+    if partial.window.kind not in ("session", "unbounded"):
+        early = _aggregate(rows, partial)
+        if running.having:
+            early = _with_parameters(query, early, running.having).where(running.having)
+        return early.withColumn(p.VERSION, F.lit(0)).withColumn(p.DELETED, F.lit(False))
     session = partial.window.kind == "session"
     cut = [F.session_window(partial.window.time, f"{partial.window.gap_us} microseconds")] if session else []
     keys = [F.expr(k.sql).alias(k.name) for k in partial.keys]

@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,6 +42,7 @@ from godwit.errors import DeploymentError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
+from godwit.ingest.push_gate import PushGate
 from godwit.ingest.schema import Rows, Schema
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
@@ -51,6 +53,7 @@ from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.placement.rules.base import Wish
+from godwit.protocol.handover import Migration
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -60,6 +63,7 @@ from godwit.storage.epoch_log import Control
 from godwit.storage.lock import FolderLock
 from godwit.storage.log import Record
 from godwit.storage.store import Store
+from godwit.testing.link_delays import LinkDelays
 from godwit.testing.link_emulator import Links
 
 
@@ -94,6 +98,8 @@ class FleetCore(ABC):
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()
+        #: pushes of sources that go back and forth between edges wait here for a moment
+        self.gate = PushGate()
         self._events, self._news = deque[Event](), threading.Condition()
         self.analyst, self.gateway, self.history = Analyst(spark), Gateway(store), History(store)
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
@@ -101,11 +107,12 @@ class FleetCore(ABC):
         self.transfer = StateTransfer(store, options.state, options.links, self.path)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
-        tracker.keys_arrived = lambda move: self._post(KeysArrived(move))
+        self._delays = LinkDelays(options.links) if options.links and options.links.round_trip_ms else None
+        tracker.keys_arrived = self._keys_arrived
         self.dispatcher = Dispatcher(store)
         publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
         told = [self._deliver, publisher.publish, tracker.committed]
-        parts = (options.limits, options.at, told, self.transfer, self._acknowledged)
+        parts = (options.limits, options.at, told, self.transfer, self._acknowledged, self._delays)
         self.pool = RunnerPool(spark, store, *parts)
         self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
@@ -212,6 +219,9 @@ class FleetCore(ABC):
         conformed = self.gateway.conform(StreamId(stream), rows, device)
         while True:
             try:
+                if device is not None and self.gate.holds(device) and conformed.table.num_rows:
+                    first = pc.min(conformed.table[self.deployment.streams[StreamId(stream)].time])
+                    self.gate.wait(device, first.cast("int64").as_py())
                 with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
                     return self.gateway.push(StreamId(stream), conformed, self.deployment, device, sequence)
             except NotAttachedError:
@@ -219,6 +229,13 @@ class FleetCore(ABC):
                 if device is None or not self.is_attached(device) or time.monotonic() > until:
                     raise
                 time.sleep(REST_EVERY)
+
+    def unread(self, stream: str) -> int:
+        """How many entries of a stream its slowest reader is behind; 0 while nobody reads."""
+        if not self.pool.running:
+            return 0
+        regions, name = set(self.deployment.sites.values()), StreamId(stream)
+        return max((self.pool.unread(r, name, self.gateway.log(r, name).log.last) for r in regions), default=0)
 
     def change(self, changes: Iterable[Change]) -> None:
         """Topology changes happened: re-place what must move, and deploy it.
@@ -281,6 +298,12 @@ class FleetCore(ABC):
 
     def _acknowledged(self, region: RegionId, epoch: Epoch) -> None:
         self._post(RegionAcked(region, epoch))
+
+    def _keys_arrived(self, move: Migration) -> None:
+        if self._delays is None:
+            self._post(KeysArrived(move))
+        else:
+            self._delays.reports(move.target, lambda: self._post(KeysArrived(move)))
 
     def _post(self, event: Event) -> None:
         """Something has happened in a region."""

@@ -7,9 +7,10 @@ and opened again. Commands are carried out by the control loop (`control_loop.py
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,15 +25,18 @@ from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceB
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, QueryId, StreamId
+from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER
+from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.sql import Builder
+from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
 
@@ -51,6 +55,7 @@ class Fleet(RunningFleet):
         links: Links | None = None,
         admission: bool | str | None = None,
         reoptimise: bool | Watching = False,
+        mobility: bool | Following = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
         durability: Durability = "process",
@@ -62,7 +67,7 @@ class Fleet(RunningFleet):
         check_session(spark)
         parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
         options = FleetOptions(rule, redeployment, state, *parts)
-        super().__init__(root, spark, options, admission, reoptimise)
+        super().__init__(root, spark, options, admission, reoptimise, mobility)
         self.topology = TopologyStore(self)
 
     @staticmethod
@@ -161,15 +166,31 @@ class Fleet(RunningFleet):
         self._opened.append(opened)
         return opened.start()
 
+    def follow(self, source: BrokerSource[Any]) -> None:
+        """Let a source (`MqttSource(fleet, ...)`) feed its streams until the fleet stops."""
+        self._opened.append(source)
+        source.start()
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """Rows that did not fit their stream, each with the reason."""
         return self.gateway.dead.read()
 
     # --- queries
 
-    def submit(self, sql: str | Builder, name: str, *, sink: str | None = None) -> QueryHandle:
-        """Check a query, place it and start it. SqlError says what cannot run continuously, and what would."""
-        self.control.execute(Submit(name, sql if isinstance(sql, str) else sql.sql(), sink))
+    def submit(
+        self,
+        sql: str | Builder,
+        name: str,
+        *,
+        sink: str | None = None,
+        emit: Literal["final", "changes"] = "final",
+    ) -> QueryHandle:
+        """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
+
+        `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
+        """
+        text = sql if isinstance(sql, str) else sql.sql()
+        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
@@ -177,7 +198,8 @@ class Fleet(RunningFleet):
         self.control.execute(Withdraw(query))
 
     def alter(self, query: QueryId, sql: str | Builder) -> QueryHandle:
-        """Give a running query other parameters, by the same SQL with other literals, in one epoch.
+        """Give a running query other parameters, in one epoch: by the same SQL with other literals, or, for literals
+        that have a name (`boarded > 5 /* threshold */`), by `SET threshold = 7`.
 
         It begins anew with them: windows that are open answer for what comes from then on. Its results from before
         stay readable under its name.
@@ -213,6 +235,15 @@ class Fleet(RunningFleet):
                 return explain_keys(self, asked_keys(self, command))
         self.control.execute(command)
         return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
+
+    def notify_handover(self, device: str, site: str) -> None:
+        """The network says that a source is attached to another site (as in ETSI MEC's notifications): its rows come in
+        there from now on, and its keys follow it. Needs `Fleet(mobility=True)`."""
+        if self.mobility.following is None:
+            msg = f"nothing follows '{device}': source mobility is off; open the fleet with mobility=True"
+            raise ConfigError(msg)
+        self.move_device(DeviceId(device), SiteId(site))
+        self.mobility.notified(DeviceId(device), SiteId(site), time.time())
 
     def explain_change(self, changes: Iterable[Change]) -> str:
         """What these changes would do; nothing happens."""

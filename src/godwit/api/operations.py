@@ -41,6 +41,7 @@ from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Device
 from godwit.sql import compile_query
+from godwit.sql.parameters import assigned, assignments
 from godwit.sql.sharing import begins
 
 
@@ -144,6 +145,7 @@ class Operations:
             old = self._fleet.execution(self._fleet.known(name))
             if again and old.id == version:
                 return
+            sql = self._whole(name, old, sql)
             new = compile_query(sql, self._fleet.deployment.streams, version)
             if old.shape.key != new.shape.key:
                 msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
@@ -158,6 +160,17 @@ class Operations:
             else:
                 self._replace(name, new, sink)
         self._submit_version(name, sql, sink, True)
+
+    def _whole(self, name: QueryId, old: Query, sql: str) -> str:
+        """`SET threshold = 7` is the query as it is, with another literal there."""
+        values = assignments(sql)
+        if values is None:
+            return sql
+        if self._admission.on or old.parts or old.target is not None:
+            # The old version is gone before the new one begins: after a crash in between its text would not be known.
+            msg = f"'{name}' is replaced in two steps (it is shared, or admission decides): give its whole text"
+            raise DeploymentError(msg)
+        return assigned(old.sql, values)
 
     def _submit_version(self, name: QueryId, sql: str, sink: str | None, again: bool) -> None:
         """Run a query under a name of its own, which users know by the other."""

@@ -13,24 +13,24 @@ from godwit.api.control_loop import check as check_loop
 from godwit.api.core import FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
+from godwit.api.source_mobility import MobilityDriver
 from godwit.api.tables import TableClocks
 from godwit.control.commands import Command
 from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError
+from godwit.ids import RegionId, StreamId
 from godwit.maintenance.supervisor import Supervisor
+from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
 
 
-class FleetSource(Protocol):
-    """Something that feeds the fleet until it is stopped."""
+class OpenSource(Protocol):
+    """Something that feeds streams until it is stopped."""
 
-    def check(self) -> None:
-        """Raise if it has failed."""
-
-    def stop(self) -> None:
-        """Feed nothing more."""
+    def stop(self) -> None: ...
+    def check(self) -> None: ...
 
 
 class RunningFleet(FleetCore):
@@ -43,14 +43,18 @@ class RunningFleet(FleetCore):
         options: FleetOptions,
         admission: bool | str | None,
         reoptimise: bool | Watching,
+        mobility: bool | Following = False,
     ) -> None:
         super().__init__(root, spark, options)
-        self._opened: list[FleetSource] = []
+        self._opened: list[OpenSource] = []
         #: of reference tables
         self.clocks = TableClocks(self)
         self.gateway.advanced = self.clocks.beat
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
+        self.mobility = MobilityDriver(self, mobility)
+        if mobility:
+            self.gateway.appended = self._appended
         self._operations = Operations(self, self.admission)
         looks = {
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
@@ -68,9 +72,11 @@ class RunningFleet(FleetCore):
         self.pool.start()
         self.supervisor.start()
         self.control.start()
+        self.mobility.start()
 
     def stop(self) -> None:
         self.metrics.ignore()  # what is broken off now has not failed
+        self.mobility.stop()
         self.control.stop()
         for source in self._opened:
             source.stop()
@@ -107,6 +113,9 @@ class RunningFleet(FleetCore):
         for source in self._opened:
             source.check()
         check_loop(self.control)
+        if self.mobility.failure is not None:
+            msg = f"source mobility has stopped: {self.mobility.failure}. Keys stay where they are; reopen the fleet"
+            raise DeploymentError(msg) from self.mobility.failure
         for name, failure in {**self.pool.failures(), **self.supervisor.failures()}.items():
             msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
             raise DeploymentError(msg) from failure
@@ -133,6 +142,10 @@ class RunningFleet(FleetCore):
         with self.control.driving():
             self.executor.carry_out(self.plane.resume(standing.waiting))
             self.control.recover(standing.command)
+
+    def _appended(self, region: RegionId, stream: StreamId) -> None:
+        self.pool.wake(region, stream)
+        self.mobility.wake()
 
     def carry_out(self, command: Command, again: bool) -> None:
         self._operations.carry_out(command, again)

@@ -180,8 +180,7 @@ class TableClocks:
                 if clocks:
                     fleet.gateway.tell(stream, clocks, fleet.deployment)
                     said = True
-        if said:
-            self._said = time.monotonic()
+        self._said = time.monotonic()
         return said
 
     def say(self) -> None:

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import KeyPhase, Story
 from godwit.errors import ConfigError, StateError
 from godwit.observe.history import newest
+from godwit.observe.key_phases import whole
 
 
 def history(
@@ -25,7 +26,9 @@ def history(
     how = form(output)
     records = read(folder)
     if number is not None:
-        _tell(_find(folder, records, number), how)
+        record = _find(folder, records, number)
+        told = {phase["migration"] for phase in record.get("keys", ())}
+        _tell(record, {one: whole(records, one) for one in sorted(told)}, how)
     elif how == "json":
         as_json(records[-last:] if last else records)
     else:
@@ -58,12 +61,23 @@ def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str,
     raise ConfigError(msg)
 
 
-def _tell(record: dict[str, Any], how: str) -> None:
+def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], how: str) -> None:
+    """One reconfiguration; if it is a phase of a migration of keys, all phases of that."""
     if how == "json":
-        as_json(record)
+        as_json({**record, "migrations_of_keys": migrations} if migrations else record)
         return
     typer.echo(_story(record).text())
     typer.echo(f"  at         {_when(record)}")
+    for number, phases in migrations.items():
+        size, first, last = sum(phase["bytes"] or 0 for phase in phases), phases[0]["at"], phases[-1]
+        took = (last["at"] - first + (last["seconds"] or 0.0)) * 1000
+        instance, keys = phases[0]["instance"], phases[0]["keys"]
+        typer.echo(f"migration {number} of keys {keys} of {instance}: {size:,} bytes in {took:.1f} ms")
+        for phase in phases:
+            told = KeyPhase(**{name: value for name, value in phase.items() if name not in ("reconfiguration", "at")})
+            typer.echo(
+                f"  reconfiguration {phase['reconfiguration']}, +{(phase['at'] - first) * 1000:.1f} ms: {told.text()}"
+            )
 
 
 def _list(records: list[dict[str, Any]]) -> None:

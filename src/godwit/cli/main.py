@@ -36,6 +36,7 @@ COMMANDS = {
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
+    "nexmark": ("nexmark", "nexmark", "Run a query of Nexmark's suite over generated events."),
     "mobility": ("mobility", "app", "Traces of devices that hop between base stations."),
 }
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from godwit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from godwit.scenario.spec import Scenario
 
 
 def serve(
@@ -20,6 +23,9 @@ def serve(
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     topology: Annotated[Path | None, typer.Option(help="Topology file to add to what is there.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Scenario file: its streams, devices, queries, broker sources and sinks.")
+    ] = None,
 ) -> None:
     """Run a fleet with a REST API, live results and metrics, until interrupted."""
     from godwit.server.access import load_tokens
@@ -36,23 +42,41 @@ def serve(
     import uvicorn
 
     from godwit.api.fleet import Fleet
+    from godwit.scenario.connect import follow_brokers
+    from godwit.scenario.run import set_up
     from godwit.server.app import create_app
 
+    told = None if config is None else _load(config)
     fleet = Fleet.embedded(folder)
     if topology is not None:
         fleet.topology.load(topology)
+    if told is not None:
+        set_up(fleet, told, told.ground())
     app = create_app(fleet, access)
     files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
-    listening = config.bind_socket()
+    settings = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
+    listening = settings.bind_socket()
     listening.listen()  # whoever reads the address below may call at once
     fleet.start()
+    follow_brokers(fleet, [] if told is None else told.sources)
     scheme, at = "https" if certificate else "http", listening.getsockname()[1]
     typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(settings).run(sockets=[listening])
     finally:
         fleet.stop()
+
+
+def _load(file: Path) -> Scenario:
+    """What a file declares; a server has no trace and plays no recordings."""
+    from godwit.scenario.spec import load_scenario
+
+    told = load_scenario(file, serving=True)
+    played = [source.stream for source in told.sources if source.replay or source.generator]
+    if played or told.world is not None or told.trace is not None:
+        msg = f"{file}: a server plays no world, trace, replay or generator; use `godwit run`, or name brokers"
+        raise ConfigError(msg)
+    return told
 
 
 def token(

@@ -23,7 +23,7 @@ def status(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
     output: Annotated[str, typer.Option("--output", "-o", help="auto, json or table.")] = "auto",
 ) -> None:
-    """Show rows, times, latencies, clocks, links, state and sinks of a fleet."""
+    """Show rows, times, latencies, clocks, links, state, routes of keys and sinks of a fleet."""
     try:
         if output not in ("auto", "json", "table"):
             msg = f"output {output!r} is unknown; use auto, json or table"
@@ -41,7 +41,7 @@ def status(
 def render(found: Status, console: Console) -> None:
     """The status as tables for people."""
     console.print(f"[bold]{found.folder}[/]  epoch {found.epoch}")
-    for table in (_queries(found), _runners(found), _state(found), _links(found), _sinks(found)):
+    for table in (_queries(found), _runners(found), _state(found), _routes(found), _links(found), _sinks(found)):
         if table.row_count:
             console.print(table)
     for stream, rows in found.dead.items():
@@ -77,6 +77,17 @@ def _state(found: Status) -> Table:
         table.add_row(i.instance, i.region, i.site, f"{i.rows:,}", _bytes(i.bytes))
     if (more := len(found.state) - MOST) > 0:
         table.add_row(f"... and {more} more", "", "", "", "")
+    return table
+
+
+def _routes(found: Status) -> Table:
+    table = Table("instance", "keys", "region", "site", "how many", "copied to", "hottest", title="routes of keys")
+    for r in found.routes[:MOST]:
+        hottest = ", ".join(f"{key} {share:.0%}" for key, share in r.hottest)
+        count = "-" if r.count is None else f"{r.count:,}"
+        table.add_row(r.instance, r.keys, r.region, r.site, count, ", ".join(r.copies), hottest)
+    if (more := len(found.routes) - MOST) > 0:
+        table.add_row(f"... and {more} more", *[""] * 6)
     return table
 
 

@@ -32,6 +32,30 @@ class StateMoved:
 
 
 @dataclass(frozen=True)
+class KeyPhase:
+    """One phase of a migration of keys; `godwit history` tells all phases of a migration together."""
+
+    #: the number of the migration that it is a phase of
+    migration: int
+    instance: str
+    keys: str
+    phase: str
+    #: regions; the source is empty where nothing is sent
+    source: str
+    target: str
+    #: of state that was sent; None: it has not come yet
+    bytes: int | None = None
+    #: from its publication until what it sent had come or, if it sends nothing, until every region worked under it
+    seconds: float | None = None
+
+    def text(self) -> str:
+        way = f"{self.source} -> {self.target}" if self.source else "all regions"
+        size = "not there yet" if self.bytes is None else f"{self.bytes:,} bytes"
+        took = "" if self.seconds is None else f" in {self.seconds * 1000:.1f} ms"
+        return f"{self.phase:<8} {way}: {size}{took}"
+
+
+@dataclass(frozen=True)
 class Story:
     number: int
     cause: str
@@ -46,6 +70,8 @@ class Story:
     outcome: str = "running"
     reason: str = ""
     parked: Mapping[QueryId, str] = field(default_factory=dict)
+    #: phases of migrations of keys that it is
+    keys: tuple[KeyPhase, ...] = ()
 
     def timed(self, phase: str, seconds: float) -> Story:
         assert phase in PHASES, f"'{phase}' is not a phase"
@@ -65,7 +91,8 @@ class Story:
     def from_json(record: Mapping[str, Any]) -> Story:
         moved = tuple(StateMoved(**{**m, "instance": InstanceId.parse(m["instance"])}) for m in record["migrations"])
         lists = {name: tuple(record[name]) for name in ("queries", "epochs")}
-        return Story(**{**record, **lists, "migrations": moved})
+        keys = tuple(KeyPhase(**phase) for phase in record.get("keys", ()))
+        return Story(**{**record, **lists, "migrations": moved, "keys": keys})
 
     def line(self) -> str:
         """One line for the list of stories."""
@@ -81,6 +108,7 @@ class Story:
         lines.append(f"  queries    {', '.join(self.queries) or 'none'}")
         lines.append(f"  contexts   {', '.join(f'{n} {kind}' for kind, n in sorted(self.contexts.items())) or 'none'}")
         lines += [f"  state      {_state(m)}" for m in self.migrations]
+        lines += [f"  keys       migration {k.migration} of {k.keys}: {k.text()}" for k in self.keys]
         lines += [f"  parked     {query}: {why}" for query, why in sorted(self.parked.items())]
         lines += [f"  {phase:<10} {self.phases[phase] * 1000:.1f} ms" for phase in PHASES if phase in self.phases]
         return "\n".join(lines)

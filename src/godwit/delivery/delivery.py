@@ -45,6 +45,8 @@ class Subject:
     query: QueryId
     shape: str
     columns: tuple[str, ...]
+    #: see `ResultBatch`
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Delivery:
         sink.open(saved["state"])
         self._saved_at = 0.0
         self._saved: dict[str, int] = {}
-        self._save(saved["state"])
+        self._save(sink.state())  # (a sink that has just named its output must find it again after a crash)
 
     @property
     def failure(self) -> Exception | None:
@@ -197,7 +199,8 @@ class Delivery:
         subject = self.subject
         mine = [segment for segment in results if may_hold(segment, subject.query)]
         if mine:
-            self.sink.write(ResultBatch(region, number, subject.query, subject.columns, mine))
+            told = (subject.query, subject.columns, mine, subject.shape, subject.key)
+            self.sink.write(ResultBatch(region, number, *told))
         self.positions[region] = number
 
     def _lose_everything(self) -> None:
@@ -240,6 +243,15 @@ class Delivery:
         with self._turn:
             self._ended = True
         self.keep()
+        self.close()
+
+    def close(self) -> None:
+        """Let the sink let go of its connections, unless it is at work just now."""
+        if self._turn.acquire(blocking=False):
+            try:
+                self.sink.close()
+            finally:
+                self._turn.release()
 
     def detach(self) -> None:
         """Deliver no more, and let go of what was not delivered."""

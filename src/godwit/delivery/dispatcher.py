@@ -128,6 +128,7 @@ class Dispatcher:
         self._failed.clear()
         for delivery in self.deliveries.values():
             delivery.keep(wait=False)  # (a sink that stops the fleet is still at work)
+            delivery.close()
 
     def flush(self) -> None:
         """Deliver everything that is committed, here and now."""

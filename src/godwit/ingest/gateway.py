@@ -19,7 +19,7 @@ from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Conformed, Rows, Schema, micros
 from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
-from godwit.ingest.source_state import SourceState, StreamState, remembered
+from godwit.ingest.source_state import SourceState, StreamState, remembered, sender_device
 from godwit.ingest.table_book import TableBook
 from godwit.model.deployment import Deployment
 from godwit.protocol.span import span
@@ -116,22 +116,34 @@ class Gateway:
         self, stream: StreamId, rows: Conformed, deployment: Deployment, device: DeviceId | None, sequence: int | None
     ) -> bool:
         """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
-        schema = self.schema(stream)
-        if schema.stream.key:
+        if self.schema(stream).stream.key:
             msg = f"'{stream}' is a reference table; change it with fleet.table(..).upsert(rows) or .delete(keys)"
             raise SourceError(msg)
         if self.is_known(stream, device, sequence):
             return False
+        self.push_numbered(stream, rows, deployment, device, {} if sequence is None else {str(device): sequence})
+        return True
+
+    def push_numbered(
+        self,
+        stream: StreamId,
+        rows: Conformed,
+        deployment: Deployment,
+        device: DeviceId | None,
+        numbers: Mapping[str, int],
+    ) -> None:
+        """The same for rows of several senders; `numbers`: the sequence numbers that they end with, by sender."""
+        schema = self.schema(stream)
         parts = self._by_region(schema, rows.table, deployment, device)  # or an error, and nothing is taken
         if rows.dead:
             self.dead.add(stream, rows.dead)
-        numbers = {} if sequence is None or device is None else {str(device): sequence}
+        left = dict(numbers)
         for region, table, newest in parts:
+            here = {str(name) for name, _, _ in newest}
+            mine = {sender: left.pop(sender) for sender in [s for s in left if sender_device(s) in here]}
             marks, counts = self._progress(schema, region, newest, deployment)
-            self.log(region, stream).append(table, marks, counts, numbers)
-        if sequence is not None and device is not None:
-            self._streams[stream].sequences[device] = sequence
-        return True
+            self.log(region, stream).append(table, marks, counts, mine)
+        self._streams[stream].sequences.update(numbers)
 
     def change_table(self, stream: StreamId, rows: pa.Table, deployment: Deployment) -> None:
         """Versions of a table's rows: written down, then told to its readers."""

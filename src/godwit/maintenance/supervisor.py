@@ -45,7 +45,8 @@ class Supervisor:
     def deliver(self, query_id: QueryId, sink: ResultSink) -> Delivery:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
         query = self._fleet.execution(query_id)
-        subject = Subject(query_id, query.id, query.shape.key, query.shape.plan.sink.written)
+        leaves = query.shape.plan.sink
+        subject = Subject(query_id, query.id, query.shape.key, leaves.written, leaves.key)
         return self._fleet.dispatcher.add(subject, sink)
 
     def start(self) -> None:

@@ -28,6 +28,18 @@ REORDER_WITHIN = 0.1
 
 
 @dataclass(frozen=True)
+class Following:
+    """How a fleet lets keys follow their sources (`Fleet(mobility=...)`)."""
+
+    dwell: float = MINIMUM_DWELL
+    within: float = REORDER_WITHIN
+    #: how keys migrate
+    strategy: str = "auto"
+    #: whose keys do; None: those of all queries
+    queries: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
 class KeyGoes:
     """Migrate a key to a site."""
 
@@ -98,6 +110,10 @@ class SourceMobility:
         if not self._is_above(known.at, edge):
             yield self._send(key, self._meeting(known.at, edge))
 
+    def place(self, key: Key, at: SiteId, edge: SiteId, now: float) -> None:
+        """A key that is heard of for the first time, and that is processed at a site already."""
+        self.keys[key] = Whereabouts(at, edge, now)
+
     def tick(self, now: float) -> Iterator[MobilityAdvice]:
         """Time has passed: keys whose sources have stayed go down to them."""
         for key, known in list(self.keys.items()):
@@ -113,6 +129,25 @@ class SourceMobility:
         known = self.keys[key] = replace(known, at=known.going, going=None)
         if not self._is_above(known.at, known.edge):
             yield self._send(key, self._meeting(known.at, known.edge))
+
+    def still_going(self, key: Key, to: SiteId) -> None:
+        """It could not be cancelled any more: what was asked for will end, and is judged then."""
+        known = self.keys[key]
+        if known.going is None:
+            self.keys[key] = replace(known, going=to)
+
+    def not_moved(self, key: Key, now: float) -> None:
+        """What was asked for was refused, or given up by somebody else: it is thought of again after a dwell."""
+        self.keys[key] = replace(self.keys[key], going=None, since=now)
+
+    def below(self, site: SiteId) -> dict[SiteId, frozenset[Key]]:
+        """All that a site must know: of each of its direct children, which keys are processed there or further down."""
+        found: dict[SiteId, set[Key]] = {child: set() for child, parent in self.parents.items() if parent == site}
+        for key, known in self.keys.items():
+            for passed in self._path(known.at):
+                if passed in found:
+                    found[passed].add(key)
+        return {child: frozenset(keys) for child, keys in found.items()}
 
     def _send(self, key: Key, to: SiteId) -> KeyGoes:
         self.keys[key] = replace(self.keys[key], going=to)

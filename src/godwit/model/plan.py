@@ -215,13 +215,22 @@ class Union(Operator):
 
 @dataclass(frozen=True)
 class Window:
-    """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is."""
+    """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is.
+
+    Hopping windows keep partials per window, or (`slice_us`) per slice: a slice lies in several windows as a whole, so
+    a row is stored once. Its partial then has the slice's start, and as its end that of the last window it is in.
+    Calendar: whole days of a time zone, which may be an hour shorter or longer than others.
+    """
 
     #: the column (a timestamp) that is cut
     time: str
     size_us: int = 0
     slide_us: int = 0
     gap_us: int = 0
+    #: how long after the epoch (in a zone: after midnight of its first day) a window begins
+    offset_us: int = 0
+    slice_us: int = 0
+    zone: str = ""
 
     @property
     def kind(self) -> str:
@@ -229,7 +238,16 @@ class Window:
             return "session"
         if not self.size_us:
             return "unbounded"
-        return "tumbling" if self.size_us == self.slide_us else "hopping"
+        if self.zone:
+            return "calendar"
+        if self.size_us == self.slide_us:
+            return "tumbling"
+        return "sliced" if self.slice_us else "hopping"
+
+    @property
+    def longest_us(self) -> int:
+        """No window is longer: clocks are put back by an hour, hardly ever by two."""
+        return self.size_us + (7_200_000_000 if self.zone else 0)
 
 
 @dataclass(frozen=True)
@@ -280,19 +298,22 @@ class Aggregate(Operator):
 
     @property
     def reach_us(self) -> int | None:
-        return None if self.window.kind == "session" else self.window.size_us + self.lag_us + 1
+        return None if self.window.kind == "session" else self.window.longest_us + self.lag_us + 1
 
     @property
     def keeps(self) -> str:
         until = "the watermark passes the window's end"
         if self.lag_us:
             until += f" by {seconds(self.lag_us)}"
+        if self.window.kind == "sliced":
+            pieces = seconds(self.window.slice_us)
+            return f"one partial row per key and {pieces}, until {until.replace('the window', 'the last window')}"
         return f"one partial row per key and window, until {until}"
 
     @property
     def told_apart(self) -> Literal["rows", "partials"] | None:
         """Where a session ends depends on all its rows."""
-        return "partials" if self.window.kind in ("tumbling", "hopping") else None
+        return None if self.window.kind == "session" else "partials"
 
     @property
     def detail(self) -> str:
@@ -507,7 +528,11 @@ def _aggregation(window: Window, keys: Any, aggregates: tuple[AggregateCall, ...
         "session": f"session({seconds(window.gap_us)})",
         "tumbling": f"tumbling({size})",
         "hopping": f"hopping({size}, every {slide})",
+        "sliced": f"hopping({size}, every {slide})",
+        "calendar": f"calendar({size}, {window.zone})",
     }
+    if window.offset_us:
+        cuts = {kind: f"{cut[:-1]}, from {seconds(window.offset_us)})" for kind, cut in cuts.items()}
     calls = ", ".join(f"{a.function}({pretty(a.argument or '*')})" for a in aggregates)
     by = [pretty(str(k)) for k in keys] + ([cuts[window.kind]] if window.kind in cuts else [])
     return f"{calls} by {', '.join(by)}" if by else calls

@@ -12,9 +12,10 @@ from godwit.model.plan import WINDOW_END, AggregateCall, Operator, StateSpec, Wi
 class RunningAggregate(Operator):
     """Keeps one total per key, and puts out the new one whenever rows of the key come in.
 
-    `window`: unbounded, or a session whose gap is how long a key without rows is kept; then only the rows since the
-    last such gap count. Output: key columns, bounds (the first and the last time), one column an aggregate, and which
-    row is newer (`VERSION`) or means that there is none any more (`DELETED`).
+    `window`: one of fixed length, whose results are put out before they are final; unbounded; or a session whose gap is
+    how long a key without rows is kept: then only the rows since the last such gap count. Output: key columns, bounds
+    (the first and the last time), one column an aggregate, and which row is newer (`VERSION`) or means that there is
+    none any more (`DELETED`).
     """
 
     inputs: tuple[int, ...]
@@ -40,12 +41,16 @@ class RunningAggregate(Operator):
         keys = tuple(f"`{key}`" for key in self.keys)
         if self.window.kind == "unbounded":
             return (StateSpec(keys, None, retention="forever"),)
+        if self.window.kind != "session":
+            return (StateSpec(keys, WINDOW_END, self.lag_us),)
         return (StateSpec(keys, WINDOW_END, self.lag_us, "ttl", self.window.gap_us),)
 
     @property
     def keeps(self) -> str:
         if self.window.kind == "unbounded":
             return "one total per key, for ever"
+        if self.window.kind != "session":
+            return "one total per key and window, until the watermark passes the window's end"
         return (
             f"one total per key, until the watermark is {seconds(self.window.gap_us + self.lag_us)} past its last row"
         )
@@ -53,7 +58,8 @@ class RunningAggregate(Operator):
     def describe(self) -> str:
         calls = ", ".join(f"{a.function}({pretty(a.argument or '*')})" for a in self.aggregates)
         having = f" having {pretty(self.having)}" if self.having else ""
-        return f"Running {calls} by {', '.join(map(pretty, self.keys)) or 'nothing'}{having}"
+        cut = [] if self.window.kind in ("unbounded", "session") else [f"window({seconds(self.window.size_us)})"]
+        return f"Running {calls} by {', '.join([*map(pretty, self.keys), *cut]) or 'nothing'}{having}"
 
 
 @dataclass(frozen=True)

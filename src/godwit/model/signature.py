@@ -79,10 +79,12 @@ def of_values(
 ) -> tuple[str, ...]:
     """The same with values in place of the lifted literals: equal exactly where the same is done to the same rows."""
 
-    def fill(text: str) -> str:
-        return _PARAMETER.sub(lambda match: f"({literals[int(match[1])]})", text)
+    return tuple(_signatures(operators, lambda text: filled(text, literals), extra))
 
-    return tuple(_signatures(operators, fill, extra))
+
+def filled(text: str, literals: Sequence[str]) -> str:
+    """An expression with values in place of the lifted literals."""
+    return _PARAMETER.sub(lambda match: f"({literals[int(match[1])]})", text)
 
 
 def _signatures(operators: Sequence[Any], fill: Fill, extra: Callable[[int], Any]) -> list[str]:

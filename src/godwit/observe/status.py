@@ -14,8 +14,11 @@ from godwit.ids import QueryId, RegionId
 from godwit.model import taps
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
+from godwit.model.signature import StateKey
 from godwit.model.topology import Topology
+from godwit.observe.key_usage import Held, held
 from godwit.observe.rollup import Totals
+from godwit.observe.routes import RouteStatus, routes
 from godwit.observe.state_usage import InstanceStatus, instances
 from godwit.observe.traffic import traffic
 from godwit.protocol.commit import recall
@@ -109,6 +112,8 @@ class Status:
     sinks: tuple[SinkStatus, ...] = ()
     #: what each stateful instance holds
     state: tuple[InstanceStatus, ...] = ()
+    #: of operators whose keys are divided: who has which
+    routes: tuple[RouteStatus, ...] = ()
     #: "a -> b" -> bytes; rows are taken to go the shortest way from the sites where they came in
     links: dict[str, int] = field(default_factory=dict)
     #: stream -> rows that did not fit
@@ -213,9 +218,24 @@ class Ledger:
             tuple(
                 i for (region, _), t in tails.items() for i in instances(deployment, region, t.memory or StateMemory())
             ),
+            tuple(routes(deployment, {key: t.memory or StateMemory() for key, t in tails.items()}, self._store)),
             traffic(deployment, self._topology(), totals),
             self._dead(),
         )
+
+    def keys_held(self, query: QueryId, operator: int) -> Held | None:
+        """What each key of an operator holds, by region; None: its keys cannot be read without Spark."""
+        self._read_on()
+        control = Control(self._store)
+        shape = control.deployment_at(control.last).queries[query].shape
+        state, found = str(StateKey(shape.signatures[operator], 0)), {}
+        for (region, key), tail in self._tails.items():
+            if key == shape.key and tail.memory is not None:
+                known = held(shape.plan, operator, query, tail.memory.states.get(state, ()))
+                if known is None:
+                    return None
+                found[str(region)] = known
+        return found
 
     def _unread(self, tail: _Tail) -> int:
         """Entries and commits past the positions that the newest commit has come to."""

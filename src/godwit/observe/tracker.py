@@ -20,6 +20,7 @@ from godwit.control.reconfigurations import StateMoved, Story
 from godwit.ids import Epoch, QueryId
 from godwit.model.instances import InstanceId, instance_id
 from godwit.observe.history import History
+from godwit.observe.key_phases import phases_of, with_phases, with_state
 from godwit.protocol.handover import Migration
 from godwit.storage.log import Record
 
@@ -40,6 +41,12 @@ class _Open:
     #: instances whose state has not come yet, and with which epoch they moved
     due: dict[InstanceId, Epoch] = field(default_factory=dict)
     ended: bool = False
+    #: state of keys that is on its way for one of its phases
+    keys_due: set[Migration] = field(default_factory=set)
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.due or self.keys_due)
 
 
 class ReconfigurationTracker:
@@ -56,11 +63,14 @@ class ReconfigurationTracker:
         self._open: dict[int, _Open] = {}
         #: (epoch, instance) -> bytes that its old owner sent
         self._sent: dict[tuple[int, InstanceId], int] = {}
+        #: the same of keys that migrate
+        self._key_bytes: dict[Migration, int] = {}
         self._lock = threading.Lock()
 
     def published(self, told: Publish | Revert, story: Story, planned: float, took: float) -> None:
         """An epoch of a reconfiguration is in the control log; the seconds that deciding and publishing it took."""
-        moving = {instance_id(move.query, move.operator): told.epoch for move in told.moves}
+        moving = {instance_id(move.query, move.operator): told.epoch for move in told.moves if not move.number}
+        coming = {move for move in told.moves if move.number and not move.cancel}
         here = [step.instance for step in told.steps if step.instance not in moving]
         with self._lock:
             known = self._open.get(story.number)
@@ -74,7 +84,11 @@ class ReconfigurationTracker:
             for moved in () if known is None else known.story.migrations:
                 if moved.bytes is not None and moved.seconds is not None:
                     story = story.with_state(moved.instance, moved.bytes, moved.seconds)
-            self._open[story.number] = _Open(story.timed("plan", planned).timed("publish", took), began, due)
+            earlier = () if known is None else known.story.keys
+            story = replace(story, keys=(*earlier, *phases_of(told)))
+            one = _Open(story.timed("plan", planned).timed("publish", took), began, due)
+            one.keys_due = coming if known is None else known.keys_due | coming
+            self._open[story.number] = one
             self._write(self._open[story.number].story)
             for number in sorted(self._open)[:-MOST]:
                 del self._open[number]
@@ -88,10 +102,11 @@ class ReconfigurationTracker:
             if one is None:
                 return
             one.story = replace(one.story, outcome=story.outcome, reason=story.reason, parked=story.parked)
-            one.story = one.story.timed("acknowledge", max(time.time() - one.published, 0.0))
+            took = max(time.time() - one.published, 0.0)
+            one.story = with_phases(one.story.timed("acknowledge", took), took)
             one.ended = True
             self._write(one.story)
-            if not one.due:
+            if not one.waits:
                 del self._open[story.number]
 
     def committed(self, runner: Runner, number: int, record: Record) -> None:
@@ -106,7 +121,10 @@ class ReconfigurationTracker:
         for parcel in record["handovers"]:
             move = Migration.from_json(parcel["move"])
             size = sum(s["bytes"] for part in parcel["parts"].values() for s in part)
-            self._sent[int(move.epoch), instance_id(move.query, move.operator)] = size
+            if move.number:
+                self._key_bytes[move] = size
+            else:
+                self._sent[int(move.epoch), instance_id(move.query, move.operator)] = size
         for told in record["arrived"]:
             self._arrived(Migration.from_json(told), record["metrics"]["wall"])
 
@@ -122,6 +140,7 @@ class ReconfigurationTracker:
     def _arrived(self, move: Migration, wall: float) -> None:
         instance = instance_id(move.query, move.operator)
         with self._lock:
+            self._keys_came(move, wall)
             found = next((one for one in self._open.values() if one.due.get(instance) == move.epoch), None)
             if found is not None:
                 took = max(wall - found.published, 0.0)
@@ -129,10 +148,22 @@ class ReconfigurationTracker:
                 del found.due[instance]
                 story = found.story.with_state(instance, size, took)
                 found.story = story.timed("state", max(took - story.phases.get("state", 0.0), 0.0))
-                if found.ended and not found.due:
+                if found.ended and not found.waits:
                     del self._open[found.story.number]
                     self._write(found.story)
         self._handed_over(instance, move.epoch)
+
+    def _keys_came(self, move: Migration, wall: float) -> None:
+        one = next((one for one in self._open.values() if move in one.keys_due), None)
+        if one is None:
+            return
+        one.keys_due.discard(move)
+        more = any(other.number == move.number for other in one.keys_due)
+        took = None if more else max(wall - one.published, 0.0)
+        one.story = with_state(one.story, move, self._key_bytes.pop(move, 0), took)
+        if one.ended and not one.waits:
+            del self._open[one.story.number]
+            self._write(one.story)
 
     def _write(self, story: Story) -> None:
         # This process has counted from 1 again.

@@ -21,6 +21,9 @@ def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = (), on
     """Partials of equal (query, key, bounds, and whatever `by` adds) become one. `only`: all are of this query."""
     query = [] if only is not None else [QUERY]
     columns = [*by, *operator.keys, WINDOW_START]
+    if operator.window.kind in ("sliced", "calendar"):
+        merged = partials.groupBy(*query, *columns, WINDOW_END).agg(*merge_columns(operator.aggregates))
+        return merged if only is None else merged.select(F.lit(only).alias(QUERY), *merged.columns)
     merged = partials.groupBy(*query, *columns).agg(*merge_columns(operator.aggregates))
     # A window's length is known: grouping by its start alone is cheaper.
     ends = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))

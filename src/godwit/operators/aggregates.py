@@ -6,7 +6,7 @@ their values, so that they are exact too. To add a function, add a row to FUNCTI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -40,6 +40,54 @@ def _moments(final: str) -> Steps:
     return Steps((partial,), (f"aggregate(collect_list({{c}}), {zero}, {pair})",), final)
 
 
+def _higher(final: str) -> Steps:
+    """Skewness and kurtosis: the same with the third and fourth moments (Pébay 2008)."""
+    m2, m3, m4 = (
+        "var_pop({x}) * count({x})",
+        "coalesce(skewness({x}) * pow(var_pop({x}), 1.5) * count({x}), 0D)",
+        "coalesce((kurtosis({x}) + 3) * pow(var_pop({x}), 2) * count({x}), 0D)",
+    )
+    partial = f"struct(count({{x}}) AS n, avg({{x}}) AS mean, {m2} AS m2, {m3} AS m3, {m4} AS m4)"
+    d, n = "(b.mean - a.mean)", "(a.n + b.n)"
+    merged = {
+        "n": n,
+        "mean": f"a.mean + {d} * b.n / {n}",
+        "m2": f"a.m2 + b.m2 + {d} * {d} * a.n * b.n / {n}",
+        "m3": f"a.m3 + b.m3 + pow({d}, 3) * a.n * b.n * (a.n - b.n) / pow({n}, 2) "
+        f"+ 3 * {d} * (a.n * b.m2 - b.n * a.m2) / {n}",
+        "m4": f"a.m4 + b.m4 + pow({d}, 4) * a.n * b.n * (double(a.n) * a.n - a.n * b.n + double(b.n) * b.n) "
+        f"/ pow({n}, 3) + 6 * pow({d}, 2) * (double(a.n) * a.n * b.m2 + double(b.n) * b.n * a.m2) / pow({n}, 2) "
+        f"+ 4 * {d} * (a.n * b.m3 - b.n * a.m3) / {n}",
+    }
+    return Steps((partial,), (_folded(merged),), final)
+
+
+def _pairs(final: str) -> Steps:
+    """Functions of two values `{x}.y` and `{x}.x`, from means and sums of products of distances."""
+    given = "({x}).y, ({x}).x"
+    parts = {"n": "count", "mx": "avgx", "my": "avgy", "sxx": "sxx", "sxy": "sxy", "syy": "syy"}
+    partial = ", ".join(f"regr_{function}({given}) AS {name}" for name, function in parts.items())
+    n, dx, dy = "(a.n + b.n)", "(b.mx - a.mx)", "(b.my - a.my)"
+    merged = {
+        "n": n,
+        "mx": f"a.mx + {dx} * b.n / {n}",
+        "my": f"a.my + {dy} * b.n / {n}",
+        "sxx": f"a.sxx + b.sxx + {dx} * {dx} * a.n * b.n / {n}",
+        "sxy": f"a.sxy + b.sxy + {dx} * {dy} * a.n * b.n / {n}",
+        "syy": f"a.syy + b.syy + {dy} * {dy} * a.n * b.n / {n}",
+    }
+    return Steps((f"struct({partial})",), (_folded(merged),), final)
+
+
+def _folded(merged: Mapping[str, str]) -> str:
+    """Structs taken together pair by pair; what has counted nothing (`n` = 0) changes nothing."""
+    zero = ", ".join(f"'{name}', {'0L' if name == 'n' else '0D'}" for name in merged)
+    other = ", ".join(f"'{name}', b.{name}" for name in merged)
+    both = ", ".join(f"'{name}', {sql}" for name, sql in merged.items())
+    pair = f"CASE WHEN b.n = 0 THEN a WHEN a.n = 0 THEN named_struct({other}) ELSE named_struct({both}) END"
+    return f"aggregate(collect_list({{c}}), named_struct({zero}), (a, b) -> {pair})"
+
+
 _VALUES = Steps(("collect_list({x})",), ("flatten(collect_list({c}))",), "")
 _POSITION = "({k} * (size({0}) - 1))"
 _INTERPOLATED = (
@@ -64,6 +112,23 @@ FUNCTIONS: dict[str, Steps] = {
     "stddev_pop": _moments(f"sqrt({_VAR_POP})"),
     "var_samp": _moments(_VAR_SAMP),
     "var_pop": _moments(_VAR_POP),
+    "skewness": _higher("CASE WHEN {0}.m2 > 0 THEN sqrt({0}.n) * {0}.m3 / pow({0}.m2, 1.5) END"),
+    "kurtosis": _higher("CASE WHEN {0}.m2 > 0 THEN {0}.n * {0}.m4 / pow({0}.m2, 2) - 3 END"),
+    "corr": _pairs("CASE WHEN {0}.n > 1 THEN {0}.sxy / sqrt({0}.sxx * {0}.syy) END"),
+    "covar_pop": _pairs("{0}.sxy / {0}.n"),
+    "covar_samp": _pairs("CASE WHEN {0}.n > 1 THEN {0}.sxy / ({0}.n - 1) END"),
+    "regr_count": _pairs("{0}.n"),
+    **{f"regr_avg{v}": _pairs(f"CASE WHEN {{0}}.n > 0 THEN {{0}}.m{v} END") for v in "xy"},
+    **{f"regr_{s}": _pairs(f"CASE WHEN {{0}}.n > 0 THEN {{0}}.{s} END") for s in ("sxx", "sxy", "syy")},
+    "regr_slope": _pairs("{0}.sxy / {0}.sxx"),
+    "regr_intercept": _pairs("{0}.my - {0}.sxy / {0}.sxx * {0}.mx"),
+    "regr_r2": _pairs(
+        "CASE WHEN {0}.sxx = 0 OR {0}.n = 0 THEN NULL WHEN {0}.syy = 0 THEN 1D "
+        "ELSE {0}.sxy * {0}.sxy / ({0}.sxx * {0}.syy) END"
+    ),
+    "bit_and": _simple("bit_and"),
+    "bit_or": _simple("bit_or"),
+    "bit_xor": _simple("bit_xor"),
     "count_distinct": _DISTINCT,
     "approx_count_distinct": _DISTINCT,
     "percentile": Steps(_VALUES.partial, _VALUES.merge, _INTERPOLATED),

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Partial
 from godwit.operators.aggregates import ALIASES
-from godwit.operators.partial import tumbling_start
+from godwit.operators.partial import start_of
 from godwit.region.sql_text import text
 
 #: SQL of a partial's columns for one row. `{x}`: the argument; `{sum}`: the type of its sum
@@ -42,7 +42,7 @@ def defer(frame: DataFrame, operator: Partial, only: str | None) -> tuple[DataFr
     """(the rows to keep, the SELECT list that makes partials of them); None if the types do not allow it."""
     arguments = list(dict.fromkeys(call.argument for call in operator.aggregates if call.argument is not None))
     names = {argument: f"__a{number}" for number, argument in enumerate(arguments)}
-    end = F.timestamp_micros(tumbling_start(operator.window) + F.lit(operator.window.size_us))
+    end = F.timestamp_micros(start_of(operator.window) + F.lit(operator.window.size_us))
     kept = frame.select(
         *([] if only is not None else [QUERY]),
         *(F.expr(key.sql).alias(key.name) for key in operator.keys),

@@ -21,13 +21,10 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
     names = [key.name for key in operator.keys]
     columns = partial_columns(operator.aggregates)
     window = operator.window
-    if window.kind == "tumbling":
+    if window.kind in ("tumbling", "sliced", "calendar"):
         # Grouping by a number is cheaper than by Spark's window struct; the bounds are made from it afterwards.
-        grouped = frame.groupBy(*query, *keys, tumbling_start(window).alias("__start")).agg(*columns)
-        bounds = [
-            F.timestamp_micros(F.col("__start")).alias(WINDOW_START),
-            F.timestamp_micros(F.col("__start") + F.lit(window.size_us)).alias(WINDOW_END),
-        ]
+        grouped = frame.groupBy(*query, *keys, start_of(window).alias("__start")).agg(*columns)
+        bounds = _bounds(window, F.col("__start"))
     elif window.kind == "unbounded":
         first, last = F.min(window.time).alias(WINDOW_START), F.max(window.time).alias(WINDOW_END)
         # (of no rows at all, Spark makes one if there is nothing to group by)
@@ -41,9 +38,26 @@ def partial(frame: DataFrame, operator: Partial, only: str | None = None) -> Dat
     return grouped.select(*name, *query, *names, *bounds, *partials)
 
 
-def tumbling_start(window: Window) -> Column:
-    micros = F.unix_micros(F.col(window.time))
-    return micros - F.pmod(micros, F.lit(window.size_us))
+def start_of(window: Window) -> Column:
+    """When a row's window, or its slice, begins (microseconds); of a calendar's window, in local time."""
+    time = F.col(window.time)
+    micros = F.unix_micros(F.from_utc_timestamp(time, window.zone) if window.zone else time)
+    return _floor(micros, window.slice_us or window.size_us, window.offset_us)
+
+
+def _bounds(window: Window, start: Column) -> list[Column]:
+    """The bounds of a partial, of when it begins."""
+    first, end = F.timestamp_micros(start), F.timestamp_micros(start + F.lit(window.size_us))
+    if window.kind == "sliced":
+        # A slice is needed until the last window that it is in closes, which is the one that began last.
+        end = F.timestamp_micros(_floor(start, window.slide_us, window.offset_us) + F.lit(window.size_us))
+    if window.zone:
+        first, end = F.to_utc_timestamp(first, window.zone), F.to_utc_timestamp(end, window.zone)
+    return [first.alias(WINDOW_START), end.alias(WINDOW_END)]
+
+
+def _floor(micros: Column, length: int, offset: int) -> Column:
+    return micros - F.pmod(micros - F.lit(offset) if offset else micros, F.lit(length))
 
 
 def _window(window: Window) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from godwit.engine import lazy_frame as drafts
@@ -37,10 +37,13 @@ class RunningTotals(StatefulOperator):
     def __init__(self, node: RunningAggregate) -> None:
         self.node = node
         self._ends = node.window.kind == "session"
+        #: results of windows before they are final: the key's totals are told apart by window, and go when it closes
+        self._windows = node.window.kind not in ("session", "unbounded")
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
         state = context.state()
-        since = {q: clock - self.node.lag_us for q, clock in context.released().items() if clock > NEVER}
+        past = 1 if self._windows else 0  # (a window that ends just when the watermark stands is closed)
+        since = {q: clock - self.node.lag_us + past for q, clock in context.released().items() if clock > NEVER}
         fresh = State(context.admit(0, inputs[0], since))
         for arrived in context.arrivals():
             state.live += [segment for part in arrived.parts.values() for segment in part]
@@ -83,7 +86,8 @@ class RunningTotals(StatefulOperator):
     def _tidy(self, context: OperatorContext, now: Watermarks) -> None:
         """Partials of one key, of one generation, become one; sessions that nothing can join any more go."""
         node = self.node
-        dead = context.dead_before(now) - node.lag_us - 1 if self._ends else NEVER
+        dead = context.dead_before(now) - node.lag_us - (1 if self._ends else 0)
+        dead = dead if self._ends or self._windows else NEVER
         # (Rounded, so that not every compaction makes a new plan.)
         ended = dead // node.window.gap_us * node.window.gap_us if self._ends else NEVER
 
@@ -91,7 +95,7 @@ class RunningTotals(StatefulOperator):
             by = [QUERY, *node.keys, GENERATION]
             if self._ends:
                 rows, by = islands(rows.where(f"unix_micros({WINDOW_END}) > {ended}"), by), [*by, ISLAND]
-            merged = united(rows, by, merge_columns(node.aggregates))
+            merged = _put_together(rows, by, merge_columns(node.aggregates), node)
             partials = [name for call in node.aggregates for name in partial_names(call)]
             return merged.select(QUERY, *node.keys, WINDOW_START, WINDOW_END, *partials, GENERATION)
 
@@ -106,10 +110,17 @@ def totals(rows: DataFrame, node: RunningAggregate) -> DataFrame:
         rows, by = islands(rows, by), [*by, ISLAND]
     columns = [F.bool_or(FRESH).alias(FRESH), *merge_columns(node.aggregates)]
     before = [] if node.having is None else merge_columns(node.aggregates, f"NOT {FRESH}", OLD)
-    merged = united(rows, by, [*columns, *before]).where(FRESH)
+    merged = _put_together(rows, by, [*columns, *before], node).where(FRESH)
     finals = final_columns(node.aggregates) + ([] if node.having is None else final_columns(node.aggregates, OLD))
     version = F.struct(F.col(WINDOW_END).alias("at"), F.col(f"{node.count}__0").alias("n"))
     return merged.select(QUERY, *node.keys, WINDOW_START, WINDOW_END, *finals, version.alias(VERSION))
+
+
+def _put_together(rows: DataFrame, by: list[str], columns: list[Column], node: RunningAggregate) -> DataFrame:
+    """One row for equal `by`, and in windows for each of them."""
+    if node.window.kind in ("session", "unbounded"):
+        return united(rows, by, columns)
+    return rows.groupBy(*by, WINDOW_START, WINDOW_END).agg(*columns)
 
 
 def _of_old(having: str, node: RunningAggregate) -> str:

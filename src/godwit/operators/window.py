@@ -1,4 +1,4 @@
-"""The window aggregate, tumbling and hopping: append partials, and merge only what closes.
+"""The window aggregate, tumbling, hopping and by the calendar: append partials, and merge only what closes.
 
 A batch in which no window closes costs one append. Closing reads the segments that reach into the closing windows.
 """
@@ -23,14 +23,20 @@ from godwit.region.state import State, union
 from godwit.storage.log import Segment
 from godwit.storage.overlays import by_query, revised
 
+#: columns: the bounds between which windows close
+CLOSED, CLOSING = "__closed", "__closing"
+
 
 def is_session(node: Aggregate) -> bool:
     return node.window.kind == "session"
 
 
-@implements(Aggregate, when=lambda node: not is_session(node))
+@implements(Aggregate, when=lambda node: node.window.kind not in ("session", "sliced"))
 class WindowAggregate(StatefulOperator):
     """Keeps partials until their window's end has been passed."""
+
+    #: how much later than a closing window's end the end of a partial may be that is part of it
+    beyond_us = 0
 
     def __init__(self, node: Aggregate) -> None:
         self.node = node
@@ -61,14 +67,14 @@ class WindowAggregate(StatefulOperator):
         here = max(done, bounds.get(query, NEVER))
         frame = State(rows).read(context.spark, sizes=context.sizes)
         assert frame is not None
-        ends, few = f"unix_micros({WINDOW_END})", context.sizes.is_small(rows_of(rows))
-        still_open = context.write(frame.where(f"{ends} > {here}"), "opened", 0, few)
+        few = context.sizes.is_small(rows_of(rows))
+        still_open = context.write(self.open_rows(frame, here), "opened", 0, few)
         context.state().append(still_open)
         if here == done:
             return None
         context.makes_few(few)
-        late = context.for_readers(frame.where(f"{ends} > {done} AND {ends} <= {here}"))
-        node = self.node
+        bounded = frame.selectExpr("*", f"{done}L AS {CLOSED}", f"{here}L AS {CLOSING}")
+        late, node = context.for_readers(self.closing_rows(bounded)), self.node
         return drafts.then(("passed", node), lambda due: results(merge(due, node), node), late)
 
     def _bounds(self, watermarks: Watermarks) -> Watermarks:
@@ -81,14 +87,17 @@ class WindowAggregate(StatefulOperator):
         the same, and nothing is looked for between two ends.
         """
         window = self.node.window
-        return (clock - window.size_us) // window.slide_us * window.slide_us + window.size_us
+        if window.kind == "calendar":
+            return clock
+        first = window.size_us + window.offset_us
+        return (clock - first) // window.slide_us * window.slide_us + first
 
     def close(
         self, context: OperatorContext, closed: Watermarks, closing: Watermarks, moving: Watermarks
     ) -> Frame | None:
         """Results of the windows that end after `closed` and not after `closing`."""
-        chosen = context.state().between(min(closed[q] for q in moving) + 1, max(moving.values()))
-        due = _due(context, chosen, closed, closing)
+        chosen = context.state().between(min(closed[q] for q in moving) + 1, max(moving.values()) + self.beyond_us)
+        due = self._due(context, chosen, closed, closing)
         if due is None:
             return None
         few = context.sizes.is_small(rows_of(chosen))
@@ -100,6 +109,38 @@ class WindowAggregate(StatefulOperator):
             lambda rows: results(merge(rows, node, only=only), node),
             due.coalesce(1) if few else due,
         )
+
+    def _due(
+        self, context: OperatorContext, chosen: list[Segment], closed: Watermarks, closing: Watermarks
+    ) -> Frame | None:
+        """Partials of the windows that close. Few are picked here: the bounds would make a new plan of every close."""
+
+        def pick(table: pa.Table, segment: Segment) -> pa.Table:
+            table = revised(table, segment)
+            after, until = pc.fill_null(by_query(table, closed), 2**62), pc.fill_null(by_query(table, closing), NEVER)
+            return self.pick_closing(table, after, until)
+
+        if (few := State(chosen).handed(context.spark, pick, context.sizes)) is not None:
+            return few if few.rows else None
+        frame = State(chosen).read(context.spark, sizes=context.sizes)
+        if frame is None:
+            return None
+        frame = context.tables.per_query(frame, closed, CLOSED, otherwise=2**62)
+        return self.closing_rows(context.tables.per_query(frame, closing, CLOSING, otherwise=NEVER))
+
+    def open_rows(self, frame: Frame, closed: int) -> Frame:
+        """Partials of windows that end after `closed`."""
+        return frame.where(f"unix_micros({WINDOW_END}) > {closed}")
+
+    def pick_closing(self, table: pa.Table, closed: pa.Array, closing: pa.Array) -> pa.Table:
+        """Of a few partials those of windows that end after `closed` and not after `closing`."""
+        ends = segments.micros(table[WINDOW_END])
+        return table.filter(pc.and_(pc.greater(ends, closed), pc.less_equal(ends, closing)))
+
+    def closing_rows(self, frame: Frame) -> Frame:
+        """The same of many, which have the two bounds as columns."""
+        ends = f"unix_micros({WINDOW_END})"
+        return frame.where(f"{ends} > {CLOSED} AND {ends} <= {CLOSING}").drop(CLOSED, CLOSING)
 
     def tidy(self, context: OperatorContext, closing: Watermarks) -> None:
         """Partials of one generation, and of one class where there are several, become one."""
@@ -115,23 +156,3 @@ def _few_expected(context: OperatorContext, state: State) -> bool:
     """However many rows come in, their partials are few where they were few before: a matter of the keys."""
     newest = state.live[-2:]
     return bool(newest) and context.sizes.is_small(4 * max(segment.rows for segment in newest))
-
-
-def _due(context: OperatorContext, chosen: list[Segment], closed: Watermarks, closing: Watermarks) -> Frame | None:
-    """Partials of the windows that close. Few are picked here: the bounds would make a new plan of every close."""
-
-    def pick(table: pa.Table, segment: Segment) -> pa.Table:
-        table = revised(table, segment)
-        ends = segments.micros(table[WINDOW_END])
-        after = pc.greater(ends, pc.fill_null(by_query(table, closed), 2**62))
-        return table.filter(pc.and_(after, pc.less_equal(ends, pc.fill_null(by_query(table, closing), NEVER))))
-
-    if (few := State(chosen).handed(context.spark, pick, context.sizes)) is not None:
-        return few if few.rows else None
-    frame = State(chosen).read(context.spark, sizes=context.sizes)
-    if frame is None:
-        return None
-    frame = context.tables.per_query(frame, closed, "__closed", otherwise=2**62)
-    frame = context.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
-    ends = f"unix_micros({WINDOW_END})"
-    return frame.where(f"{ends} > __closed AND {ends} <= __closing").drop("__closed", "__closing")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from godwit.ids import StreamId
 from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.plan import Aggregate, Join, Query
+from godwit.model.running import RunningAggregate
 
 
 def span(queries: Iterable[Query]) -> int:
@@ -36,7 +37,9 @@ def _behind(query: Query, derived: dict[StreamId, int]) -> int:
 def _own(operator: object) -> int:
     match operator:
         case Aggregate():
-            return operator.window.size_us + operator.window.gap_us + operator.lag_us
+            return operator.window.longest_us + operator.window.gap_us + operator.lag_us
+        case RunningAggregate():
+            return operator.window.longest_us + operator.lag_us
         case Join() | OuterJoin():
             bands = abs(operator.lower_us) + abs(operator.upper_us)
             return bands + operator.left_lag_us + operator.right_lag_us

@@ -20,6 +20,7 @@ from godwit.region.epochs import EpochReader
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
+from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
@@ -34,8 +35,15 @@ Work = inputs.Inputs[Segment]
 class Reader:
     """The logs that one (region, shape) listens to."""
 
-    def __init__(self, store: Store, region: RegionId, shape: Shape, epochs: EpochReader | None = None) -> None:
-        self.store, self.region, self.shape = store, region, shape
+    def __init__(
+        self,
+        store: Store,
+        region: RegionId,
+        shape: Shape,
+        epochs: EpochReader | None = None,
+        delays: LinkDelays | None = None,
+    ) -> None:
+        self.store, self.region, self.shape, self._delays = store, region, shape, delays
         self._epochs = epochs or EpochReader(store)
         self.control = self._epochs.control
         self._sources = {
@@ -50,14 +58,26 @@ class Reader:
     def messages(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
         log = self._peer(peer)
         for number, record in log.after(log.first - 1 if after is None else after):
+            if not self._sees(peer, number):
+                return
             yield number, message_from_json(record, self.region, self._rows)
+
+    def _sees(self, peer: RegionId, number: int) -> bool:
+        return self._delays is None or self._delays.sees(peer, self.region, self.shape.key, number)
+
+    def _hears(self, epoch: int) -> bool:
+        """Whether the control plane's word of an epoch has come."""
+        return self._delays is None or self._delays.sees(self._delays.links.hub, self.region, EPOCHS, epoch)
 
     def _rows(self, told: Record) -> tuple[Segment, int, int]:
         rows = Segment.from_json(told, self.store)
         return rows, rows.rows, rows.bytes
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
-        return self._epochs.after(after, deployment)
+        for number, change in self._epochs.after(after, deployment):
+            if number > needed and not self._hears(number):
+                return
+            yield number, change
 
     def start(self, epoch: int, source: str) -> int:
         return self.control.start(epoch - 1, source)
@@ -75,9 +95,11 @@ class Reader:
 
     def grown(self, log: str, after: int | None) -> bool:
         if log == CONTROL:
-            return self.control.exists((after or 0) + 1)
-        known = self._sources.get(log) or self._peer(RegionId(log.partition(":")[2]))
-        return known.exists((known.first - 1 if after is None else after) + 1)
+            return self.control.exists((after or 0) + 1) and self._hears((after or 0) + 1)
+        peer = RegionId(log.partition(":")[2])
+        known = self._sources.get(log) or self._peer(peer)
+        number = (known.first - 1 if after is None else after) + 1
+        return known.exists(number) and (log in self._sources or self._sees(peer, number))
 
     def oldest(self) -> tuple[int, Deployment]:
         return self.control.oldest()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,7 @@ from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 from godwit.storage.names import REMOVING, commit_log, regions, regions_of, shape_folder, sink_positions
 from godwit.storage.store import Store
+from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 Key = tuple[RegionId, str]
 
@@ -43,9 +45,10 @@ class RunnerPool:
         told: Sequence[Callable[[Runner, int, Record], None]],
         transfer: StateTransfer | None = None,
         acknowledge: Callable[[RegionId, Epoch], None] = lambda region, epoch: None,
+        delays: LinkDelays | None = None,
     ) -> None:
         self._spark, self.store, self._limits, self._at, self._told = spark, store, limits, at, list(told)
-        self._transfer, self._acknowledge = transfer, acknowledge
+        self._transfer, self._acknowledge, self._delays = transfer, acknowledge, delays
         self._needs, self._epochs = Needs(), EpochReader(store)
         self.runners: dict[Key, Runner] = {}
         #: what is, or is to be, run here
@@ -142,7 +145,7 @@ class RunnerPool:
     def _build(self, key: Key, shape: Shape) -> Runner:
         runner = self.runners.get(key)
         if runner is None:
-            parts = (self._limits, self._transfer, self._at, self._after, self._epochs)
+            parts = (self._limits, self._transfer, self._at, self._after, self._epochs, self._delays)
             runner = Runner(self._spark, self.store, key[0], shape, *parts)
             with self._changing:
                 self.runners[key] = runner
@@ -154,17 +157,39 @@ class RunnerPool:
     def _after(self, runner: Runner, number: int, record: Record) -> None:
         for tell in self._told:
             tell(runner, number, record)
-        for receiver in record["messages"]:
-            if (loop := self._loops.get(receiver)) is not None:
-                loop.wake([runner.shape.key])
+        for receiver, sent in record["messages"].items():
+            seen = partial(self._seen, receiver, runner.shape.key)
+            if self._delays is None:
+                seen()
+            else:
+                self._delays.sent(runner.region, receiver, runner.shape.key, sent, seen, self._running)
+
+    def _seen(self, receiver: RegionId, shape: str) -> None:
+        """A message has reached its reader."""
+        if (loop := self._loops.get(receiver)) is not None:
+            loop.wake([shape])
 
     def wake(self, region: RegionId | None = None, stream: StreamId | None = None) -> None:
         """There is news in a region's log of a stream; or an epoch, for all."""
         if region is None:
-            for loop in list(self._loops.values()):
-                loop.wake()
+            self._tell_epoch()
         elif (known := self._loops.get(region)) is not None:
             known.wake([k for (r, k) in list(self._wanted) if r == region and stream in (None, *self.scans((r, k)))])
+
+    def _tell_epoch(self) -> None:
+        """An epoch is in the control log: every region hears of it."""
+        regions = {region for region, _ in list(self._wanted)} | set(self._loops)
+        for region in regions:
+            heard = partial(self._hears, region)
+            if self._delays is None:
+                heard()
+            else:
+                last = self._epochs.control.last
+                self._delays.sent(self._delays.links.hub, region, EPOCHS, last, heard, self._running)
+
+    def _hears(self, region: RegionId) -> None:
+        if (loop := self._loops.get(region)) is not None:
+            loop.wake()
 
     # --- acknowledgements
 
@@ -177,7 +202,9 @@ class RunnerPool:
             epoch = min(mine, default=Epoch(0))
             news = epoch > self._acked.get(region, Epoch(0))
             self._acked[region] = max(epoch, self._acked.get(region, Epoch(0)))
-        if news:
+        if news and self._delays is not None and self._running:
+            self._delays.reports(region, lambda: self._acknowledge(region, epoch))
+        elif news:
             self._acknowledge(region, epoch)
 
     def runs(self, region: RegionId) -> bool:
@@ -236,7 +263,9 @@ class RunnerPool:
 
     @property
     def underway(self) -> bool:
-        """Whether state that was announced has not reached its new home yet."""
+        """Whether state that was announced has not reached its new home yet, or anything else is on its way."""
+        if self._delays is not None and self._delays.busy:
+            return True
         return any(runner.memory.underway for runner in list(self.runners.values()))
 
     # --- reading

@@ -48,6 +48,7 @@ from godwit.storage.log import Record
 from godwit.storage.place import Place
 from godwit.storage.state_memory import StateMemory, difference, remembered, since_snapshot
 from godwit.storage.store import Store
+from godwit.testing.link_delays import LinkDelays
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +85,12 @@ class Runner:
         at: Callable[[str], None] = lambda moment: None,
         after: Callable[[Runner, int, Record], None] = lambda runner, number, record: None,
         epochs: EpochReader | None = None,
+        delays: LinkDelays | None = None,
     ) -> None:
         self.spark, self.store, self.region, self.shape, self.limits = spark, store, region, shape, limits
         self.commits = store.log(names.commit_log(region, shape.key), create=True)
         self.data = Place(store, names.commit_data(region, shape.key))
-        self.reader = Reader(store, region, shape, epochs)
+        self.reader = Reader(store, region, shape, epochs, delays)
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
         self.transfer = transfer or StateTransfer(store)
         self._at, self._after = at, after

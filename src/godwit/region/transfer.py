@@ -79,7 +79,7 @@ class StateTransfer:
     def bring(self, parcel: Parcel, to: RecomputeTarget) -> Arrived | None:
         """The announced state, if it is here; otherwise see to it that it comes."""
         move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
-        if isinstance(step, HandOver) and not step.wait and self.links is None:
+        if isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries):
             return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.api.oracle import Verdict
-from godwit.delivery.sinks import ConsoleSink, JsonLinesSink, ParquetSink, ResultSink
 from godwit.errors import ConfigError
 from godwit.ids import QueryId
 from godwit.maintenance.housekeeping import Retention
@@ -29,7 +28,7 @@ from godwit.mobility.twin import MovingWorld, Played, read_calls
 from godwit.mobility.twin import play as play_world
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
-from godwit.scenario.spec import QuerySpec, Scenario, SinkSpec, SourceSpec, WorldSpec
+from godwit.scenario.spec import QuerySpec, Scenario, SourceSpec, WorldSpec
 from godwit.sql.duration import microseconds
 
 Latency = tuple[float | None, float | None, float | None]
@@ -79,7 +78,7 @@ def play(
     }
     # The oracle needs everything that was ever sent.
     with Fleet(root, spark, retention=Retention(keep=judge), **options) as fleet:
-        handles = _set_up(fleet, scenario, stage)
+        handles = set_up(fleet, scenario, stage.topology)
         fleet.start()
         driver, replayed = _feed(fleet, scenario, stage, speed or stage.speed, as_fast)
         fleet.close_sources()
@@ -130,8 +129,10 @@ def _cut(trace: Trace, duration_ms: int) -> Trace:
     return replace(trace, duration_ms=duration_ms, events=tuple(e for e in trace.events if e.t <= duration_ms))
 
 
-def _set_up(fleet: Fleet, scenario: Scenario, stage: ScenarioStage) -> list[QueryHandle]:
-    fleet.topology.add(stage.topology)
+def set_up(fleet: Fleet, scenario: Scenario, topology: Topology | None) -> list[QueryHandle]:
+    """Declare and submit everything that a file names and the fleet does not have yet."""
+    if topology is not None:
+        fleet.topology.add(topology)
     with_device = []
     for spec in scenario.streams:
         fleet.stream(
@@ -149,7 +150,7 @@ def _set_up(fleet: Fleet, scenario: Scenario, stage: ScenarioStage) -> list[Quer
     for device in scenario.devices:
         fleet.device(device.id, site=device.site, streams=device.streams or with_device)
     if not scenario.devices:
-        for name in stage.topology.devices:
+        for name in topology.devices if topology is not None else ():
             fleet.device(name, streams=with_device)
     return [_submit(fleet, scenario, spec) for spec in scenario.queries]
 
@@ -157,20 +158,9 @@ def _set_up(fleet: Fleet, scenario: Scenario, stage: ScenarioStage) -> list[Quer
 def _submit(fleet: Fleet, scenario: Scenario, spec: QuerySpec) -> QueryHandle:
     known = QueryId(spec.name) in fleet.deployment.queries  # the folder's fleet has it from an earlier run
     handle = fleet.query(spec.name) if known else fleet.submit(scenario.text_of(spec), spec.name, sink=spec.sink)
-    for sink in _sinks(scenario, spec.write_to):
+    for sink in spec.write_to.sinks(scenario.home):
         handle.write_to(sink)
     return handle
-
-
-def _sinks(scenario: Scenario, spec: SinkSpec) -> list[ResultSink]:
-    found: list[ResultSink] = []
-    if spec.parquet is not None:
-        found.append(ParquetSink(scenario.at(spec.parquet)))
-    if spec.json_lines is not None:
-        found.append(JsonLinesSink(scenario.at(spec.json_lines)))
-    if spec.console:
-        found.append(ConsoleSink())
-    return found
 
 
 def _feed(fleet: Fleet, scenario: Scenario, stage: ScenarioStage, speed: float, as_fast: bool) -> tuple[Driver, int]:

@@ -32,6 +32,7 @@ from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
+from godwit.scenario.connectors import KafkaSourceSpec, MqttSourceSpec, NatsSourceSpec, PositionsSpec, SinkSpec
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 
@@ -75,9 +76,17 @@ class DeviceSpec(_Strict):
 
 
 class SourceSpec(_Strict):
-    """Recorded files, or rows that are made up. Exactly one of `replay` and `generator`."""
+    """Recorded files, rows that are made up, or a broker's: exactly one of `replay`, `generator`, `mqtt`, `nats` and
+    `kafka`."""
 
     stream: Name
+    mqtt: MqttSourceSpec | None = None
+    nats: NatsSourceSpec | None = None
+    kafka: KafkaSourceSpec | None = None
+    #: of a broker: what the source is called there (default: the stream and its place in the file)
+    name: str | None = None
+    #: of a broker: position reports attach devices
+    positions: PositionsSpec | None = None
     replay: str | list[str] | None = None
     #: N times as fast as it happened; left out: as fast as the regions read
     speed: Annotated[float | None, Field(gt=0)] = None
@@ -90,18 +99,10 @@ class SourceSpec(_Strict):
 
     @model_validator(mode="after")
     def _one_of(self) -> SourceSpec:
-        if (self.replay is None) == (self.generator is None):
-            msg = "give either replay (files) or generator (passengers, positions, readings)"
+        if sum(one is not None for one in (self.replay, self.generator, self.mqtt, self.nats, self.kafka)) != 1:
+            msg = "give one of replay (files), generator (passengers, positions, readings), mqtt, nats and kafka"
             raise ValueError(msg)
         return self
-
-
-class SinkSpec(_Strict):
-    """Where results go beside `q.results()`: a folder of Parquet files, a file of JSON lines, the console."""
-
-    parquet: Path | None = None
-    json_lines: Path | None = None
-    console: bool = False
 
 
 class QuerySpec(_Strict):
@@ -200,8 +201,9 @@ def _type(text: str) -> str:
     return text.lower().replace(", ", ",").replace(": ", ":")
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read and check a scenario file; a ConfigError lists every fault with its place."""
+def load_scenario(path: Path, *, serving: bool = False) -> Scenario:
+    """Read and check a scenario file; a ConfigError lists every fault with its place. `serving`: for a fleet that may
+    have its topology already."""
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise _fail(path, ["the file must be a mapping with streams, topology (or world), queries and so on"])
@@ -209,7 +211,7 @@ def load_scenario(path: Path) -> Scenario:
         scenario = Scenario.model_validate({**content, "home": path.parent})
     except ValidationError as error:
         raise _fail(path, [_worded(fault) for fault in error.errors()]) from None
-    faults = list(_faults(scenario))
+    faults = list(_faults(scenario, serving))
     if faults:
         raise _fail(path, faults)
     return scenario
@@ -246,9 +248,9 @@ def _worded(fault: Mapping[str, Any]) -> str:
     return f"{place}: {fault['msg']} (it is {fault['input']!r})"
 
 
-def _faults(scenario: Scenario) -> Iterator[str]:
+def _faults(scenario: Scenario, serving: bool) -> Iterator[str]:
     """What a schema cannot say: names that nobody declared, things that do not go together."""
-    if (scenario.topology is None) == (scenario.world is None):
+    if (scenario.topology is None) == (scenario.world is None) and not serving:
         yield "topology: give either topology (a file or inline) or world (made up)"
     if scenario.world is not None and scenario.trace is not None:
         yield "trace: a world brings its own; remove one of the two"

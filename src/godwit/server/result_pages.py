@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.api.core import FleetCore
+from godwit.delivery.json_rows import json_rows
 from godwit.errors import ConfigError
 from godwit.ids import QueryId
 from godwit.model.plan import QUERY, Query
-from godwit.server.rows import to_json_rows
 from godwit.storage.by_query import ROWS, may_hold
 from godwit.storage.log import Segment
 
@@ -39,7 +39,12 @@ def page(fleet: FleetCore, name: QueryId, cursor: str | None, limit: int) -> dic
                 taken, limit = taken + part.num_rows, limit - part.num_rows
                 found.append(part)
         seen[region] = seen.get(region, 0) + taken
-    return {"query": name, "rows": to_json_rows(found), "cursor": _encoded(seen), "more": limit <= 0}
+    return {
+        "query": name,
+        "rows": [row for table in found for row in json_rows(table)],
+        "cursor": _encoded(seen),
+        "more": limit <= 0,
+    }
 
 
 def rows_of(segments: Iterable[Segment], query: Query) -> list[pa.Table]:

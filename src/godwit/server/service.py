@@ -11,6 +11,7 @@ from fastapi import Request, WebSocket
 from starlette.requests import HTTPConnection
 
 from godwit.api.fleet import Fleet
+from godwit.delivery.json_rows import json_rows
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Stream
@@ -21,7 +22,6 @@ from godwit.server.hub import Hub
 from godwit.server.limits import RateLimiter, ServerLimits
 from godwit.server.problems import not_found, refused
 from godwit.server.result_pages import rows_of
-from godwit.server.rows import to_json_rows
 from godwit.storage.log import Record
 
 log = logging.getLogger("godwit.server")
@@ -102,7 +102,11 @@ class Service:
             if query.shape.key == runner.shape.key:
                 rows = rows_of(results_of(record, runner.store), query)
                 if rows:
-                    message = {"query": name, "region": runner.region, "rows": to_json_rows(rows)}
+                    message = {
+                        "query": name,
+                        "region": runner.region,
+                        "rows": [one for table in rows for one in json_rows(table)],
+                    }
                     self.hub.publish(topic, lambda message=message: message)  # type: ignore[misc]
 
 

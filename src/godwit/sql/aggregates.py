@@ -1,6 +1,6 @@
 """The aggregates: how each SQL spelling becomes one of the few functions that the engine merges.
 
-The engine knows count, count_distinct, sum, min, max, avg, stddev_samp, stddev_pop, var_samp, var_pop and percentile.
+The engine knows those of FUNCTIONS in `operators/aggregates.py`.
 To add an aggregate see docs/howto/add_an_aggregate.md.
 """
 
@@ -39,6 +39,7 @@ _SAME_ARGUMENT = {
     "var_samp": "var_samp",
     "var_pop": "var_pop",
     "approx_count_distinct": "count_distinct",
+    **{name: name for name in ("skewness", "kurtosis", "bit_and", "bit_or", "bit_xor")},
     # Spark's own definition: false < true
     "bool_and": "min",
     "every": "min",
@@ -133,9 +134,19 @@ def _percentile(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
     return Reading("percentile", _one(node, arguments), (fraction.name,))
 
 
+def _pairs(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    """Functions of two values: of (y, x), as SQL has them."""
+    if len(arguments) != 2 or any(isinstance(a, exp.Star | exp.Distinct) for a in arguments):
+        msg = f"{name_of(node)} takes two arguments"
+        raise SqlFault(msg, node, f"write {name_of(node)}(y, x)")
+    parts = [p for name, a in zip("yx", arguments, strict=True) for p in (exp.Literal.string(name), a.copy())]
+    return Reading(str(name_of(node)), exp.Anonymous(this="named_struct", expressions=parts))
+
+
 _SPECIAL: dict[str, Callable[[exp.Expr, list[exp.Expr]], Reading]] = {
     "count": _count,
     "count_if": _count_if,
     "median": _median,
     "percentile": _percentile,
+    **{name: _pairs for name in functions.AGGREGATES if name.startswith(("regr_", "corr", "covar_"))},
 }

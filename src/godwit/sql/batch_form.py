@@ -115,6 +115,23 @@ class OverForm:
 
 
 @dataclass(frozen=True, eq=False)
+class RankForm:
+    """A SELECT that ranks rows, and the columns that tell apart those that its order leaves equal."""
+
+    ties: tuple[exp.Expr, ...]
+    #: the SELECT list without stars
+    items: tuple[tuple[str, exp.Expr], ...]
+
+    def rewritten(self, select: exp.Select) -> exp.Select:
+        select.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in self.items])
+        parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
+        for window in [found for part in parts for found in part.find_all(exp.Window)]:
+            if isinstance(window.this, exp.Anonymous) and window.this.name.lower() == "row_number":
+                window.args["order"].set("expressions", [*window.args["order"].expressions, *_ordered(self.ties)])
+        return select
+
+
+@dataclass(frozen=True, eq=False)
 class CountForm:
     """A SELECT with GROUP BY keys, count_window(time, size, slide) over one relation."""
 

@@ -40,8 +40,14 @@ def refuse_aggregates(node: exp.Expr, problem: str, remedy: str) -> None:
 def refuse_totals(key: tuple[str, ...] | None, origin: exp.Expr) -> None:
     """Above totals everything would have to be taken back whenever one is replaced."""
     if key is not None:
-        msg = "totals without a window replace each other, so nothing can be computed of them"
+        msg = "totals and best rows replace each other, so nothing can be computed of them"
         raise SqlFault(msg, origin, "make them the whole query, or aggregate in a window")
+
+
+def refuse_distinct(origin: exp.Expr) -> None:
+    msg = "DISTINCT over an endless stream keeps every row for ever"
+    remedy = "say so: SELECT /*+ keep('1 day') */ DISTINCT .., or keep('forever'); or select a time column, too"
+    raise SqlFault(msg, origin, remedy)
 
 
 def refuse_twins(node: exp.Select, fields: list[ScopeField]) -> None:

@@ -25,6 +25,7 @@ from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
+from godwit.sql.spellings import respell
 
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
 _MAY_GIVE_DECIMALS = frozenset(
@@ -43,6 +44,7 @@ def compile_query(
     with located(sql):
         select, target = _target(_parse(sql))
         take_hints(select)
+        respell(select)
         for tree in (target, select):
             if tree is not None:
                 guard(tree, sql)

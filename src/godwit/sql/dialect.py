@@ -44,9 +44,16 @@ def tokens(sql: str) -> list[Token]:
         if token.text.upper() == "MATCH_CONDITION" and following.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.MATCH_CONDITION
         # sqlglot takes the `window(` of GROUP BY window(..) for the WINDOW clause, which has no parenthesis there
-        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+        if token.token_type in (TokenType.WINDOW, TokenType.SESSION) and following.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR
-    return found
+    return [token for number, token in enumerate(found) if not _is_table_word(found, number)]
+
+
+def _is_table_word(found: list[Token], number: int) -> bool:
+    """The second word of TUMBLE(TABLE stream, ..), which sqlglot does not know there (see `spellings.py`)."""
+    if found[number].token_type != TokenType.TABLE or number < 2 or found[number - 1].token_type != TokenType.L_PAREN:
+        return False
+    return found[number - 2].text.lower() in ("tumble", "hop", "session")
 
 
 def parse(sql: str) -> list[exp.Expr | None]:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from godwit.model.joins import How
 from godwit.model.plan import Stream, Window
+from godwit.model.ranking import RankCall
 from godwit.model.running import OverCall
 
 
@@ -61,6 +62,15 @@ class ProjectNode:
 
 
 @dataclass(frozen=True, eq=False)
+class ExplodeNode:
+    """All columns, and one more that each value of a generator makes a row for."""
+
+    input: Draft
+    value: exp.Expr
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
 class UnionNode:
     inputs: tuple[Draft, ...]
 
@@ -102,6 +112,31 @@ class OverNode:
     calls: tuple[OverCall, ...]
     lag_us: int
     keep_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class RankNode:
+    """Functions over the rows of one key and time."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    calls: tuple[RankCall, ...]
+    lag_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class TopNode:
+    """The first few rows of each key."""
+
+    input: Draft
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    limit: int
+    place: str
+    time: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +188,13 @@ Draft = (
     ScanNode
     | FilterNode
     | ProjectNode
+    | ExplodeNode
     | UnionNode
     | AggregateNode
     | RunningNode
     | OverNode
+    | RankNode
+    | TopNode
     | JoinNode
     | OuterNode
     | AsofNode

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from godwit.model import joins, plan, running
+from godwit.model import joins, plan, ranking, running
 from godwit.sql import draft as d
 from godwit.sql.dialect import text
 from godwit.sql.fault import SqlFault
@@ -49,6 +49,10 @@ class Emitter:
             case d.ProjectNode():
                 columns = tuple(plan.Named(c.name, self._lifter.lifted(c.value)) for c in node.columns)
                 return self._add(plan.Project(below, columns))
+            case d.ExplodeNode():
+                kept = [plan.Named(name, f"`{name}`") for name in sorted(outputs(node.input))]
+                made = plan.Named(node.name, self._lifter.lifted(node.value))
+                return self._add(plan.Project(below, (*kept, made)))
             case d.UnionNode():
                 return self._add(plan.Union(below))
             case d.AggregateNode():
@@ -58,6 +62,11 @@ class Emitter:
             case d.OverNode():
                 order = (node.keys, node.time, node.ties)
                 return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
+            case d.RankNode():
+                return self._add(ranking.Ranked(below, node.columns, node.keys, node.time, node.calls, node.lag_us))
+            case d.TopNode():
+                best = (node.order, node.limit, node.place, node.time)
+                return self._add(ranking.TopRows(below, node.columns, node.keys, *best))
             case d.OuterNode():
                 return self._outer(node, below)
             case d.AsofNode():

@@ -17,7 +17,8 @@ def _words(text: str) -> frozenset[str]:
 AGGREGATES = _words(
     """
     count sum min max avg mean std stddev stddev_samp stddev_pop variance var_samp var_pop approx_count_distinct
-    median percentile count_if bool_and bool_or every any some
+    median percentile count_if bool_and bool_or every any some skewness kurtosis corr covar_pop covar_samp
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy bit_and bit_or bit_xor
     """
 )
 
@@ -25,8 +26,12 @@ AGGREGATES = _words(
 WINDOWS = frozenset(("window", "session_window"))
 #: cuts rows by their number; only in GROUP BY
 COUNT_WINDOW = "count_window"
+#: make several rows of one; only in LATERAL VIEW, or alone in the SELECT list
+GENERATORS = frozenset(("explode", "explode_outer", "posexplode", "posexplode_outer"))
 #: only before OVER
 RANKING = frozenset(("row_number", "lag"))
+#: only before OVER: within a window that is final, or (row_number) for the first few rows of a key
+RANKS = frozenset(("row_number", "rank", "dense_rank"))
 
 SCALAR = _words(
     """
@@ -83,15 +88,15 @@ _ORDER = Refusal("depends on the order in which rows arrive", "use min, max, or 
 _COLLECT = Refusal("keeps every row of the window", "use count, sum, min, max, avg, percentile or count(DISTINCT ..)")
 _AGGREGATE = Refusal("is an aggregate that godwit does not merge", f"use one of {', '.join(sorted(AGGREGATES))}")
 _APPROXIMATE = Refusal("is approximate", "use percentile(x, fraction) or median(x), which are exact")
-_GENERATOR = Refusal(
-    "makes several rows of one", "explode before the rows enter the stream, or use transform, filter, aggregate"
+_GENERATOR = Refusal("makes rows whose columns nobody knows", "use LATERAL VIEW explode(column) t AS item")
+_RANKING = Refusal(
+    "ranks rows over an unbounded order", "use row_number, rank or dense_rank, or percentile in a window"
 )
-_RANKING = Refusal("ranks rows over an unbounded order", "aggregate in a window: min, max, percentile")
 _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
 _AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
+_CUMULATE = Refusal("has windows of many lengths", "use a hopping window, or one tumbling window for each length")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
 _ARRIVAL = Refusal("is when a row is processed, not when it happened", "use the stream's own time column")
-_SPLIT = Refusal("is not Spark's", "use split_part(text, delimiter, n), which counts from 1")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
 
 _REFUSED: dict[Refusal, str] = {
@@ -106,17 +111,15 @@ _REFUSED: dict[Refusal, str] = {
     _ORDER: "first first_value last last_value any_value max_by min_by mode nth_value",
     _COLLECT: "collect_list collect_set array_agg listagg string_agg histogram_numeric",
     _APPROXIMATE: "approx_percentile percentile_approx approx_top_k count_min_sketch hll_sketch_agg",
-    _AGGREGATE: """try_sum try_avg corr covar_pop covar_samp skewness kurtosis percentile_cont percentile_disc bit_and
-        bit_or bit_xor regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
-        grouping grouping_id""",
-    _GENERATOR: """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple
+    _AGGREGATE: "try_sum try_avg percentile_cont percentile_disc grouping grouping_id",
+    _GENERATOR: """inline inline_outer stack json_tuple
         variant_explode variant_explode_outer collations sql_keywords""",
-    _RANKING: "rank dense_rank percent_rank cume_dist ntile counter_diff",
-    _OVER: "row_number lag",
+    _RANKING: "percent_rank cume_dist ntile counter_diff",
+    _OVER: "row_number lag rank dense_rank",
     _AHEAD: "lead",
     _SESSION_TIME: "window_time",
     _ARRIVAL: "proctime",
-    _SPLIT: "split_index",
+    _CUMULATE: "cumulate",
     _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
 }
 

@@ -5,15 +5,20 @@ Without a window the totals run on: for how long a key is kept, the SELECT says 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from math import gcd
+
 from sqlglot import exp
 
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
 from godwit.sql.batch_form import KeptForm
+from godwit.sql.calendar_windows import calendar_window, is_start
 from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, RunningNode, column, conjuncts, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
-from godwit.sql.keep import KEEP
+from godwit.sql.keep import CHANGES, KEEP
 from godwit.sql.kinds import kind_of, kind_of_call
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
@@ -44,18 +49,30 @@ class Grouping:
         items = self._items(select)
         windows = [item for item in items if is_window(item)]
         self._keep: int | None = select.meta.get(KEEP)
-        if len(windows) > 1 or (windows and self._keep is not None) or (not windows and self._keep is None):
+        implied = self._implied(items) if self._keep is None and not windows else None
+        if (
+            len(windows) > 1
+            or (windows and self._keep is not None)
+            or not (windows or implied or self._keep is not None)
+        ):
             raise self._wrong_windows(select, windows)
-        self.window, self.lag_us = self._read_window(windows[0]) if windows else self._totals(select)
+        self._early = bool(select.meta.get(CHANGES))
+        self._implied_window = implied is not None
+        self.window, self.lag_us = implied or (self._read_window(windows[0]) if windows else self._totals(select))
         self._window_names = {w.name.lower() for w in windows} | {a for a, e in self._aliases.items() if is_window(e)}
         self._items_read = [item for item in items if not is_window(item)]
         self.keys = self._keys(self._items_read)
+        #: keys that are when the window begins
+        self._starts = {key.name for key in self.keys if implied and is_start(key.value, self.window)}
+        #: what tells the bounds of this window from those of others
+        self._moment = id(self)
+        self._origin = select.expressions[0]
         self._calls: dict[str, CallNode] = {}
 
     @property
     def running(self) -> bool:
         """Whether its rows are totals that replace each other."""
-        return self._keep is not None
+        return self._keep is not None or self._early
 
     def draft(self, source: Draft) -> AggregateNode:
         """To be called after `over` has seen every expression."""
@@ -63,14 +80,27 @@ class Grouping:
         calls = tuple(self._calls.values()) or (CallNode("__agg0", "count", None),)
         return AggregateNode(source, self.window, self.keys, calls, self.lag_us)
 
+    def replaced_by(self, selected: Collection[str | None]) -> list[str]:
+        """The columns that say which row a new one replaces, of those that are selected as they are."""
+        keys = [key.name for key in self.keys]
+        if not self._early or self._implied_window:
+            return keys
+        return [*keys, WINDOW_END if WINDOW_END in selected else WINDOW_START]
+
     def running_draft(self, source: Draft, having: exp.Expr | None) -> RunningNode:
         """The same for totals; a row that is newer has counted more."""
+        if self.window.kind == "session" and self._early:
+            msg = "two sessions become one when rows come between them, so a session's row cannot be put out early"
+            raise SqlFault(msg, self._origin, "remove the hint /*+ emit('changes') */, or use a window of fixed length")
         parts = () if having is None else conjuncts(self.having(having))
         count = self._call(exp.null(), aggregates.Reading("count", None)).name
-        return RunningNode(source, self.window, self.keys, tuple(self._calls.values()), count, parts, self.lag_us)
+        window = replace(self.window, slice_us=0)
+        return RunningNode(source, window, self.keys, tuple(self._calls.values()), count, parts, self.lag_us)
 
-    def batch_form(self, having: exp.Expr | None) -> KeptForm:
-        """What the oracle has to know of totals."""
+    def batch_form(self, having: exp.Expr | None) -> KeptForm | None:
+        """What the oracle has to know of totals; None: nothing."""
+        if self._early:
+            return None
         (time,) = self._time_of_totals()
         plain = None if having is None else having.copy().transform(self._select_alias, copy=False)
         return KeptForm(self._keep or 0, time[0], tuple(item.copy() for item in self._items_read), plain)
@@ -87,11 +117,19 @@ class Grouping:
     def field(self, name: str, flat: str, value: exp.Expr) -> ScopeField:
         """What is known about an output column."""
         source = value.name if isinstance(value, exp.Column) else None
-        size = None if self.window.gap_us else self.lag_us + self.window.size_us
+        size = None if self.window.gap_us else self.lag_us + self.window.longest_us
+        moment = f"{self._moment}:{self.window}"
         if source == WINDOW_END:
-            return ScopeField(name, flat, "timestamp", self.lag_us)
+            return ScopeField(name, flat, "timestamp", self.lag_us, (moment, 0))
         if source == WINDOW_START:
+            return ScopeField(name, flat, "timestamp", size, (moment, -self.window.size_us) if size else None)
+        known = self._scope.field(source) if source else None
+        if source in self._starts:
             return ScopeField(name, flat, "timestamp", size)
+        cut = self._scope.field(self.window.time)
+        if known and cut and known.tied and cut.tied and known.tied[0] == cut.tied[0] and size is not None:
+            # At a fixed distance from the time that is cut: it lags by that much more or less.
+            return replace(known, name=name, flat=flat, lag_us=max(0, size + cut.tied[1] - known.tied[1]))
         return ScopeField(name, flat, kind_of(value, self._type), size if source == self.window.time else None)
 
     def _type(self, name: str) -> str | None:
@@ -140,6 +178,19 @@ class Grouping:
             msg = "a window needs a length above 0"
             raise SqlFault(msg, call, "write e.g. window(ts, '10 seconds')")
         return _cut(call, known.flat, sizes), known.lag_us
+
+    def _implied(self, items: list[exp.Expr]) -> tuple[Window, int] | None:
+        """A key that is a time column is a window of an instant; one that is a day, an hour, .. of it, a longer one."""
+        times = {f.flat: f for r in self._scope.relations for f in r.fields if f.lag_us is not None}
+        found: list[tuple[Window, int]] = []
+        for item in items:
+            key = self._scope.resolve(item)
+            window = calendar_window(key, frozenset(times))
+            if isinstance(key, exp.Column) and key.name in times:
+                window = Window(key.name, 1, 1)
+            if window is not None:
+                found.append((window, times[window.time].lag_us or 0))
+        return min(found, key=lambda one: (one[0].longest_us, one[1]), default=None)
 
     def _totals(self, select: exp.Select) -> tuple[Window, int]:
         """Totals are cut by nothing, or where a key had no rows for too long."""
@@ -264,14 +315,15 @@ def _cut(call: exp.Expr, time: str, sizes: list[int]) -> Window:
             msg = "session_window takes a time column and one gap"
             raise SqlFault(msg, call, "write session_window(ts, '30 seconds')")
         return Window(time, gap_us=sizes[0])
-    if len(sizes) > 2 and (len(sizes) > 3 or sizes[2] != 0):
-        msg = "a window's start offset is not supported"
-        raise SqlFault(msg, call, "leave the fourth argument out: windows begin at multiples of their slide")
+    if len(sizes) > 3:
+        msg = "a window takes a time column, size, slide and offset"
+        raise SqlFault(msg, call, "write e.g. window(ts, '1 day', '1 day', '4 hours')")
     slide = sizes[1] if len(sizes) > 1 else sizes[0]
     if slide > sizes[0]:
         msg = "the slide is longer than the window, so rows between windows would be lost"
         raise SqlFault(msg, call, "make the slide (third argument) at most the size")
-    return Window(time, sizes[0], slide)
+    offset = sizes[2] % slide if len(sizes) > 2 else 0
+    return Window(time, sizes[0], slide, offset_us=offset, slice_us=0 if slide == sizes[0] else gcd(sizes[0], slide))
 
 
 def _bound(name: str, node: exp.Expr) -> exp.Column:

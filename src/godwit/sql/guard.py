@@ -17,25 +17,21 @@ _CLAUSES = {
     "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
     "limit": ("LIMIT needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
     "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
-    "distinct": (
-        "DISTINCT over an endless stream keeps every row for ever",
-        "GROUP BY the columns and a window, e.g. GROUP BY x, window(ts, '10 seconds')",
-    ),
-    "laterals": ("LATERAL VIEW makes several rows of one", "explode before the rows enter the stream"),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
     "hint": ("hints are for batch plans", "remove the /*+ .. */"),
     "sample": ("a sample differs each time", "remove TABLESAMPLE; filter with e.g. pmod(hash(id), 10) = 0"),
     "version": ("time travel is for tables", "read the stream as it is"),
     "when": ("time travel is for tables", "read the stream as it is"),
 }
-_SELECT = frozenset(("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify"))
+_SELECT = frozenset(
+    ("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify", "laterals", "distinct")
+)
 _TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
 _UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
 _ALLOWED: dict[type[exp.Expr], frozenset[str]] = {exp.Select: _SELECT, exp.Table: _TABLE, exp.Union: _UNION}
 
 _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.WithinGroup: ("WITHIN GROUP is not supported", "use percentile(x, 0.5) or median(x)"),
-    exp.Lateral: ("LATERAL is not supported", "explode before the rows enter the stream"),
     exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
     exp.Parameter: ("variables are not supported", "write the value"),
     exp.Placeholder: ("placeholders are not supported", "write the value"),
@@ -56,7 +52,7 @@ def guard(tree: exp.Expr, sql: str) -> None:
         _check_names(node)
         _check_clauses(node)
         _check_construct(node)
-        if isinstance(node, exp.Func) and not isinstance(node, exp.Connector):
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Unnest):
             _check_function(node, sql)
 
 
@@ -92,7 +88,11 @@ def _check_construct(node: exp.Expr) -> None:
     if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Select | exp.Column | exp.Count):
         msg = "* can only stand alone or in count(*)"
         raise SqlFault(msg, node.parent, "list the columns")
-    if isinstance(node, exp.TableAlias) and node.args.get("columns"):
+    if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Anonymous):
+        msg = "LATERAL goes with explode and posexplode only"
+        raise SqlFault(msg, node, "write FROM stream LATERAL VIEW explode(column) t AS item")
+    rows = isinstance(node.parent, exp.Lateral | exp.Unnest)
+    if isinstance(node, exp.TableAlias) and node.args.get("columns") and not rows:
         msg = "column lists after an alias are not supported"
         raise SqlFault(msg, node, "name the columns with AS in the SELECT list")
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
@@ -124,6 +124,13 @@ def called(node: exp.Func, sql: str) -> str:
     return (written[1] if written else node.sql_name()).lower()
 
 
+def _check_generator(node: exp.Func, name: str) -> None:
+    above = node.parent.parent if isinstance(node.parent, exp.Alias | exp.Aliases) else node.parent
+    if not isinstance(above, exp.Lateral | exp.Select):
+        msg = f"{name}() makes rows, so it stands alone in the SELECT list or in LATERAL VIEW"
+        raise SqlFault(msg, node, "write FROM stream LATERAL VIEW explode(column) t AS item, and use item")
+
+
 def _check_function(node: exp.Func, sql: str) -> None:
     name = called(node, sql)
     if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
@@ -132,7 +139,12 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if name == "unix_timestamp" and not node.expressions:
         msg = f"unix_timestamp() without an argument {functions.REFUSED['now'].why}"
         raise SqlFault(msg, node, functions.REFUSED["now"].remedy)
-    if name in functions.ALLOWED or (name in functions.RANKING and isinstance(node.parent, exp.Window)):
+    if name in functions.GENERATORS:
+        _check_generator(node, name)
+        return
+    if name in functions.ALLOWED or (
+        name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window)
+    ):
         return
     refusal = functions.REFUSED.get(name)
     if refusal is not None:

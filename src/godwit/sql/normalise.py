@@ -8,7 +8,8 @@ from godwit.errors import UnknownNameError
 from godwit.sql.bands import SAME_WINDOW
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
-from godwit.sql.functions import WINDOWS
+from godwit.sql.functions import RANKS, WINDOWS
+from godwit.sql.generators import as_views
 
 
 def normalise(tree: exp.Query) -> exp.Query:
@@ -24,6 +25,8 @@ def normalise(tree: exp.Query) -> exp.Query:
             call.replace(exact)
     for select in tree.find_all(exp.Select):
         _name_windows(select)
+        _qualify_inside(select)
+        as_views(select)
         select.set("expressions", _named(select.expressions))
     return tree
 
@@ -44,6 +47,34 @@ def _name_windows(select: exp.Select) -> None:
             node.set(arg, [v.copy() for v in value] if isinstance(value, list) else value and value.copy())
         node.set("alias", None)
     select.set("windows", None)
+
+
+def _qualify_inside(select: exp.Select) -> None:
+    """WHERE n <= 3 around a sub-query whose n is a rank: its QUALIFY, so that it knows how many it needs."""
+    source = select.args["from_"].this if select.args.get("from_") else None
+    where, inner = select.args.get("where"), source.this if isinstance(source, exp.Subquery) else None
+    if where is None or not isinstance(inner, exp.Select) or select.args.get("joins"):
+        return
+    ranks = {
+        item.alias.lower()
+        for item in inner.expressions
+        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Window) and _is_rank(item.this)
+    }
+    parts = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    moved = [p for p in parts if {c.name.lower() for c in p.find_all(exp.Column)} <= ranks and p.find(exp.Column)]
+    if not moved:
+        return
+    rest = [part for part in parts if not any(part is other for other in moved)]
+    select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    for part in moved:
+        for node in part.find_all(exp.Column):
+            node.set("table", None)
+    known = inner.args.get("qualify")
+    inner.set("qualify", exp.Qualify(this=exp.and_(*([known.this] if known else []), *moved)))
+
+
+def _is_rank(window: exp.Window) -> bool:
+    return isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKS
 
 
 def is_window(node: exp.Expr | None) -> bool:

@@ -13,13 +13,16 @@ from godwit.sql.draft import (
     AsofNode,
     ColumnNode,
     Draft,
+    ExplodeNode,
     FilterNode,
     JoinNode,
     OuterNode,
     OverNode,
     ProjectNode,
+    RankNode,
     RunningNode,
     ScanNode,
+    TopNode,
     UnionNode,
     column,
     filtered,
@@ -49,6 +52,11 @@ def push_filters(draft: Draft) -> Draft:
                 return filtered(push_filters(replace(below, left=filtered(below.left, moved))), kept)
             case JoinNode():
                 return push_filters(_into_join(below, draft.conjuncts))
+            case ExplodeNode():
+                above = tuple(part for part in draft.conjuncts if below.name in names([part]))
+                own = tuple(part for part in draft.conjuncts if below.name not in names([part]))
+                source = push_filters(filtered(below.input, own))
+                return filtered(replace(below, input=source), above)
     return with_inputs(draft, tuple(push_filters(child) for child in inputs(draft)))
 
 
@@ -84,6 +92,8 @@ def outputs(draft: Draft) -> frozenset[str]:
             return outputs(draft.input)
         case ProjectNode():
             return frozenset(c.name for c in draft.columns)
+        case ExplodeNode():
+            return outputs(draft.input) | {draft.name}
         case UnionNode():
             return outputs(draft.inputs[0])
         case AggregateNode():
@@ -93,6 +103,10 @@ def outputs(draft: Draft) -> frozenset[str]:
             return frozenset([*made, WINDOW_START, WINDOW_END, VERSION, DELETED])
         case OverNode():
             return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case RankNode():
+            return frozenset([*draft.columns, *(call.name for call in draft.calls)])
+        case TopNode():
+            return frozenset([*draft.columns, draft.place, VERSION, DELETED])
         case OuterNode(how="semi" | "anti"):
             return outputs(draft.left)
         case JoinNode() | AsofNode():
@@ -125,6 +139,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
         case ProjectNode():
             kept = tuple(c for c in draft.columns if c.name in needed) or draft.columns[:1]
             return ProjectNode(prune(draft.input, names(c.value for c in kept)), kept)
+        case ExplodeNode():
+            return replace(draft, input=prune(draft.input, (needed - {draft.name}) | names([draft.value])))
         case UnionNode():
             return UnionNode(tuple(prune(branch, needed) for branch in draft.inputs))
         case AggregateNode():
@@ -147,6 +163,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
             left |= {draft.left_time}
             sides = (_narrow(prune(side, mine), mine) for side, mine in ((draft.left, left), (draft.right, right)))
             return with_inputs(draft, tuple(sides))
+        case RankNode() | TopNode():
+            return replace(draft, input=prune(draft.input, frozenset(draft.columns)))
         case JoinNode():
             return _prune_join(draft, needed)
 

@@ -24,6 +24,8 @@ class ScopeField:
     type: str | None = None
     #: how far it lags behind the query's clock, if it is a time column (see godwit.model.plan); None: it is not
     lag_us: int | None = None
+    #: (name of a moment, microseconds after it), where several columns are at fixed distances: a window's bounds
+    tied: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,8 @@ class Relation:
     fields: tuple[ScopeField, ...]
     #: where it stands in the query
     origin: exp.Expr | None = None
+    #: the columns by which its rows replace each other; None: they do not
+    key: tuple[str, ...] | None = None
 
 
 #: decides about a reference before the relations are asked (window.start, aliases of the SELECT list)

@@ -12,7 +12,14 @@ from godwit.model.joins import How
 from godwit.model.plan import DELETED, VERSION, Stream
 from godwit.sql.asof import Asof, refuse_table, table_of
 from godwit.sql.batch_form import NOTE
-from godwit.sql.checks import check_join, refuse_aggregates, refuse_totals, refuse_twins, refuse_windows
+from godwit.sql.checks import (
+    check_join,
+    refuse_aggregates,
+    refuse_distinct,
+    refuse_totals,
+    refuse_twins,
+    refuse_windows,
+)
 from godwit.sql.count_window import CountWindow, count_window
 from godwit.sql.draft import (
     ColumnNode,
@@ -27,10 +34,12 @@ from godwit.sql.draft import (
     flat,
 )
 from godwit.sql.fault import SqlFault, unknown
+from godwit.sql.generators import exploded
 from godwit.sql.grouping import Grouping, is_aggregated
-from godwit.sql.keep import KEEP
+from godwit.sql.keep import CHANGES, KEEP
 from godwit.sql.kinds import kind_of
 from godwit.sql.over import Overs, windows_in
+from godwit.sql.ranking import Ranks, how_ranked
 from godwit.sql.scope import NameScope, Relation, ScopeField, same
 from godwit.sql.sources import FromItem, put_together, visible
 
@@ -88,7 +97,7 @@ class Compiler:
         return Result(UnionNode(branches), fields)
 
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
-        sources = self._sources(node, known)
+        sources = exploded(node, self._sources(node, known))
         scope, where = visible(sources), node.args.get("where")
         asked = tuple(scope.resolve(p) for p in conjuncts(where.this if where else None))
         parts = (*(p for source in sources for p in source.on), *asked)
@@ -97,6 +106,9 @@ class Compiler:
         )
         for part in parts:
             refuse_aggregates(part, "WHERE and ON see single rows", "filter aggregates with HAVING")
+        replaced = next((r for r in scope.relations if r.key is not None), None)
+        if replaced is not None:
+            return self._newest(node, scope, replaced, alias)
         draft, scope = put_together(sources, asked, node.meta.get(ORDER, ()))
         qualify = node.args.get("qualify")
         overs = [w for part in (*node.expressions, qualify) if part for w in windows_in(part)]
@@ -106,13 +118,20 @@ class Compiler:
         if overs and is_aggregated(node):
             msg = "window functions (OVER) do not go with aggregates without OVER in one SELECT"
             raise SqlFault(msg, overs[0], "aggregate in a sub-query, and select from it")
+        if node.args.get("distinct"):
+            overs = self._distinct(node, scope, bool(overs))
         counted = count_window(node, scope)
         if counted is not None:
             return self._over(node, counted.select, draft, scope, alias, counted)
         if is_aggregated(node):
             return self._aggregated(node, draft, scope, alias)
+        if overs and how_ranked(overs, scope) is not None:
+            return self._ranked(node, draft, scope, alias)
         if overs:
             return self._over(node, node, draft, scope, alias)
+        if CHANGES in node.meta:
+            msg = "emit('changes') is for windows: GROUP BY .., window(ts, '10 seconds')"
+            raise SqlFault(msg, node.expressions[0], "remove the hint /*+ emit('changes') */")
         if KEEP in node.meta and not any(isinstance(source.how, Asof) for source in sources):
             msg = "keep is for totals (GROUP BY without a window) and window functions"
             raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
@@ -161,6 +180,76 @@ class Compiler:
         origin.meta[NOTE] = form if counted is None else counted.batch_form(form)
         return Result(ProjectNode(filtered(over, conjuncts(condition)), tuple(columns)), tuple(fields))
 
+    def _distinct(self, node: exp.Select, scope: NameScope, ranked: bool) -> list[exp.Window]:
+        """The SELECT without DISTINCT: grouped by its columns, if time is one; else the first of all that are alike."""
+        if ranked or is_aggregated(node):
+            msg = "DISTINCT does not go with aggregates and window functions in one SELECT"
+            raise SqlFault(msg, node.expressions[0], "use a sub-query")
+        items = self._select_list(node, scope)
+        node.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in items])
+        node.set("distinct", None)
+        read = [scope.resolve(value) for _, value in items]
+        fields = [scope.field(value.name) for value in read if isinstance(value, exp.Column)]
+        if KEEP not in node.meta:
+            if all(field is None or field.lag_us is None for field in fields):
+                refuse_distinct(node.expressions[0])
+            node.set("group", exp.Group(expressions=[value.copy() for _, value in items]))
+            return []
+        time = next(((r, f) for r in scope.relations for f in r.fields if f.lag_us is not None), None)
+        if time is None:
+            refuse_distinct(node.expressions[0])
+            raise AssertionError
+        order = exp.Order(expressions=[exp.Ordered(this=scope.reference(*time), nulls_first=True)])
+        first = exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=[value.copy() for _, value in items],
+            order=order,
+            over="OVER",
+        )
+        node.set("qualify", exp.Qualify(this=exp.EQ(this=first, expression=exp.Literal.number(1))))
+        return [first]
+
+    def _ranked(self, node: exp.Select, draft: Draft, scope: NameScope, alias: str | None) -> Result:
+        """A SELECT with window functions that do not follow time."""
+        ranks, items = Ranks(scope), self._select_list(node, scope)
+        windows = [w for part in (*node.expressions, node.args.get("qualify")) if part for w in windows_in(part)]
+        endless = how_ranked(windows, scope) == "endless"
+        values = [ranks.over(value) for _, value in items]
+        qualify = node.args.get("qualify")
+        condition = ranks.over(_without_aliases(qualify.this, items, scope)) if qualify else None
+        for value in (*values, *filter(None, [condition])):
+            refuse_aggregates(value, "an aggregate beside window functions needs OVER, too", "aggregate in a sub-query")
+        columns = [ColumnNode(_flat(alias, name), value) for (name, _), value in zip(items, values, strict=True)]
+        fields = []
+        for (name, _), value in zip(items, values, strict=True):
+            source = scope.field(value.name) if isinstance(value, exp.Column) else None
+            if source is not None and (endless or not _tied(source, ranks.time)):
+                source = replace(source, lag_us=None)
+            fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
+        refuse_twins(node, fields)
+        if not endless:
+            ranked: Draft = filtered(ranks.final(draft), conjuncts(condition))
+            node.meta[NOTE] = ranks.batch_form(items)
+            return Result(ProjectNode(ranked, tuple(columns)), tuple(fields))
+        top = ranks.endless(draft, condition, node.meta.get(KEEP))
+        node.meta[NOTE] = ranks.batch_form(items)
+        wanted = [*top.keys, *([top.place] if top.limit > 1 else [])]
+        return _with_key(node, top, columns, fields, wanted)
+
+    def _newest(self, node: exp.Select, scope: NameScope, replaced: Relation, alias: str | None) -> Result:
+        """A SELECT of rows that replace each other: their columns, and nothing that would have to be taken back."""
+        clauses = [clause for clause, value in node.args.items() if value and clause not in ("expressions", "from_")]
+        if len(scope.relations) > 1 or clauses or any(item.find(exp.Window) for item in node.expressions):
+            refuse_totals(replaced.key, replaced.origin or node)
+        items = self._select_list(node, scope)
+        columns = [ColumnNode(_flat(alias, name), scope.resolve(value)) for name, value in items]
+        for made in columns:
+            refuse_aggregates(made.value, "rows that replace each other cannot be aggregated", "aggregate in a window")
+        fields = [ScopeField(name, _flat(alias, name)) for name, _ in items]
+        refuse_twins(node, fields)
+        key = [f.flat for f in replaced.fields if f.name in (replaced.key or ())]
+        return _with_key(node, replaced.draft, columns, fields, key)
+
     def _aggregated(self, node: exp.Select, draft: Draft, scope: NameScope, alias: str | None) -> Result:
         grouping = Grouping(node, scope)
         columns, fields = [], []
@@ -186,16 +275,9 @@ class Compiler:
     ) -> Result:
         """Rows that replace each other carry their key, and which of two is newer."""
         having = node.args["having"].this if node.args.get("having") else None
-        selected = {c.bare: field.name for c, field in zip(columns, fields, strict=True)}
-        missing = next((key for key in grouping.keys if key.name not in selected), None)
-        if missing is not None:
-            msg = "a key is not selected, so nobody could tell whose row a new one replaces"
-            raise SqlFault(msg, missing.value, "add all of GROUP BY to the SELECT list")
         running = grouping.running_draft(draft, having)
         node.meta[NOTE] = grouping.batch_form(having)
-        hidden = [ColumnNode(name, column(name)) for name in (VERSION, DELETED)]
-        key = tuple(selected[k.name] for k in grouping.keys)
-        return Result(ProjectNode(running, (*columns, *hidden)), tuple(fields), key)
+        return _with_key(node, running, columns, fields, grouping.replaced_by({c.bare for c in columns}))
 
     @staticmethod
     def _select_list(node: exp.Select, scope: NameScope) -> list[tuple[str, exp.Expr]]:
@@ -213,7 +295,7 @@ class Compiler:
             if any(star.args.values()):
                 msg = "* EXCEPT, REPLACE and RENAME are not supported"
                 raise SqlFault(msg, item, "list the columns")
-            items += [(f.name, exp.column(f.name, table=r.alias, quoted=True)) for f, r in scope.expand(item)]
+            items += [(f.name, scope.reference(r, f)) for f, r in scope.expand(item)]
         return items
 
     def _sources(self, node: exp.Select, known: Mapping[str, Definition]) -> tuple[FromItem, ...]:
@@ -271,8 +353,7 @@ class Compiler:
 
     def _nested(self, name: str, query: exp.Expr, known: Mapping[str, Definition], origin: exp.Expr) -> Relation:
         result = self.query(query, known, self._take(name))
-        refuse_totals(result.key, origin)
-        return Relation(name, result.draft, result.fields, origin)
+        return Relation(name, result.draft, result.fields, origin, result.key)
 
     def _scan(self, source: exp.Table) -> Relation:
         stream = self._streams.get(source.name.lower())
@@ -318,6 +399,24 @@ def _without_aliases(condition: exp.Expr, items: list[tuple[str, exp.Expr]], sco
         return node if value is None else exp.paren(value.copy(), copy=False)
 
     return condition.copy().transform(swap, copy=False)
+
+
+def _with_key(
+    node: exp.Select, draft: Draft, columns: list[ColumnNode], fields: list[ScopeField], keys: list[str]
+) -> Result:
+    """Rows that replace each other carry their key, and which of two is newer."""
+    selected = {c.bare: field.name for c, field in zip(columns, fields, strict=True)}
+    if any(key not in selected for key in keys):
+        msg = "a key is not selected, so nobody could tell whose row a new one replaces"
+        remedy = "select all of GROUP BY or PARTITION BY, and the place of a row where there are several"
+        raise SqlFault(msg, node.expressions[0], remedy)
+    hidden = [ColumnNode(name, column(name)) for name in (VERSION, DELETED)]
+    return Result(ProjectNode(draft, (*columns, *hidden)), tuple(fields), tuple(selected[key] for key in keys))
+
+
+def _tied(field: ScopeField, time: ScopeField) -> bool:
+    """Whether a column lies at a fixed distance from a time."""
+    return field == time or (field.tied is not None and time.tied is not None and field.tied[0] == time.tied[0])
 
 
 def _type(scope: NameScope, flat: str) -> str | None:

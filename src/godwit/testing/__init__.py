@@ -7,6 +7,7 @@
     queries.py       logical plans without SQL, for tests of the control plane
     oracle.py        assert_equal_to_oracle
     link_emulator.py sockets with the bandwidth of a link
+    link_delays.py   messages that are seen elsewhere only after the latency of a link
 
 docs/howto/test_your_queries.md shows a test from beginning to end. Nothing here imports pyspark or the fleet.
 """

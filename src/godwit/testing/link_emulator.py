@@ -22,9 +22,25 @@ PIECE = 256 * 1024
 
 @dataclass(frozen=True)
 class Links:
-    """What the links between sites are like. `mbit`: megabits per second; None: no limit."""
+    """What the links between sites are like. `mbit`: megabits per second; None: no limit.
+
+    `round_trip_ms`: between the hub's region and any other; how it is emulated stands in `link_delays.py`.
+    """
 
     mbit: float | None = None
+    round_trip_ms: float = 0.0
+    #: the region that all others are linked to, and the control plane with it
+    hub: str = "cloud"
+
+    @property
+    def carries(self) -> bool:
+        """Whether bytes of state take their time; with a latency alone they come with the message that has them."""
+        return self.mbit is not None or not self.round_trip_ms
+
+    def seconds(self, one: str, other: str) -> float:
+        """How long a message takes from a region to another."""
+        trips = 0.0 if one == other else 0.5 if self.hub in (one, other) else 1.0
+        return trips * self.round_trip_ms / 1000
 
 
 class _Pace:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from godwit.delivery.json_rows import json_rows
 from godwit.ids import QueryId, RegionId
 from godwit.model.plan import QUERY
 from godwit.storage.by_query import rows_by_query
@@ -31,6 +32,25 @@ class ResultBatch:
     #: output columns, in the order of the SELECT list
     columns: Sequence[str]
     segments: Sequence[Segment]
+    #: numbers count the commits of a shape in a region
+    shape: str = ""
+    #: of results that replace each other: the columns that tell which row replaces which
+    key: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The query as users call it, whichever version of it these results are of."""
+        return self.query.partition("~")[0]
+
+    @property
+    def scope(self) -> str:
+        """What the number counts within: of two batches of one scope, the one of the greater number came later."""
+        return f"{self.query}.{self.region}.{self.shape[:16]}"
+
+    def pieces(self, size: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """The rows as JSON has them, `size` at a time and numbered from 0: a repeat has the same pieces."""
+        rows = itertools.chain.from_iterable(map(json_rows, self.tables()))
+        return enumerate(iter(lambda: list(itertools.islice(rows, size)), []))
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows, a bounded number at a time."""
@@ -72,6 +92,9 @@ class ResultSink(ABC):
 
     def open(self, state: dict[str, Any]) -> None:  # noqa: B027 - most sinks have nothing to do here
         """Begin, or go on from where `state` says: whatever was written after it never happened."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of connections; a later `write` makes them again."""
 
     @abstractmethod
     def write(self, batch: ResultBatch) -> None:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.ids import DeviceId, StreamId
+from godwit.ingest.row_formats import parse
 from godwit.server.access import Caller, Role
 from godwit.server.bodies import NewStream
 from godwit.server.problems import refused
-from godwit.server.rows import parse
 from godwit.server.service import Service, described, needs, service_of
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -56,19 +56,9 @@ def _push(
     service: Service, stream: str, body: bytes, kind: str, device: str | None, sequence: int | None
 ) -> dict[str, Any]:
     fleet = service.fleet
-    if (behind := _unread(service, stream)) > service.limits.unread:
+    if (behind := fleet.unread(stream)) > service.limits.unread:
         msg = f"'{stream}' is {behind} entries ahead of its readers; send again a little later"
         raise refused(429, msg, **{"Retry-After": "1"})
     rows = parse(body, kind, fleet.deployment.streams[StreamId(stream)])
     taken = fleet.push(stream, rows, device=DeviceId(device) if device else None, sequence=sequence)
     return {"taken": taken, "rows": len(rows)}
-
-
-def _unread(service: Service, stream: str) -> int:
-    """How far the slowest reader of a stream is behind."""
-    fleet = service.fleet
-    if not fleet.pool.running:
-        return 0
-    regions: set[RegionId] = set(fleet.deployment.sites.values())
-    logs = ((region, fleet.gateway.log(region, StreamId(stream)).log.last) for region in regions)
-    return max((fleet.pool.unread(region, StreamId(stream), last) for region, last in logs), default=0)

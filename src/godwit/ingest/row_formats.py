@@ -1,4 +1,4 @@
-"""Rows in the body of a request: JSON, JSON lines or an Arrow stream become what `fleet.push` takes.
+"""Rows as they travel (JSON, JSON lines, an Arrow stream) become what `fleet.push` takes.
 
 JSON has no times: in a stream's timestamp columns, ISO 8601 text is a time (without an offset: UTC) and everything
 else stays as it is, so that the stream's own rule says what is wrong with it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -68,25 +68,3 @@ def _time(text: str) -> Any:
     except ValueError:
         return text
     return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-
-
-def to_json_rows(tables: Sequence[pa.Table]) -> list[dict[str, Any]]:
-    """Rows for a response: times as ISO text in UTC, bytes and decimals as text."""
-    return [{name: _plain(value) for name, value in row.items()} for table in tables for row in table.to_pylist()]
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dt.datetime():
-            return (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).isoformat()
-        case dict():
-            return {str(k): _plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_plain(v) for v in value]
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
-        case bytes():
-            return value.hex()
-    return str(value)

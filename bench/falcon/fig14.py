@@ -1,0 +1,41 @@
+"""Figure 14: bytes that hot backup moves against ours, by the number of edges and by the state per key.
+
+What one migration moves is measured (`bytes`). A hot backup that is kept for a minute at every edge, refreshed every
+500 ms as the paper has it, is computed from that (`kept_bytes`): our `hot-backup` makes its copies
+when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.falcon import fig12
+from bench.falcon.play import Cell
+from bench.falcon.questions import Question
+from godwit.migration.hot_backup import REFRESH_MS
+
+TITLE = "Figure 14: bytes moved, hot backup against ours"
+VARIES = "bytes per key, edges"
+KEPT_S = 60
+STRATEGIES = ("hot-backup", "falcon")
+
+
+def cells(short: bool) -> list[Cell]:
+    sizes = (10_000,) if short else (10_000, 100_000, 1_000_000)
+    edges = (1, 4) if short else (1, 8, 32)
+    by_size = [Cell("fig14", "tm", s, f"{size} B, 1 edge", mbit=1000.0) for size in sizes for s in STRATEGIES]
+    return by_size + [Cell("fig14", "tm", s, f"32 B, {n} edges", edges=n) for n in edges for s in STRATEGIES]
+
+
+def question(cell: Cell) -> Question | None:
+    size, _, _ = str(cell.x).partition(" ")
+    return fig12.question(Cell("fig12", "tm", cell.strategy, int(size))) if int(size) > 32 else None
+
+
+def more(known: dict[str, Any]) -> dict[str, Any]:
+    """What a backup that is always there costs; the others move when they are asked to."""
+    if known["cell"]["strategy"] != "hot-backup" or not known.get("moves"):
+        return {"kept_bytes": known.get("bytes")}
+    refreshes = KEPT_S * 1000 / REFRESH_MS
+    # The first copy has everything; about as much again changes with every refresh, for all keys are written to.
+    return {"kept_bytes": round(known["bytes"] / 2 * (1 + refreshes) * known["cell"]["edges"])}

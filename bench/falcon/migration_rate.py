@@ -1,0 +1,67 @@
+"""Beyond the paper: 1,000 migrations of single keys a minute under load. p99 of the latency against that of the calm.
+
+Windows (nq7's maximum per auction, delta), for `auto` takes delta there; and totals (tm, falcon).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from bench.falcon.ground import CLOUD, edge
+from bench.falcon.measures import Latencies
+from bench.falcon.play import QUERY, Cell, Cut, Played, latencies, play_with
+from bench.falcon.questions import QUESTIONS, Question
+from godwit.api.fleet import Fleet
+
+TITLE = "Beyond: 1,000 migrations of single keys a minute"
+VARIES = "workload"
+A_MINUTE = 1000
+
+
+def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
+    return [_measured(workload, cut) for workload in ("nq7", "tm")]
+
+
+def _measured(workload: str, cut: Cut) -> dict[str, Any]:
+    cell = Cell("migration_rate", workload, "auto", workload)
+    asked = QUESTIONS[workload]
+    seconds = max(cut.moves * cut.after_s - 1.0, 4.0)
+    counted = {"asked": 0}
+
+    def drive(fleet: Fleet, played: Played) -> None:
+        begin = played.start + cut.warm_s + cut.calm_s
+        time.sleep(max(begin - time.time(), 0.0))
+        number = 0
+        while (now := time.time()) < begin + seconds:
+            key = asked.keys[number % len(asked.keys)]
+            to = edge(0) if number // len(asked.keys) % 2 == 0 else CLOUD
+            fleet.migrate(QUERY, keys=[key], to=to, operator=asked.operators[0])
+            number += 1
+            counted["asked"] = number
+            time.sleep(max(begin + number * 60 / A_MINUTE - time.time(), 0.0) if now < begin + seconds else 0.0)
+
+    def measure(asked: Question, played: Played, fleet: Fleet) -> dict[str, Any]:
+        seen = latencies(asked, played)
+        calm = played.start + cut.warm_s
+        quiet = seen.between(calm, calm + cut.calm_s - 0.2)
+        busy = seen.between(calm + cut.calm_s, calm + cut.calm_s + seconds)
+        done = sum(outcome == "done" for _, outcome in fleet.plane.keys.ended)
+        p99 = {"calm_p99_ms": _p99(quiet), "p99_ms": _p99(busy)}
+        both = all(p99.values())
+        return {
+            **p99,
+            "ratio": round(p99["p99_ms"] / p99["calm_p99_ms"], 2) if both else None,  # type: ignore[operator]
+            "asked": counted["asked"],
+            "a_minute": round(counted["asked"] / seconds * 60),
+            "ended_of_last_100": done,
+            "target": "p99 at most 1.1x of calm",
+        }
+
+    return play_with(cell, cut, asked, drive, measure)
+
+
+def _p99(seen: Latencies) -> float | None:
+    return round(float(np.quantile(seen.ms, 0.99)), 1) if len(seen.ms) else None

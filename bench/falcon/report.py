@@ -1,0 +1,74 @@
+"""docs/results/falcon.md from what is kept in docs/results/falcon/*.json, with the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench._harness import RESULTS, describe, table
+from bench.falcon.plots import draw
+from bench.falcon.run import CELLS, OWN, kept, module
+
+HEAD = (
+    "varies",
+    "workload",
+    "strategy",
+    "disruption ms",
+    "jitter ms (p99)",
+    "duration ms",
+    "bytes",
+    "steady ms",
+    "oracle",
+)
+HOW = """`make bench-falcon` (`python -m bench.falcon [FIGURE] [--seconds N] [--full]`). Measures as the paper has them,
+of `bench/falcon/measures.py`. All regions run in one process; the latency of links is emulated by
+`godwit.testing.link_delays`: messages, epochs and reports between edge and cloud are seen half a round trip later
+(80 ms round trip unless it is varied). Latency is from the push of a row to the callback of the first result that
+answers it. Row `none` migrates nothing: it shows what the measures say of the machine's own noise. Every value is the
+mean of the migrations of a cell, there and back. How the workloads differ from the published ones stands in
+`bench/falcon/questions.py`. A strategy that refuses an operator is listed with its reason."""
+
+
+def write() -> None:
+    known = {figure: kept(figure) for figure in ("fig8", "fig9", *CELLS[1:], *OWN[1:])}
+    known = {figure: found for figure, found in known.items() if found}
+    if not known:
+        return
+    lines = ["# Keys that migrate: Falcon's experiments", "", HOW, ""]
+    for figure, found in known.items():
+        picture = draw(figure, found)
+        lines += [f"## {module(figure).TITLE}", "", *_where(found), *_rows(figure, found)]
+        lines += [f"![{figure}](falcon/{picture})", ""] if picture else []
+    (RESULTS / "falcon.md").write_text("\n".join(lines))
+
+
+def _where(found: Sequence[dict[str, Any]]) -> list[str]:
+    cut = found[-1]["cut"]
+    told = f"{cut['rate']:g} rows/s, {cut['calm_s']:g} s of calm, {cut['moves']} migrations, {cut['after_s']:g} s each"
+    return [f"{told}; {describe(found[-1]['machine'])}.", ""]
+
+
+def _rows(figure: str, found: Sequence[dict[str, Any]]) -> list[str]:
+    if figure in OWN:
+        names = sorted({n for one in found for n in one} - {"cell", "cut", "machine", "over_time", "bandwidth"})
+        return table(
+            ("varies", "workload", *names), [[*_place(one)[:2], *(one.get(n, "") for n in names)] for one in found]
+        )
+    extra = [name for name in ("kept_bytes",) if any(name in one for one in found)]
+    return table((*HEAD, *extra), [[*_row(one), *(one.get(name, "") for name in extra)] for one in found])
+
+
+def _place(one: dict[str, Any]) -> list[Any]:
+    return [one["cell"][part] for part in ("x", "workload", "strategy")]
+
+
+def _row(one: dict[str, Any]) -> list[Any]:
+    if "refused" in one or "failed" in one:
+        return [
+            *_place(one),
+            "refused: " + one["refused"] if "refused" in one else "failed: " + one["failed"],
+            *[""] * 5,
+        ]
+    steady = one["steady"]
+    measured = [one[name] for name in ("disruption_ms", "jitter_ms", "duration_ms", "bytes")]
+    return [*_place(one), *measured, f"{steady['mean_ms']} +- {steady['sigma_ms']}", one["oracle"]]

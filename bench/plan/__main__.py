@@ -1,0 +1,65 @@
+"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; `lengths`, `series` and `swaps` need no Spark.
+
+Each writes docs/results/plan/<name>.json; docs/results/plan.md and the plots are made from whatever has been run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+
+from bench._harness import machine, save
+from bench.plan import model, report, swapping
+from bench.plan.settings import Setting
+
+AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
+
+
+def lengths() -> None:
+    """Figures 9 to 12. Where the old box is too large to run row by row, parallel track's length is not measured."""
+
+    def track(setting: Setting, seed: int) -> float:
+        rows_kept = setting.window_ms / min(setting.gaps_ms)
+        return model.parallel_track_s(setting, seed) if rows_kept <= 50 else float("nan")
+
+    points = {name: model.lengths(settings, track) for name, settings in model.FIGURES.items()}
+    constants = model.with_forecasts(model.FIGURES, points)
+    for name, found in points.items():
+        title = f"Figure {name}: length of a change in the model"
+        out = {"title": title, "x": AXES[name], "points": found, "constants": asdict(constants), "machine": machine()}
+        save(report.FOLDER / f"figure_{name.replace(' ', '_')}.json", out)
+
+
+def series() -> None:
+    """Figures 13 to 16."""
+    for name, (setting, until) in model.SERIES.items():
+        runs = model.over_time(setting, until)
+        title = f"Figures {name}: intermediate rows in the model, change at 10 s"
+        out = {"title": title, "step_s": 0.5, "runs": runs, "machine": machine()}
+        save(report.FOLDER / f"figure_{name.replace(' ', '_')}.json", out)
+
+
+def swaps() -> None:
+    out = {"swaps": [swapping.run(factor) for factor in (2, 3, 5, 10)], "machine": machine()}
+    save(report.FOLDER / "swaps.json", out)
+
+
+EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps}
+
+
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in EXPERIMENTS and name != "report"]
+    if unknown:
+        msg = f"unknown experiment {unknown[0]}; known: {', '.join(EXPERIMENTS)}, report"
+        raise SystemExit(msg)
+    for name in names or EXPERIMENTS:
+        if name != "report":
+            start = time.perf_counter()
+            EXPERIMENTS[name]()
+            print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    report.write()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

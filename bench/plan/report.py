@@ -1,0 +1,74 @@
+"""Plots and the report docs/results/plan.md from whatever docs/results/plan has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from bench._harness import RESULTS, table
+
+FOLDER = RESULTS / "plan"
+
+
+def write() -> None:
+    parts = [
+        "# Changes of plan",
+        "",
+        "`python -m bench.plan`; the row-by-row model is `godwit/sim/plan_change.py`.",
+        "",
+    ]
+    for path in sorted(FOLDER.glob("*.json")):
+        found = json.loads(path.read_text())
+        if "points" in found:
+            parts += _lengths(path.stem, found)
+        elif "runs" in found:
+            parts += _over_time(path.stem, found)
+        elif "swaps" in found:
+            parts += ["## Selectivities that swap every 60 s (simulated)", ""]
+            head = list(found["swaps"][0])
+            parts += table(head, [[_short(swap[key]) for key in head] for swap in found["swaps"]])
+    (RESULTS / "plan.md").write_text("\n".join(parts) + "\n")
+
+
+def _lengths(name: str, found: Any) -> list[str]:
+    points = found["points"]
+    lines = (("moving state", "moving_s"), ("moving state, forecast", "moving_forecast_s"))
+    for label, key in (*lines, ("parallel track", "track_s"), ("2W", "track_forecast_s")):
+        style = "--" if "forecast" in key else "-"
+        plt.plot([p["x"] for p in points], [p[key] for p in points], style, label=label)
+    plt.xlabel(found["x"])
+    plt.ylabel("length of the change, s")
+    _finish(name)
+    head = ("x", "moving_s", "moving_forecast_s", "track_s", "track_forecast_s")
+    rows = [[_short(point[key]) for key in head] for point in points]
+    return [f"## {found['title']}", "", f"![{name}](plan/{name}.png)", "", *table(head, rows)]
+
+
+def _over_time(name: str, found: Any) -> list[str]:
+    for run, values in found["runs"].items():
+        plt.plot([found["step_s"] * (k + 1) for k in range(len(values["kept"]))], values["kept"], label=run)
+    plt.xlabel("s")
+    plt.ylabel("intermediate rows")
+    _finish(name)
+    head = ("run", "pairs looked at", "results", "length, ms", "oracle")
+    rows = [
+        [run, values["probed"], values["count"], values["length_ms"], values["oracle"]]
+        for run, values in found["runs"].items()
+    ]
+    return [f"## {found['title']}", "", f"![{name}](plan/{name}.png)", "", *table(head, rows)]
+
+
+def _finish(name: str) -> None:
+    plt.legend()
+    plt.tight_layout()
+    plt.savefig(FOLDER / f"{name}.png", dpi=110)
+    plt.close()
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""SQL that streaming users write: Nexmark's queries and windows, beside plain Spark."""

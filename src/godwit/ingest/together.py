@@ -1,0 +1,110 @@
+"""Rows that arrive together are taken in together: one entry of a source log for many senders, and one durable write.
+
+A parcel is what one sender sent at once. Parcels of one stream become one table; what cannot go with the others (a
+device nobody has attached, a body that lacks a column) is given back, to be pushed alone and refused alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from godwit.api.core import FleetCore
+from godwit.errors import GodwitError
+from godwit.ids import DeviceId, StreamId
+from godwit.ingest.gateway import Gateway
+from godwit.ingest.schema import Conformed
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Rows that one sender sent at once."""
+
+    stream: StreamId
+    #: dicts, or an Arrow table
+    rows: list[Any] | pa.Table
+    device: DeviceId | None = None
+    #: a repeat has the same number, or a smaller one
+    sequence: int | None = None
+    #: who sends the rows for the device, if somebody does, and counts the numbers
+    feeder: str | None = None
+
+    @property
+    def sender(self) -> str:
+        return str(self.device) if self.feeder is None else f"{self.feeder}|{self.device}"
+
+
+def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | None]:
+    """Of each parcel: whether it was taken (False: its sequence number is known); None: it must be pushed alone."""
+    outcomes: list[bool | None] = [None] * len(parcels)
+    for (stream, device), places in _groups(fleet.gateway, parcels).items():
+        try:
+            conformed = _conformed(fleet.gateway, stream, device, [parcels[place] for place in places])
+            with fleet.lock:
+                if any(_is_known(fleet.gateway, parcels[place]) for place in places):
+                    continue  # rare: a repeat is told apart alone
+                numbers: dict[str, int] = {}
+                for one in (parcels[place] for place in places):
+                    if one.sequence is not None:
+                        numbers[one.sender] = one.sequence
+                fleet.gateway.push_numbered(stream, conformed, fleet.deployment, device, numbers)
+        except (GodwitError, pa.ArrowException):
+            continue
+        for place in places:
+            outcomes[place] = True
+    return outcomes
+
+
+def push_alone(fleet: FleetCore, one: Parcel) -> bool:
+    """A single parcel; False: its sequence number is known. A GodwitError says what is wrong with it."""
+    conformed = fleet.gateway.conform(one.stream, one.rows, one.device)
+    with fleet.lock:
+        if _is_known(fleet.gateway, one):
+            return False
+        numbers = {} if one.sequence is None else {one.sender: one.sequence}
+        fleet.gateway.push_numbered(one.stream, conformed, fleet.deployment, one.device, numbers)
+    return True
+
+
+def _groups(gateway: Gateway, parcels: Sequence[Parcel]) -> dict[tuple[StreamId, DeviceId | None], list[int]]:
+    """What can be one table: rows of a stream, by device where no column tells devices apart."""
+    found: dict[tuple[StreamId, DeviceId | None], list[int]] = {}
+    last: dict[tuple[StreamId, str], int] = {}
+    for place, one in enumerate(parcels):
+        if one.sequence is not None:
+            if one.device is None or last.get((one.stream, one.sender), 0) >= one.sequence:
+                continue  # a repeat within the group, or a number that nobody counts
+            last[one.stream, one.sender] = one.sequence
+        named = gateway.schema(one.stream).stream.device is not None
+        found.setdefault((one.stream, None if named else one.device), []).append(place)
+    return found
+
+
+def _is_known(gateway: Gateway, one: Parcel) -> bool:
+    return one.sequence is not None and one.sequence <= gateway.sequence(one.stream, one.sender)
+
+
+def _conformed(gateway: Gateway, stream: StreamId, device: DeviceId | None, parcels: Sequence[Parcel]) -> Conformed:
+    """All rows as the stream has them: dicts at once, tables one by one."""
+    column = gateway.schema(stream).stream.device
+    dicts = [row for one in parcels if isinstance(one.rows, list) for row in _signed(one, column)]
+    tables = [one for one in parcels if not isinstance(one.rows, list)]
+    parts = [gateway.conform(stream, dicts, device)] if dicts or not tables else []
+    parts += [gateway.conform(stream, one.rows, one.device) for one in tables]
+    if len(parts) == 1:
+        return parts[0]
+    return Conformed(pa.concat_tables([part.table for part in parts]), [row for part in parts for row in part.dead])
+
+
+def _signed(one: Parcel, column: str | None) -> list[Any]:
+    """Rows that a device sent without saying whose they are, are its own; another's are not for it to send."""
+    if one.device is None or column is None:
+        return one.rows
+    for row in one.rows:
+        if isinstance(row, dict) and row.setdefault(column, one.device) != one.device:
+            msg = f"{column} names another device than '{one.device}', which sent it"
+            raise GodwitError(msg)  # (alone, the row becomes a dead letter with the reason)
+    return one.rows

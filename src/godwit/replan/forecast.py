@@ -1,0 +1,287 @@
+"""What a change of plan will cost under each strategy: length, silence, extra work, intermediate rows (Section 5).
+
+    T_MS = T_match + T_move + sum of T_S over the states to compute, T_S = T_j |L| |R| + T_s |L| |R| sigma   (1, 3)
+    T_PT = W with one level of joins, 2W with more                                                          (4)
+    background: T_S beside the old plan, on what that leaves of the machine, and the rows that come meanwhile
+    stateless-order: one epoch
+
+The constants are this engine's, fitted to measured changes (`fit`). They go beyond the paper's: a state is computed by
+a job, which costs something even if it is empty, and a hash join costs by rows read and not by pairs looked at; where
+the paper's nested loop is meant, `read_s` is 0 and `pair_s` is T_j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from scipy.optimize import nnls
+
+from godwit.replan.join_tree import JoinTree
+from godwit.replan.load import BoxLoad, Geometry, JoinLoad, loads
+
+#: rounds in which `background` works through the rows that came meanwhile: all that are there, then the few since
+CATCH_UPS = 2
+
+
+@dataclass(frozen=True)
+class CostConstants:
+    """Seconds. The defaults are guesses for a small machine, good for comparing strategies; `fit` replaces them."""
+
+    #: to publish an epoch and have every region work under it
+    epoch_s: float = 0.35
+    #: to start the job that computes one state
+    job_s: float = 0.25
+    #: per row read from a state
+    read_s: float = 1.5e-6
+    #: per pair looked at (T_j)
+    pair_s: float = 0.0
+    #: per row made and kept (T_s)
+    insert_s: float = 2.5e-6
+    #: to compare two states' names (T_m), to share one (T_c)
+    match_s: float = 1e-6
+    cursor_s: float = 1e-5
+
+
+@dataclass(frozen=True)
+class ChangeFeatures:
+    """How often each constant counts, and what does not depend on constants."""
+
+    epochs: float = 0.0
+    jobs: float = 0.0
+    read: float = 0.0
+    pairs: float = 0.0
+    inserted: float = 0.0
+    compared: float = 0.0
+    shared: float = 0.0
+    #: seconds of waiting for windows
+    waits_s: float = 0.0
+
+    def seconds(self, constants: CostConstants) -> float:
+        counts: tuple[float, ...] = astuple(self)[:-1]
+        each: tuple[float, ...] = astuple(constants)
+        return self.waits_s + sum(count * cost for count, cost in zip(counts, each, strict=True))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    strategy: str
+    #: from the start to the end of the change
+    length_s: float
+    #: for how long nothing comes out, beyond the calm gap between outputs
+    silence_s: float
+    #: rows processed that would not have been without the change, and what they cost
+    extra_rows: float
+    extra_s: float
+    #: combinations kept at most while it lasts
+    intermediate_rows: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.strategy:<18} {self.length_s:8.2f} s  silence {self.silence_s:7.2f} s  "
+            f"extra work {self.extra_s:8.3f} s ({self.extra_rows:,.0f} rows)  "
+            f"intermediate rows {self.intermediate_rows:,.0f}"
+        )
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A state of the new box that is joined from two others."""
+
+    tree: JoinTree
+    left_rows: float
+    right_rows: float
+    made: float
+
+
+@dataclass(frozen=True)
+class ChangeCase:
+    """A change of a box under a load."""
+
+    old: JoinTree
+    new: JoinTree
+    load: BoxLoad
+    geometry: Geometry
+    constants: CostConstants = CostConstants()
+    #: share of the machine that the running plan leaves free
+    free: float = 0.7
+    #: micro-batches per second: a plan that runs beside another starts a job in each
+    batches_per_s: float = 2.0
+
+    @property
+    def before(self) -> tuple[JoinLoad, ...]:
+        return loads(self.old, self.load, self.geometry)
+
+    @property
+    def after(self) -> tuple[JoinLoad, ...]:
+        return loads(self.new, self.load, self.geometry)
+
+    @property
+    def unmatched(self) -> tuple[Computation, ...]:
+        """The states that the new box keeps and the old one does not, inputs before outputs.
+
+        A state that is computed from computed ones reads what those computations make. That is less than the paper's
+        Equation 8 counts: its |S_BC| is that of a box that has always run, with combinations whose rows have left the
+        leaves' states by now.
+        """
+        known = {node.covers for node in self.old.inner}
+        found: dict[frozenset[str], Computation] = {}
+        for join in self.after:
+            left, right = (
+                found[child.covers].made if child.covers in found else rows
+                for child, rows in zip(join.tree.children, (join.left_rows, join.right_rows), strict=True)
+            )
+            if join.tree in self.new.inner and join.tree.covers not in known:
+                made = left * right * join.sigma * join.near
+                found[join.tree.covers] = Computation(join.tree, left, right, made)
+        return tuple(found.values())
+
+
+def equation_8(case: ChangeCase) -> float:
+    """T_MS as the paper has it: nested loops over the states of a box that has always run."""
+    inner = {j.tree: j for j in case.after if j.tree in {c.tree for c in case.unmatched}}
+    pairs = [(j.left_rows * j.right_rows, j.sigma) for j in inner.values()]
+    return sum(n * (case.constants.pair_s + case.constants.insert_s * sigma) for n, sigma in pairs)
+
+
+def moving_state_features(case: ChangeCase) -> ChangeFeatures:
+    """Equations 1 and 3, with the sizes that states have when they are computed one from the other."""
+    n, m = len(case.old.joins), len(case.new.joins)
+    todo = case.unmatched
+    return ChangeFeatures(
+        epochs=2,
+        jobs=len(todo),
+        read=sum(j.left_rows + j.right_rows for j in todo),
+        pairs=sum(j.left_rows * j.right_rows for j in todo),
+        inserted=sum(j.made for j in todo),
+        compared=4 * n * m,
+        shared=2 * min(n, m),
+    )
+
+
+def parallel_track_features(case: ChangeCase) -> ChangeFeatures:
+    return ChangeFeatures(epochs=2, waits_s=track_length(case.old, case.geometry))
+
+
+def background_features(case: ChangeCase) -> ChangeFeatures:
+    """What moving state computes, slower by what the running plan takes, and the rows since once more."""
+    moving = moving_state_features(case)
+    slow = 1 / max(case.free, 0.05)
+    build = slow * _compute_s(moving, case.constants)
+    # Rows that come while rows are caught up come as well: a geometric series.
+    per_s = _new_box_s(case)
+    share = min(per_s * slow, 0.9)
+    catching = build * share / (1 - share)
+    return ChangeFeatures(
+        epochs=2,
+        jobs=(moving.jobs + CATCH_UPS) * slow,
+        read=moving.read * slow,
+        pairs=moving.pairs * slow,
+        inserted=moving.inserted * slow,
+        compared=moving.compared,
+        shared=moving.shared,
+        waits_s=catching,
+    )
+
+
+def stateless_order_features(case: ChangeCase) -> ChangeFeatures:
+    return ChangeFeatures(epochs=1)
+
+
+def track_length(tree: JoinTree, geometry: Geometry) -> float:
+    """Until no state of the old box holds an old row (Equation 4, for any bands): leaf rows stay as long as they are
+    held; a combination with an old row is made within that time, and then stays as long as it is held itself."""
+    leaves, inner = [0.0], [0.0]
+    for node in tree.joins:
+        spans = geometry(node)
+        for child, held in zip(node.children, (spans.left_s, spans.right_s), strict=True):
+            (leaves if child.is_leaf else inner).append(held)
+    return max(leaves) + max(inner)
+
+
+def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
+    """One per strategy."""
+    constants = case.constants
+    old_kept, new_kept = _kept(case.before), _kept(case.after)
+    moving, track = moving_state_features(case), parallel_track_features(case)
+    background, order = background_features(case), stateless_order_features(case)
+    computed = moving.read + moving.inserted
+    length = moving.seconds(constants)
+    track_s, background_s = track.seconds(constants), background.seconds(constants)
+    both = track_length(case.old, case.geometry)
+    flow = sum(case.load.rates.values())
+    # The new box starts empty: on average half of its states are there in the first window (Equation 6).
+    twice_rows = (flow + sum(j.rate for j in case.after[:-1])) * both * 0.75
+    twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * constants.job_s
+    caught = max(0.0, background_s - 2 * constants.epoch_s)
+    caught_rows = (flow + sum(j.rate for j in case.after[:-1])) * caught
+    run_out_s = track_s + twice_s / max(case.free, 0.05)
+    return {
+        "pause-drain-resume": Forecast("pause-drain-resume", run_out_s, both, twice_rows, twice_s, old_kept + new_kept),
+        "moving-state": Forecast(
+            "moving-state",
+            length,
+            max(0.0, length - calm_gap_s),
+            computed,
+            _compute_s(moving, constants),
+            max(old_kept, new_kept),
+        ),
+        "parallel-track": Forecast("parallel-track", track_s, 0.0, twice_rows, twice_s, old_kept + new_kept),
+        "background": Forecast(
+            "background",
+            background_s,
+            0.0,
+            computed + caught_rows,
+            _compute_s(moving, constants) + _new_box_s(case) * caught + CATCH_UPS * constants.job_s,
+            old_kept + new_kept,
+        ),
+        "stateless-order": Forecast("stateless-order", order.seconds(constants), 0.0, 0.0, 0.0, 0.0),
+    }
+
+
+DEFAULTS = CostConstants()
+
+
+def fit(measured: Iterable[tuple[ChangeFeatures, float]], start: CostConstants = DEFAULTS) -> CostConstants:
+    """The constants under which forecasts are nearest to measured lengths (least squares, relative, none negative).
+    What no measurement counts stays as it was."""
+    measured = [(features, length) for features, length in measured if length > 0]
+    names = [f.name for f in fields(CostConstants)]
+    weights = np.array([astuple(features)[: len(names)] for features, _ in measured])
+    rest = np.array([length - features.waits_s for features, length in measured])
+    scale = np.array([1 / length for _, length in measured])
+    used = [k for k in range(len(names)) if measured and weights[:, k].any()]
+    if not used:
+        return start
+    # Counts range from two epochs to a billion pairs: columns of one size, or the solver cannot tell them apart.
+    size = np.array([weights[:, k].max() for k in used])
+    found, _ = nnls(weights[:, used] / size * scale[:, None], np.maximum(rest, 0.0) * scale)
+    values: Mapping[str, float] = {names[k]: float(x / s) for k, x, s in zip(used, found, size, strict=True)}
+    return CostConstants(**{name: values.get(name, getattr(start, name)) for name in names})
+
+
+def _compute_s(features: ChangeFeatures, constants: CostConstants) -> float:
+    c = constants
+    return (
+        features.jobs * c.job_s + features.read * c.read_s + features.pairs * c.pair_s + features.inserted * c.insert_s
+    )
+
+
+def _new_box_s(case: ChangeCase) -> float:
+    """What the new box takes per second, in the steady state (Equation 5, per second)."""
+    return running_s(case.after, case.constants)
+
+
+def running_s(joins: Iterable[JoinLoad], constants: CostConstants) -> float:
+    """Seconds of work per second that joins take: every row is read and kept, every candidate pair looked at."""
+    return sum(
+        (constants.read_s + constants.insert_s) * (j.left_rate + j.right_rate) + constants.pair_s * j.candidates
+        for j in joins
+    )
+
+
+def _kept(joins: tuple[JoinLoad, ...]) -> float:
+    """Combinations of more than one row that a box keeps."""
+    sides = [(j.tree.left, j.left_rows) for j in joins] + [(j.tree.right, j.right_rows) for j in joins]
+    return sum(rows for child, rows in sides if not child.is_leaf)

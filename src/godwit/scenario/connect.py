@@ -1,0 +1,34 @@
+"""Broker sources that a file names, made for a fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from godwit.api.fleet import Fleet
+from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, Positions
+from godwit.ingest.sources.broker_source import BrokerSource
+from godwit.scenario.spec import SourceSpec
+
+
+def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[Any] | None:
+    """The source that a file's entry stands for; None: it is none of a broker."""
+    told: dict[str, Any] = {"name": spec.name or f"{spec.stream}-{number}"}
+    if spec.positions is not None:
+        told["positions"] = spec.positions.made(Positions)
+    if spec.mqtt is not None:
+        named = {} if "{stream}" in spec.mqtt.topic else {"stream": spec.stream}
+        return spec.mqtt.made(MqttSource, fleet, **told, **named)
+    if spec.nats is not None:
+        named = {} if "{stream}" in spec.nats.subject else {"stream": spec.stream}
+        return spec.nats.made(NatsSource, fleet, **told, **named)
+    if spec.kafka is not None:
+        return spec.kafka.made(KafkaSource, fleet, stream=spec.stream, **told)
+    return None
+
+
+def follow_brokers(fleet: Fleet, sources: list[SourceSpec]) -> None:
+    """Let every broker source of a file feed the fleet."""
+    for number, spec in enumerate(sources):
+        source = broker_source(fleet, spec, number)
+        if source is not None:
+            fleet.follow(source)

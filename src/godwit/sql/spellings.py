@@ -1,0 +1,121 @@
+"""Other systems' spellings, put into Spark's before anything else looks at the query.
+
+FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND))   window_start, window_end   (also HOP, SESSION)
+GROUP BY TUMBLE(ts, INTERVAL '10' SECOND)    TUMBLE_START(..), TUMBLE_END(..)                  (also HOP, SESSION)
+split_index(s, '/', 3)
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from godwit.sql.duration import interval
+from godwit.sql.fault import SqlFault
+
+_WINDOWS = ("tumble", "hop", "session")
+_BOUNDS = {"window_start": "start", "window_end": "end"}
+_TABLE_FORM = "FROM TABLE({name}(TABLE stream, DESCRIPTOR(ts), {lengths}))"
+_LENGTHS = {
+    "tumble": "INTERVAL '10' SECOND",
+    "hop": "INTERVAL '2' SECOND, INTERVAL '10' SECOND",
+    "session": "INTERVAL '10' SECOND",
+}
+
+
+def respell(tree: exp.Expr) -> exp.Expr:
+    """The same tree, changed in place."""
+    for select in list(tree.find_all(exp.Select)):
+        _table_function(select)
+    for call in list(tree.find_all(exp.Anonymous)):
+        name = call.name.lower()
+        if name in _WINDOWS:
+            call.replace(_window(name, call.expressions[:1], call.expressions[1:], call))
+        elif name.removesuffix("_start").removesuffix("_end") in _WINDOWS and "_" in name:
+            kind, _, bound = name.rpartition("_")
+            call.replace(_bound(kind, bound, call))
+        elif name == "split_index" and len(call.expressions) == 3:
+            _split_index(call)
+    return tree
+
+
+def _table_function(select: exp.Select) -> None:
+    """A window table function in FROM becomes the stream, and the window goes into GROUP BY."""
+    source = select.args["from_"].this if select.args.get("from_") else None
+    call = source.this if isinstance(source, exp.Table) else None
+    if isinstance(call, exp.Anonymous) and call.name.lower() == "table" and len(call.expressions) == 1:
+        call = call.expressions[0]
+    if not isinstance(call, exp.Anonymous) or call.name.lower() not in _WINDOWS:
+        return
+    name = call.name.lower()
+    given, form = call.expressions, _TABLE_FORM.format(name=name.upper(), lengths=_LENGTHS[name])
+    if len(given) < 3 or not isinstance(given[0], exp.Column):
+        msg = f"{name.upper()} in FROM takes a stream, its time column and lengths of time"
+        raise SqlFault(msg, call, f"write {form}")
+    group = select.args.get("group")
+    keys = [key for key in group.expressions if not _is_bound(key)] if group else []
+    if group is None or len(keys) == len(group.expressions) or select.args.get("joins"):
+        msg = f"the rows of {name.upper()} are grouped by window_start, window_end, and not joined, in the same SELECT"
+        raise SqlFault(msg, call, "write GROUP BY .., window_start, window_end; join in a query around it")
+    time = given[1].expressions[0] if isinstance(given[1], exp.Anonymous) and given[1].expressions else given[1]
+    assert source is not None
+    source.set("this", given[0].this)
+    window = _window(name, [time], given[2:], call)
+    group.set("expressions", [*keys, window])
+    for item in select.expressions:
+        if _is_bound(item):
+            item.replace(exp.alias_(_field(name, _BOUNDS[item.name.lower()], item), item.name))
+    for part in (*select.expressions, *filter(None, map(select.args.get, ("having", "qualify")))):
+        for node in list(part.find_all(exp.Column)):
+            if _is_bound(node):
+                node.replace(_field(name, _BOUNDS[node.name.lower()], node))
+
+
+def _is_bound(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() in _BOUNDS
+
+
+def _window(name: str, time: list[exp.Expr], lengths: list[exp.Expr], call: exp.Expr) -> exp.Expr:
+    """window(ts, size, slide, offset) or session_window(ts, gap)"""
+    found = [interval(length) for length in lengths]
+    if not time or not found or None in found or len(found) > (1 if name == "session" else 3 if name == "hop" else 2):
+        msg = f"{name.upper()} takes a time column and lengths of time"
+        raise SqlFault(msg, call, f"write {name.upper()}(ts, {_LENGTHS[name]}); of HOP the slide comes first")
+    sizes = [length or 0 for length in found]
+    if name == "hop":
+        if len(sizes) < 2:
+            msg = "HOP takes the slide and then the size"
+            raise SqlFault(msg, call, f"write HOP(ts, {_LENGTHS['hop']})")
+        sizes[:2] = sizes[1], sizes[0]
+    elif name == "tumble" and len(sizes) == 2:
+        sizes = [sizes[0], *sizes]
+    texts = [exp.Literal.string(f"{size} microseconds") for size in sizes]
+    made = exp.Anonymous(this="session_window" if name == "session" else "window", expressions=[time[0].copy(), *texts])
+    made.meta.update(call.meta)
+    return made
+
+
+def _bound(name: str, bound: str, call: exp.Expr) -> exp.Expr:
+    """TUMBLE_START(ts, ..) is window.start"""
+    if bound not in _BOUNDS.values():
+        msg = f"there is no {name.upper()}_{bound.upper()}"
+        raise SqlFault(msg, call, f"use {name.upper()}_START or {name.upper()}_END")
+    return _field(name, bound, call)
+
+
+def _field(name: str, bound: str, origin: exp.Expr) -> exp.Column:
+    made = exp.column(bound, table="session_window" if name == "session" else "window")
+    made.this.meta.update(origin.this.meta if isinstance(origin, exp.Column) else origin.meta)
+    return made
+
+
+def _split_index(call: exp.Anonymous) -> None:
+    """Parts are counted from 0, and what is not there is NULL. Spark splits by a pattern."""
+    text, mark, index = call.expressions
+    if not (isinstance(mark, exp.Literal) and mark.is_string) or set(mark.name) & set("^[]\\"):
+        msg = "split_index is split at a text that is written out"
+        raise SqlFault(msg, call, "write split_index(url, '/', 3), or use split_part(url, mark, 4)")
+    pattern = exp.Literal.string("".join(c if c.isalnum() else f"[{c}]" for c in mark.name))
+    split = exp.Anonymous(this="split", expressions=[text.copy(), pattern])
+    made = exp.Anonymous(this="get", expressions=[split, index.copy()])
+    made.meta.update(call.meta)
+    call.replace(made)

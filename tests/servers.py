@@ -1,0 +1,188 @@
+"""Real servers for tests: started on a free loopback port in a folder of the test's, stopped at the end.
+
+Each is skipped with the reason where it cannot be had.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+KAFKA = "4.1.0"
+#: where jars are kept from one run to the next
+CACHE = Path(os.environ.get("GODWIT_TEST_CACHE", Path.home() / ".cache" / "godwit-tests"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(holds: Callable[[], Any], seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := holds()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def _running(
+    command: Sequence[str | Path], port: int, folder: Path, seconds: float = 30, **more: Any
+) -> Iterator[None]:
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, **more)
+    try:
+        if not until(lambda: answers(port) or process.poll() is not None, seconds) or process.poll() is not None:
+            pytest.fail(f"{command[0]} did not start: {(folder / 'server.log').read_text()[-2000:]}")
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def found(name: str, *places: str) -> str:
+    path = shutil.which(
+        name, path=os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent), *places])
+    )
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@contextmanager
+def mosquitto(folder: Path, port: int | None = None) -> Iterator[int]:
+    """An MQTT broker; its port."""
+    program, port = found("mosquitto", "/usr/sbin"), port or free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "mosquitto.conf"
+    config.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}/\n"
+        "max_queued_messages 0\nmax_inflight_messages 0\n" + ("user root\n" if os.geteuid() == 0 else "")
+    )
+    with _running([program, "-c", config], port, folder):
+        yield port
+
+
+@contextmanager
+def nats_server(folder: Path, port: int | None = None) -> Iterator[str]:
+    """A NATS server with JetStream; its address."""
+    program, port = found("nats-server"), port or free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _running([program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(port)], port, folder):
+        yield f"nats://127.0.0.1:{port}"
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """A PostgreSQL server; how to connect to it. It refuses to run as root: then as `nobody`."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
+    initdb = found("initdb", *map(str, programs))
+    folder, port = _for_nobody(folder), free_port()
+    who: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    try:
+        made = subprocess.run(
+            [initdb, "-D", folder / "data", "-U", "godwit", "-A", "trust", "-N", "--locale=C", "-E", "UTF8"],
+            capture_output=True, text=True, check=False, cwd=folder, **who,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+        program = Path(initdb).parent / "postgres"
+        command = [program, "-D", folder / "data", "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-F"]
+        with _running(command, port, folder, cwd=folder, **who):
+            dsn = f"host=127.0.0.1 port={port} user=godwit dbname=postgres"
+            psycopg = pytest.importorskip("psycopg")
+            until(lambda: _connects(psycopg, dsn))
+            yield dsn
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connects(psycopg: Any, dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _for_nobody(folder: Path) -> Path:
+    """A folder that somebody else may work in: pytest's own are closed to others."""
+    import tempfile
+
+    made = Path(tempfile.mkdtemp(prefix="godwit-pg-"))
+    if os.geteuid() == 0:
+        shutil.chown(made, "nobody", "nogroup")
+    return made
+
+
+@contextmanager
+def kafka(folder: Path) -> Iterator[str]:
+    """A Kafka broker (KRaft, one node); its address. Its jars come by Ivy, which is part of Spark, once."""
+    jars, port, control = _jars("org.apache.kafka", "kafka_2.13", KAFKA), free_port(), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{control}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{control}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": folder / "logs",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "num.partitions": "1",
+    }
+    file = folder / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    java = [found("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    formatted = subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", "godwitgodwitgodwitgodg", "-c", str(file)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+    with _running([*java, "kafka.Kafka", file], port, folder, 60):
+        yield f"127.0.0.1:{port}"
+
+
+def _jars(organisation: str, name: str, version: str) -> Path:
+    """The jars of a package and of what it needs, as Ivy is configured to find them."""
+    folder = CACHE / f"{name}-{version}"
+    if (folder / "complete").exists():
+        return folder
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    got = subprocess.run(
+        [found("java"), "-jar", ivy, "-cache", CACHE / "ivy", "-dependency", organisation, name, version,
+         "-confs", "default,runtime,master", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    if got.returncode or not list(folder.glob(f"{name}-*.jar")):
+        pytest.skip(f"{name} {version} cannot be downloaded here: {got.stdout[-300:]}")
+    (folder / "complete").touch()
+    return folder
