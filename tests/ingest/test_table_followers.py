@@ -15,9 +15,12 @@ from godwit.api.fleet import Fleet
 from godwit.api.tables import TableHandle
 from godwit.control.commands import LoadTable
 from godwit.errors import ConfigError, SourceError
-from tests.region.world import three_regions
+from godwit.scenario.run import set_up
+from godwit.scenario.spec import load_scenario
+from tests.region.world import START, three_regions
 
 SCHEMA = "id string, model string, seats int"
+SCENARIOS = Path(__file__).parents[1] / "fixtures" / "scenarios" / "good"
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 
 
@@ -68,6 +71,17 @@ def test_a_command_loads_a_file(table: TableHandle, tmp_path: Path) -> None:
     assert seats(table) == {"t2": 6}
     with pytest.raises(SourceError, match="there is no reference table"):
         fleet.control.execute(LoadTable("vehicle", str(file)))
+
+
+def test_a_scenario_with_a_table(open_fleet: Callable[..., Fleet]) -> None:
+    scenario = load_scenario(SCENARIOS / "table.yaml")
+    fleet = open_fleet()
+    set_up(fleet, scenario, scenario.ground())
+    fleet.push("readings", [{"sensor": "s1", "value": 21.0, "ts": START}])
+    fleet.close_sources()
+    fleet.process_available()
+    assert [row["room"] for row in fleet.query("where").results().collect()] == ["hall"]
+    fleet.stop()
 
 
 @pytest.fixture(scope="module")
