@@ -19,9 +19,9 @@ AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 def lengths() -> None:
     """Figures 9 to 12. Where the old box is too large to run row by row, parallel track's length is not measured."""
 
-    def track(setting: Setting, seed: int) -> float:
+    def track(setting: Setting, seed: int) -> float | None:
         rows_kept = setting.window_ms / min(setting.gaps_ms)
-        return model.parallel_track_s(setting, seed) if rows_kept <= 50 else float("nan")
+        return model.parallel_track_s(setting, seed) if rows_kept <= 50 else None
 
     points = {name: model.lengths(settings, track) for name, settings in model.FIGURES.items()}
     constants = model.with_forecasts(model.FIGURES, points)

@@ -40,7 +40,7 @@ def _lengths(name: str, found: Any) -> list[str]:
     lines = (("moving state", "moving_s"), ("moving state, forecast", "moving_forecast_s"))
     for label, key in (*lines, ("parallel track", "track_s"), ("2W", "track_forecast_s")):
         style = "--" if "forecast" in key else "-"
-        plt.plot([p["x"] for p in points], [p[key] for p in points], style, label=label)
+        plt.plot([p["x"] for p in points], [p[key] or float("nan") for p in points], style, label=label)
     plt.xlabel(found["x"])
     plt.ylabel("length of the change, s")
     _finish(name)
@@ -71,4 +71,6 @@ def _finish(name: str) -> None:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "not run"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -14,7 +14,7 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, SiteId
-from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, Positions
+from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionReports
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
@@ -132,7 +132,7 @@ def test_positions_move_devices_and_bad_messages_are_dead_letters(open_fleet: Ca
     fleet = open_fleet()
     fleet.topology.load(TOPOLOGY)
     fleet.stream("positions", "train string, lat double, lon double, ts timestamp", device="train")
-    intake = Intake(fleet, "test", positions=Positions(hysteresis_m=5_000))
+    intake = Intake(fleet, "test", positions=PositionReports(hysteresis_m=5_000))
 
     def at(lon: float, number: int, device: str = "t1") -> Message:
         row = {"train": device, "lat": 52.0, "lon": lon, "ts": f"2026-01-01T00:00:{number:02d}Z"}

@@ -8,6 +8,7 @@ import re
 import duckdb
 import pytest
 
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Filter, Join, Plan, Project, Query, Scan
 from godwit.model.signature import filled
 from godwit.replan.box import JoinBox, reordered
@@ -31,6 +32,9 @@ QUERIES = {
     f"JOIN c ON c.k = b.k AND c.v = a.v + b.v AND {_near('c', 'a', 0, 3)}",
     "a sub-query": f"SELECT a.v, b.v AS bv, x.w FROM a JOIN b ON a.k = b.k AND {_near('b', 'a')} "
     f"JOIN (SELECT k, v * 2 AS w, ts FROM c WHERE v > 1) x ON x.k = a.k AND {_near('x', 'b', 5, 0)} AND x.w <> a.v",
+    "half a band through another column": f"SELECT a.v, b.v AS bv, c.v AS cv FROM a JOIN b ON a.k = b.k AND "
+    f"{_near('b', 'a')} JOIN c ON c.k = b.k AND c.ts BETWEEN a.ts AND b.ts + INTERVAL 3 SECONDS "
+    "AND c.ts >= b.ts - INTERVAL 1 SECONDS",
     "five streams": f"SELECT a.v, b.v AS bv, c.v AS cv, d.v AS dv, e.v AS ev FROM a JOIN b ON a.k = b.k AND "
     f"{_near('b', 'a', 1, 1)} JOIN c ON c.k = a.k AND {_near('c', 'a', 1, 3)} JOIN d ON d.k = c.k AND "
     f"{_near('d', 'c', 0, 1)} JOIN e ON e.k = d.k AND {_near('e', 'a', 2, 2)} AND e.v >= b.v",
@@ -112,6 +116,23 @@ def test_a_left_deep_order_is_what_the_compiler_makes() -> None:
                 times = {(a.left_time, a.left_lag_us), (a.right_time, a.right_lag_us)}
                 assert times == {(b.left_time, b.left_lag_us), (b.right_time, b.right_lag_us)}
                 assert sorted(a.lasts_us) == sorted(b.lasts_us)
+
+
+def test_an_outer_join_is_a_leaf() -> None:
+    """Only inner joins may be taken in any order: what a LEFT JOIN makes comes in as it is."""
+    query = compiled(
+        f"SELECT a.v, b.v AS bv, c.v AS cv, d.v AS dv FROM a LEFT JOIN b ON a.k = b.k AND {_near('b', 'a')} "
+        f"JOIN c ON c.k = a.k AND {_near('c', 'a')} JOIN d ON d.k = c.k AND {_near('d', 'a')}"
+    )
+    box = JoinBox.of(query.shape.plan, STREAMS)
+    assert {str(tree) for tree in box.orders()} == {
+        "a+b JOIN c JOIN d",
+        "a+b JOIN d JOIN c",
+        "a+b JOIN (c JOIN d)",
+    }
+    new = reordered(query, box.order("(c JOIN d) JOIN a+b"), STREAMS).shape
+    old = [s for s, op in zip(query.shape.signatures, box.plan.operators, strict=True) if isinstance(op, OuterJoin)]
+    assert old == [s for s, op in zip(new.signatures, new.plan.operators, strict=True) if isinstance(op, OuterJoin)]
 
 
 def test_subscriptions_go_with_their_scans() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 from zlib import crc32
 
 #: keys fall into so many hash buckets; state is kept by bucket, so that moving one key reads one bucket
@@ -25,8 +26,8 @@ class Listed:
     keys: frozenset[Key]
 
     def __str__(self) -> str:
-        some = sorted("/".join(key) for key in self.keys)
-        return ", ".join(some[:5]) + (f" and {len(some) - 5} more" if len(some) > 5 else "")
+        some = nsmallest(5, ("/".join(key) for key in self.keys))
+        return ", ".join(some) + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
 
 
 @dataclass(frozen=True, order=True)

@@ -18,6 +18,8 @@ from godwit.storage.store import Store
 
 #: of each instance's keys so many of the hottest are named
 HOTTEST = 3
+#: keys of ranges and of the rest are counted in state of so many rows at most: whoever asks does not wait for it
+COUNTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ def _of(
     hot = newest(store, shape.plan, operator, sorted(set(deployment.sites.values())))
     for route in table.routes:
         memory = memories.get((route.process, shape.key), StateMemory())
-        known = held(shape.plan, operator, query, memory.states.get(state, ()))
+        segments = memory.states.get(state, ())
+        many = isinstance(route.keys, Listed) or sum(segment.rows for segment in segments) > COUNTED
+        known = None if many else held(shape.plan, operator, query, segments)
         mine = None if known is None else sum(table.route_of(key) == route for key in known)
         yield RouteStatus(
             str(instance),

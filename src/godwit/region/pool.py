@@ -56,6 +56,8 @@ class RunnerPool:
         self._loops: dict[RegionId, RegionLoop] = {}
         self._running = False
         self._entries: dict[Key, list[ArchiveEntry]] = {}
+        #: the newest epoch that is, or is about to be, published
+        self._expected = Epoch(0)
         #: the epoch under which a runner has come to the end of a step, and a region all its runners
         self._reached: dict[Key, Epoch] = {}
         self._acked: dict[RegionId, Epoch] = {}
@@ -72,6 +74,7 @@ class RunnerPool:
     def expect(self, before: Deployment, delta: Delta, after: Deployment) -> list[Key]:
         """The next epoch is about to be published: note the runners that it needs; returns those that are new."""
         new: list[Key] = []
+        self._expected = after.epoch
         for shape, needed in self._needs.change(before, delta, after).items():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
             earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
@@ -184,8 +187,8 @@ class RunnerPool:
             if self._delays is None:
                 heard()
             else:
-                last = self._epochs.control.last
-                self._delays.sent(self._delays.links.hub, region, EPOCHS, last, heard, self._running)
+                hub = self._delays.links.hub
+                self._delays.sent(hub, region, EPOCHS, int(self._expected), heard, self._running)
 
     def _hears(self, region: RegionId) -> None:
         if (loop := self._loops.get(region)) is not None:

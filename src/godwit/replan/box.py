@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from godwit.ids import StreamId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Filter, Join, Operator, Plan, Project, Query, Scan, Shape, Stream, Union
 from godwit.replan.conditions import BoxLeaf, JoinConditions
 from godwit.replan.fault import fault
@@ -225,6 +226,9 @@ def _columns(plan: Plan, index: int) -> frozenset[str]:
             return frozenset(c.name for c in operator.columns)
         case Filter() | Union():
             return _columns(plan, operator.inputs[0])
+        case OuterJoin():
+            sides = (operator.left,) if operator.how in ("semi", "anti") else (operator.left, operator.right)
+            return frozenset(column.name for side in sides for column in side)
     msg = f"a {type(operator).__name__} feeds a join directly"
     raise AssertionError(msg)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from godwit.model.plan import Join
-from godwit.sql.bands import Bands, Bound, bounds
+from godwit.sql.bands import Bands, Bound, bounds, only_bounds
 from godwit.sql.dialect import parse, text
 from godwit.sql.draft import conjuncts, names
 
@@ -64,7 +64,11 @@ class JoinConditions:
     def read(joins: Iterable[Join], leaves: tuple[BoxLeaf, ...], types: Mapping[str, str]) -> JoinConditions:
         joins = tuple(joins)
         owner = {column: leaf.alias for leaf in leaves for column in leaf.columns}
-        times = frozenset(leaf.time for leaf in leaves) | {t for j in joins for t in (j.left_time, j.right_time)}
+        # Any timestamp may stand between two times: b.ts <= a.expires and a.expires <= a.ts + 20 s.
+        stamps = {column for column, kind in types.items() if kind == "timestamp" and column in owner}
+        times = frozenset(
+            stamps | {leaf.time for leaf in leaves} | {t for j in joins for t in (j.left_time, j.right_time)}
+        )
 
         def aliases(sql: exp.Expr) -> frozenset[str]:
             return frozenset(owner[name] for name in names([sql]) if name in owner)
@@ -77,7 +81,12 @@ class JoinConditions:
             leaves,
             tuple(dict.fromkeys(keys)),
             tuple(dict.fromkeys(said + told)),
-            tuple(dict.fromkeys(Residual(text(part), aliases(part), bool(bounds(part, times))) for part in rest)),
+            tuple(
+                dict.fromkeys(
+                    Residual(text(part), aliases(part), bool(bounds(part, times)) and only_bounds(part, times))
+                    for part in rest
+                )
+            ),
             tuple(dict.fromkeys(told)),
             tuple(sorted((c, t) for c, t in types.items() if c in owner)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from godwit.api.fleet import Fleet
-from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, Positions
+from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionReports
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.scenario.spec import SourceSpec
 
@@ -14,7 +14,7 @@ def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[A
     """The source that a file's entry stands for; None: it is none of a broker."""
     told: dict[str, Any] = {"name": spec.name or f"{spec.stream}-{number}"}
     if spec.positions is not None:
-        told["positions"] = spec.positions.made(Positions)
+        told["positions"] = spec.positions.made(PositionReports)
     if spec.mqtt is not None:
         named = {} if "{stream}" in spec.mqtt.topic else {"stream": spec.stream}
         return spec.mqtt.made(MqttSource, fleet, **told, **named)

@@ -1,10 +1,10 @@
 """Sources beside devices that push: brokers, any Spark streaming source, and recorded files."""
 
-from godwit.ingest.sources.intake import Positions
+from godwit.ingest.sources.intake import PositionReports
 from godwit.ingest.sources.kafka import KafkaSource
 from godwit.ingest.sources.mqtt import MqttSource
 from godwit.ingest.sources.nats import NatsSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource
 
-__all__ = ["KafkaSource", "MqttSource", "NatsSource", "Positions", "Replay", "SparkSource"]
+__all__ = ["KafkaSource", "MqttSource", "NatsSource", "PositionReports", "Replay", "SparkSource"]

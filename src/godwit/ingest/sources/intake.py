@@ -38,7 +38,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Positions:
+class PositionReports:
     """By which columns position reports move devices."""
 
     lat: str = "lat"
@@ -55,7 +55,7 @@ class Intake:
         feeder: str | None = None,
         *,
         site: str | None = None,
-        positions: Positions | None = None,
+        positions: PositionReports | None = None,
     ) -> None:
         self._fleet, self._feeder, self._site, self._positions = fleet, feeder, site, positions
         self._nearest: tuple[object, NearestSite] | None = None

@@ -15,7 +15,7 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import SourceError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, Positions
+from godwit.ingest.sources.intake import Intake, Message, PositionReports
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class KafkaSource(BrokerSource[Any]):
         device: str | None = None,
         site: str | None = None,
         site_header: str | None = "site",
-        positions: Positions | None = None,
+        positions: PositionReports | None = None,
         options: Mapping[str, Any] | None = None,
         name: str = "kafka",
     ) -> None:

@@ -18,7 +18,7 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError, SourceError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, Positions
+from godwit.ingest.sources.intake import Intake, Message, PositionReports
 
 LEVELS = ("stream", "device", "site")
 
@@ -59,7 +59,7 @@ class MqttSource(BrokerSource[Any]):
         stream: str | None = None,
         site: str | None = None,
         sequence: str | None = None,
-        positions: Positions | None = None,
+        positions: PositionReports | None = None,
         username: str | None = None,
         password: str | None = None,
         tls: bool = False,

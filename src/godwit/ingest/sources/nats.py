@@ -12,7 +12,7 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, Positions
+from godwit.ingest.sources.intake import Intake, Message, PositionReports
 from godwit.ingest.sources.mqtt import TopicPattern
 from godwit.loops import LoopThread
 
@@ -28,7 +28,7 @@ class NatsSource(BrokerSource[Any]):
         *,
         stream: str | None = None,
         site: str | None = None,
-        positions: Positions | None = None,
+        positions: PositionReports | None = None,
         name: str = "nats",
     ) -> None:
         super().__init__(fleet, name, Intake(fleet, f"nats {name}", site=site, positions=positions))
