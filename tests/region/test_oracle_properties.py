@@ -100,6 +100,22 @@ def outer_joins(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def asof_joins(draw: st.DrawFn) -> str:
+    keep = draw(st.sampled_from(["forever", "1 second"]))
+    how, sign = draw(st.sampled_from(["", " LEFT"])), draw(st.sampled_from([">", ">="]))
+    more = draw(st.sampled_from(["", " AND a.boarded > b.boarded"]))
+    return (
+        f"SELECT /*+ keep('{keep}') */ a.train, b.train AS other, a.ts, b.ts AS met FROM passengers a ASOF{how} JOIN "
+        f"passengers b MATCH_CONDITION (a.ts {sign} b.ts) ON a.coach = b.coach{more} WHERE {draw(predicates_of_a())}"
+    )
+
+
+@st.composite
+def predicates_of_a(draw: st.DrawFn) -> str:
+    return draw(st.sampled_from(["true", "a.boarded > 3", "a.train = 't1'"]))
+
+
+@st.composite
 def totals(draw: st.DrawFn) -> str:
     key, number = draw(st.sampled_from(["train", "line, coach", "coach % 2"])), draw(st.sampled_from(NUMBERS))
     keep = draw(st.sampled_from(["forever", "1 second", "400 milliseconds"]))
@@ -138,7 +154,7 @@ def counted(draw: st.DrawFn) -> str:
     )
 
 
-queries = st.one_of(filters(), aggregates(), joins(), outer_joins(), totals(), overs(), counted())
+queries = st.one_of(filters(), aggregates(), joins(), outer_joins(), asof_joins(), totals(), overs(), counted())
 trains, sites = st.integers(0, TRAINS - 1), st.sampled_from(SITES)
 
 

@@ -146,8 +146,12 @@ class World:
         fleet.stream("passengers", SCHEMA, device="train", disorder=f"{DISORDER:g} seconds")
         for number in range(self.trains):
             fleet.device(f"t{number}", site=SITES[number % 2], streams=["passengers"])
+        self.declare(fleet)
         for name, sql in self.queries.items():
             fleet.submit(sql, name)
+
+    def declare(self, fleet: Fleet) -> None:
+        """What else the queries read."""
 
     @property
     def fleet(self) -> Fleet:

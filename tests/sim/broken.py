@@ -8,6 +8,7 @@ from typing import Any
 
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import GENERATION
 from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
@@ -19,9 +20,12 @@ from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim import over, running
+from godwit.sim import step as sim_step
+from godwit.sim.outer import SimMeeting
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick, draw_keys
 
+_met = sim_step.met
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
 _run, _taken_in = running.run, over.taken_in
 _ready, _admits = MigrationLedger.ready, MigrationLedger.admits
@@ -299,3 +303,20 @@ def only_by(strategy: str, told: int | Schedule) -> Schedule:
         for k, action in enumerate(schedule.actions)
     )
     return replace(schedule, actions=tuple(chosen))
+
+
+def _meet_anew(node: OuterJoin, meetings: Any) -> Any:
+    """A semi join that does not look at whom its rows have met before."""
+    return _met(node, [SimMeeting(one.left, one.right) for one in meetings])
+
+
+#: of outer, semi and anti joins; the seeds are those of `draw_outer`
+BROKEN_OUTER: dict[str, tuple[Any, str, Any, int]] = {
+    "a row comes out with every partner": (sim_step, "met", _meet_anew, 7),
+    "partners are forgotten before the row is answered": (
+        OuterJoin,
+        "lasts_us",
+        property(lambda join: join.inner.lasts_us),
+        82,
+    ),
+}

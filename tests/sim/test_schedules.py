@@ -24,10 +24,23 @@ from godwit.protocol.idle import IdleSources
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.memory import Snapshot
 from godwit.sim.run import play, run, story
-from godwit.sim.schedule import Action, Deliver, Move, Schedule, Send, Sight, SubmitQuery, Tick, Wait, draw, draw_keys
+from godwit.sim.schedule import (
+    Action,
+    Deliver,
+    Move,
+    Schedule,
+    Send,
+    Sight,
+    SubmitQuery,
+    Tick,
+    Wait,
+    draw,
+    draw_keys,
+    draw_outer,
+)
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
-from tests.sim.broken import BROKEN, BROKEN_KEYS, BROKEN_STRATEGIES, PASSED_BY, only_by
+from tests.sim.broken import BROKEN, BROKEN_KEYS, BROKEN_OUTER, BROKEN_STRATEGIES, PASSED_BY, only_by
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
@@ -116,6 +129,19 @@ def test_key_schedules_that_were_wrong_once(seed: int) -> None:
 def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES // 4, drawing=draw_keys)
     assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_keys(bad[0]))}"
+
+
+def test_every_schedule_of_outer_joins_ends_with_the_oracles_answer() -> None:
+    bad = run(SCHEDULES // 4, drawing=draw_outer)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_outer(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_OUTER)
+def test_a_broken_rule_of_outer_joins_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, seed = BROKEN_OUTER[broken]
+    assert play(draw_outer(seed)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(draw_outer(seed))
 
 
 def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

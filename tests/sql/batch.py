@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.model import plan as p
-from godwit.model.joins import OuterJoin
+from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.ranking import RankCall, Ranked, TopRows
 from godwit.model.running import Over, OverCall, RunningAggregate
 
@@ -80,6 +80,8 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
             return _join(query, operator, *below)
         case OuterJoin():
             return _outer(query, operator, *below)
+        case AsofJoin():
+            return _asof(query, operator, *below)
         case p.Sink():
             assert below[0].columns == list(operator.written)
             return below[0].select(*operator.columns)
@@ -184,6 +186,27 @@ def _call(call: p.AggregateCall) -> Any:
     template = AGGREGATES.get(call.function, f"{call.function}({{x}})")
     constant = call.constants[0] if call.constants else ""
     return F.expr(template.format(x=call.argument or "*", k=constant)).alias(call.name)
+
+
+def _asof(query: p.Query, join: AsofJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+    """All pairs, of each row of the left the one with the newest of the right; then what is asked of it."""
+    left = left.withColumn("__l", F.monotonically_increasing_id()).cache()
+    keys = [f"`{a}` = `{b}`" for a, b in join.keys]
+    when = f"`{join.left_time}` {'>' if join.strict else '>='} `{join.right_time}`"
+    pairs = left.crossJoin(right).where(" AND ".join([*keys, when]))
+    order = ", ".join(f"`{name}` DESC" for name in (join.right_time, *join.ties))
+    pairs = pairs.withColumn("__place", F.expr(f"row_number() OVER (PARTITION BY __l ORDER BY {order})"))
+    rest = [f"({join.residual})"] if join.residual else []
+    rest += [f"NOT `{join.deleted}`"] if join.deleted else []
+    age = f"unix_micros(`{join.left_time}`) - unix_micros(`{join.right_time}`)"
+    rest += [f"{age} <= {join.keep_us}"] if join.keep_us else []
+    pairs = _with_parameters(query, pairs, *rest).where(" AND ".join(["__place = 1", *rest])).cache()
+    columns = [[c.name for c in side] for side in (join.left, join.right)]
+    made = pairs.select(*columns[0], *columns[1])
+    if not join.outer:
+        return made
+    nothing = [F.lit(None).cast(c.type).alias(c.name) for c in join.right]
+    return made.unionByName(left.join(pairs, "__l", "left_anti").select(*columns[0], *nothing))
 
 
 def _outer(query: p.Query, join: OuterJoin, left: DataFrame, right: DataFrame) -> DataFrame:

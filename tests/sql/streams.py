@@ -2,11 +2,17 @@
 
 from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
+from godwit.model.tables import reference_table
 
 
 def declare(name: str, ddl: str, time: str, device: str | None) -> Stream:
     columns = [part.strip().split(" ", 1) for part in ddl.split(";")]
     return Stream(StreamId(name), tuple(Column(n, t) for n, t in columns), time, device)
+
+
+def table(name: str, ddl: str, key: str) -> Stream:
+    columns = [part.strip().split(" ", 1) for part in ddl.split(";")]
+    return reference_table(StreamId(name), tuple(Column(n, t) for n, t in columns), (key,))
 
 
 STREAMS = {
@@ -23,5 +29,6 @@ STREAMS = {
             time="at",
             device="sensor",
         ),
+        table("vehicles", "id string; model string; seats int", key="id"),
     ]
 }

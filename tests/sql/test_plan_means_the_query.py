@@ -25,6 +25,8 @@ def _value(name: str, kind: str, rng: random.Random) -> Any:
     values: dict[str, Any] = {
         "train": rng.choice(["S41-1", "S41-7", "s42-2"]),
         "sensor": rng.choice(["a", "b"]),
+        "id": rng.choice(["S41-1", "S41-7", "s42-2"]),
+        "model": rng.choice(["x", "y", None]),
         "note": rng.choice(["jam", "jammed", "fine", None]),
         "cost": None if rng.random() < 0.1 else round(rng.uniform(0, 300), 2),
         "place": (rng.uniform(52, 53), rng.uniform(13, 14)),
@@ -33,7 +35,9 @@ def _value(name: str, kind: str, rng: random.Random) -> Any:
     if kind == "timestamp":
         return START + dt.timedelta(milliseconds=rng.randrange(0, 120_000, 250))
     if kind == "boolean":
-        return rng.choice([True, False, None])
+        return rng.choice([True, False] if name.startswith("__") else [True, False, None])
+    if kind == "bigint":
+        return rng.randrange(1 << 40)
     if kind == "double":
         return rng.uniform(0, 5)
     if kind.startswith("decimal"):
@@ -82,6 +86,11 @@ SOON = (
     "running_kept",
     "running_total",
     "as_written",
+    "asof_older",
+    "asof_streams",
+    "table_aggregate",
+    "table_join",
+    "table_left",
     "decimals",
     "distinct_by_window",
     "every_aggregate",

@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
 from godwit.api.migrating import as_keys, asked_keys, explain_keys
-from godwit.api.options import AHEAD, check_options, declared
+from godwit.api.options import AHEAD, check_options, declared, length
 from godwit.api.running import RunningFleet
+from godwit.api.tables import TableHandle, declared_table
 from godwit.api.topology_store import TopologyStore
 from godwit.client import RemoteFleet
 from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
@@ -110,6 +111,34 @@ class Fleet(RunningFleet):
         if device is None:
             self.device(name, site=site, streams=[name])
         return stream
+
+    def table(
+        self,
+        name: str,
+        schema: str,
+        *,
+        key: str | Sequence[str],
+        disorder: str | None = None,
+        site: str | None = None,
+    ) -> TableHandle:
+        """Declare a reference table, which queries join by its key (`JOIN t ON s.k = t.id`).
+
+        `disorder`: how far into the past a change may reach, for which its readers wait; `site`: where its changes
+        come in (the largest site, if it is not said).
+        """
+        known = next((k for k in self.deployment.streams if k != name and k.lower() == name.lower()), None)
+        if known is not None:
+            msg = f"table '{name}' is the same name to SQL as '{known}', which is declared; choose another name"
+            raise ConfigError(msg)
+        table = declared_table(name, schema, key, length(name, "disorder", disorder) if disorder else 0)
+        if self.deployment.streams.get(table.id) != table:
+            self.control.execute(Declare(table))
+        sites = self.plane.topology.sites.values()
+        largest = max(sites, key=lambda s: (s.cpu, s.id), default=None)
+        placed = self.plane.topology.devices.get(DeviceId(name))
+        home = site if site or placed is not None or largest is None else largest.id
+        self.device(name, site=home, streams=[name])
+        return TableHandle(self, table, self._opened)
 
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> DeviceHandle:
         """A device and the streams it feeds; made known to the topology if it is new."""

@@ -13,6 +13,7 @@ from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink
 from godwit.api.plan_versions import PlanVersions
+from godwit.api.tables import load_table
 from godwit.control.commands import (
     AdvancePlan,
     Alter,
@@ -20,6 +21,7 @@ from godwit.control.commands import (
     Command,
     Connect,
     Declare,
+    LoadTable,
     MigrateKeys,
     PlaceByHand,
     Replan,
@@ -81,6 +83,8 @@ class Operations:
                 self._fleet.control.ask(ChangesArrived(changes))
             case PlaceByHand(placement, cause):
                 self._place({InstanceId.parse(i): SiteId(s) for i, s in placement.items()}, cause)
+            case LoadTable(table, file, whole):
+                load_table(self._fleet, table, file, whole)
             case MigrateKeys():
                 self._fleet.control.ask(asked_keys(self._fleet, command))
 

@@ -50,9 +50,9 @@ def declared_of(
     if mbps is not None and not mbps >= 0:
         msg = f"stream '{name}', mbps={mbps!r}: a device cannot send less than nothing; give 0 or more"
         raise ConfigError(msg)
-    disorder_us = _length(name, "disorder", disorder) if disorder is not None else 0
-    idle_seconds = _length(name, "idle", idle) / 1e6 if idle is not None else None
-    ahead_us = _length(name, "ahead", ahead) if ahead is not None else None
+    disorder_us = length(name, "disorder", disorder) if disorder is not None else 0
+    idle_seconds = length(name, "idle", idle) / 1e6 if idle is not None else None
+    ahead_us = length(name, "ahead", ahead) if ahead is not None else None
     return Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps, ahead_us)
 
 
@@ -71,7 +71,7 @@ def _check_roles(stream: str, columns: tuple[Column, ...], time: str, device: st
         raise ConfigError(msg)
 
 
-def _length(stream: str, option: str, text: object) -> int:
+def length(stream: str, option: str, text: object) -> int:
     try:
         found = microseconds(text) if isinstance(text, str) else None
     except SqlFault as fault:

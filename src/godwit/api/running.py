@@ -14,6 +14,7 @@ from godwit.api.core import Elsewhere, FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
 from godwit.api.source_mobility import MobilityDriver
+from godwit.api.tables import TableClocks
 from godwit.control.commands import Command
 from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
@@ -47,6 +48,9 @@ class RunningFleet(FleetCore):
     ) -> None:
         super().__init__(root, spark, options, elsewhere)
         self._opened: list[OpenSource] = []
+        #: of reference tables
+        self.clocks = TableClocks(self)
+        self.gateway.advanced = self.clocks.beat
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self.mobility = MobilityDriver(self, mobility)
@@ -56,6 +60,7 @@ class RunningFleet(FleetCore):
         looks = {
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
             "admission": lambda: self.admission.look_if_due(),
+            "tables": lambda: self.clocks.say(),
         }
         self.supervisor = Supervisor(self, self.retention, looks)
         self._reopen()
@@ -90,6 +95,7 @@ class RunningFleet(FleetCore):
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             self.check()
+            self.clocks.beat(now=True)
             if self.pool.running:
                 if self.pool.idle() and self.control.quiet and not self.plane.keys.busy:
                     return self.supervisor.flush()
@@ -130,6 +136,7 @@ class RunningFleet(FleetCore):
             for device in sorted(old.stays.keys() - old.devices.keys()):
                 self.gateway.leave(device, old)
             self.gateway.repeat_ends(old.streams, old)
+            self.gateway.repeat_tables(old.streams, old)
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()

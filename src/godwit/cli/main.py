@@ -31,6 +31,7 @@ COMMANDS = {
     "replan": ("replan", "replan", "Join a running query's streams in another order."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
+    "table": ("table", "table", "Put the rows of a file into a reference table of a running fleet."),
     "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
     "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
     "results": ("results", "results", "Results of a query behind a server."),

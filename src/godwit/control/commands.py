@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 from godwit.errors import StateError
 from godwit.model.changes import Change
@@ -94,10 +94,29 @@ class MigrateKeys:
     operator: int | None = None
 
 
+@dataclass(frozen=True)
+class LoadTable:
+    """Rows of a file go into a reference table. `whole`: the file has all of them, what it has not is taken out."""
+
+    table: str
+    file: str
+    whole: bool = False
+
+
 Command = (
-    Declare | Connect | Submit | Withdraw | Alter | Replan | AdvancePlan | ChangeTopology | PlaceByHand | MigrateKeys
+    Declare
+    | Connect
+    | Submit
+    | Withdraw
+    | Alter
+    | Replan
+    | AdvancePlan
+    | ChangeTopology
+    | PlaceByHand
+    | MigrateKeys
+    | LoadTable
 )
-_COMMANDS = (Declare, Connect, Submit, Withdraw, Alter, Replan, AdvancePlan, ChangeTopology, PlaceByHand, MigrateKeys)
+_COMMANDS = get_args(Command)
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in _COMMANDS}
 
 

@@ -20,6 +20,7 @@ from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Conformed, Rows, Schema, micros
 from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered, sender_device
+from godwit.ingest.table_book import TableBook
 from godwit.model.deployment import Delta, Deployment
 from godwit.protocol.span import span
 from godwit.protocol.watermarks import NEVER, Mark
@@ -39,6 +40,7 @@ class Gateway:
         #: the wall clock (seconds), for rows that lie too far ahead of it
         self.now = now
         self.dead, self.meter = DeadLetters(store, only), Meter()
+        self.tables = TableBook(store)
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
@@ -46,6 +48,8 @@ class Gateway:
         self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
         self.appended: Callable[[RegionId, StreamId], None] = lambda region, stream: None
+        #: told when a stream may have come further: tables follow
+        self.advanced: Callable[[], object] = lambda: None
 
     def declare(self, schema: Schema, deployment: Deployment) -> None:
         """Take a stream in, with what earlier runs left in its logs."""
@@ -53,6 +57,8 @@ class Gateway:
         known = set(deployment.sites.values()) | set(deployment.stays.values())
         regions = known if self._only is None else {self._only}
         self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id, deployment.knows)
+        if schema.stream.key:
+            self.tables.open(schema)
 
     def schema(self, stream: StreamId) -> Schema:
         if stream not in self._schemas:
@@ -86,8 +92,13 @@ class Gateway:
         key = (region, stream)
         if key not in self._logs:
             self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter)
-            self._logs[key].appended = lambda: self.appended(region, stream)
+            self._logs[key].appended = lambda: self._noticed(region, stream)
         return self._logs[key]
+
+    def _noticed(self, region: RegionId, stream: StreamId) -> None:
+        self.appended(region, stream)
+        if not self._schemas[stream].stream.key:
+            self.advanced()
 
     def conform(self, stream: StreamId, rows: Rows, device: DeviceId | None) -> Conformed:
         """Rows as the stream has them, and what does not fit. Needs no lock."""
@@ -107,6 +118,9 @@ class Gateway:
         self, stream: StreamId, rows: Conformed, deployment: Deployment, device: DeviceId | None, sequence: int | None
     ) -> bool:
         """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
+        if self.schema(stream).stream.key:
+            msg = f"'{stream}' is a reference table; change it with fleet.table(..).upsert(rows) or .delete(keys)"
+            raise SourceError(msg)
         if self.is_known(stream, device, sequence):
             return False
         self.push_numbered(stream, rows, deployment, device, {} if sequence is None else {str(device): sequence})
@@ -132,6 +146,56 @@ class Gateway:
             marks, counts = self._progress(schema, region, newest, deployment)
             self.log(region, stream).append(table, marks, counts, mine)
         self._streams[stream].sequences.update(numbers)
+
+    def change_table(self, stream: StreamId, rows: pa.Table, deployment: Deployment) -> None:
+        """Versions of a table's rows: written down, then told to its readers."""
+        self.tables.add(stream, rows)
+        self._tell_versions(stream, deployment)
+
+    def _tell_versions(self, stream: StreamId, deployment: Deployment) -> None:
+        """Changes that are not in the log yet; an earlier process may have died before they were."""
+        device = DeviceId(stream)
+        for number, rows in self.tables.after(stream, self.sequence(stream, device)):
+            self._append_versions(stream, rows, deployment, {str(device): number})
+            self.remember(stream, device, number)
+
+    def _append_versions(
+        self, stream: StreamId, rows: pa.Table, deployment: Deployment, sequence: dict[str, int]
+    ) -> None:
+        device, schema = DeviceId(stream), self.schema(stream)
+        region, source = self._home(device, schema, deployment), self.source(stream, device)
+        clock = max(source.clock, self.table_times(stream)[1])
+        source.advance(deployment.sessions.get(device, 1), region, clock, clock)
+        self.log(region, stream).append(rows, {device: source.mark}, {str(device): rows.num_rows}, sequence)
+
+    def table_times(self, stream: StreamId) -> tuple[int, int]:
+        """(from when on a change holds that is made now, the earliest from when on one may): just after the newest row
+        of any stream, and the table's disorder before that. NEVER: there were no rows yet."""
+        states = [state for name, state in self._streams.items() if not self._schemas[name].stream.key]
+        newest = [state.newest for state in states]
+        newest += [source.newest for state in states for source in state.devices.values()]
+        frontier, told = max(newest, default=NEVER), self.source(stream, DeviceId(stream)).clock
+        if frontier == NEVER:
+            return told, told
+        disorder = self.schema(stream).stream.disorder_us
+        return max(frontier + 1, told), max(frontier + 1 - disorder, told)
+
+    def table_clock(self, stream: StreamId, deployment: Deployment) -> dict[DeviceId, int]:
+        """How far a table has come, if that is further than it has said; nothing of one that is closed or away."""
+        device, source = DeviceId(stream), self.source(stream, DeviceId(stream))
+        clock = self.table_times(stream)[1]
+        there = self._region(device, deployment) is not None and not source.mark.closed
+        return {device: clock} if there and clock > source.clock else {}
+
+    def repeat_tables(self, streams: Iterable[StreamId], deployment: Deployment) -> None:
+        """A query that begins now is told all versions there are; the others know them."""
+        for stream in set(streams) & self._streams.keys():
+            schema = self.schema(stream)
+            if schema.stream.key and self._region(DeviceId(stream), deployment) is not None:
+                self._tell_versions(stream, deployment)
+                rows = self.tables.versions(schema)
+                if rows.num_rows:
+                    self._append_versions(stream, rows, deployment, {})
 
     def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
         """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
@@ -201,7 +265,9 @@ class Gateway:
             self.leave(device, before)
         self.forget(delta.forgotten)
         begun = [query for query in delta.queries.values() if query is not None]
-        self.repeat_ends((s.stream for query in begun for _, s in query.shape.plan.scans), after)
+        read = {s.stream for query in begun for _, s in query.shape.plan.scans}
+        self.repeat_ends(read, after)
+        self.repeat_tables(read, after)
 
     def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
         """Devices may have changed region: end their old sessions where they were, begin the new ones."""

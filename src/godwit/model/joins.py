@@ -96,3 +96,76 @@ class OuterJoin(Operator):
 
     def describe(self) -> str:
         return pretty(f"{self.how.capitalize()} {self.inner.describe().lower()[:4]}{self.inner.describe()[4:]}")
+
+
+@dataclass(frozen=True)
+class AsofJoin(Operator):
+    """With each row of the left the newest row of the right, of equal keys, that is not newer than it.
+
+    Rows of the left wait until the watermark has passed them. Of the right the newest row of each key is kept, and
+    those that the watermark has not passed: rows of a stream, or the versions of a reference table's rows.
+    """
+
+    inputs: tuple[int, ...]
+    #: column of the left, column of the right
+    keys: tuple[tuple[str, str], ...]
+    left_time: str
+    right_time: str
+    #: columns of the right that order rows of one time; the last is taken
+    ties: tuple[str, ...]
+    left: tuple[Column, ...]
+    right: tuple[Column, ...]
+    #: rows of the left without a partner come out, too
+    outer: bool = False
+    #: the partner must be older, not of the same time
+    strict: bool = False
+    #: column of the right that says: there is no such row any more
+    deleted: str | None = None
+    #: further condition on the pair
+    residual: str | None = None
+    #: a partner is at most so much older; 0: however old
+    keep_us: int = 0
+    left_lag_us: int = 0
+    right_lag_us: int = 0
+    per_device: ClassVar[bool] = False
+    stateful: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
+    emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+
+    @property
+    def told_apart(self) -> Literal["rows", "partials"] | None:
+        return None
+
+    @property
+    def wait_us(self) -> int:
+        """When the watermark is further past a row of the left than this, its partner is there."""
+        return max(self.left_lag_us, self.right_lag_us)
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        left, right = (tuple(f"`{pair[side]}`" for pair in self.keys) for side in (0, 1))
+        waiting = StateSpec(left, self.left_time, self.left_lag_us)
+        if self.keep_us:
+            return waiting, StateSpec(right, self.right_time, self.right_lag_us, "ttl", self.keep_us)
+        return waiting, StateSpec(right, self.right_time, self.right_lag_us, "forever")
+
+    @property
+    def reach_us(self) -> int | None:
+        return self.keep_us + 2 * self.wait_us + 1 if self.keep_us else None
+
+    @property
+    def keeps(self) -> str:
+        until = f"until the watermark is {seconds(self.keep_us + self.wait_us)} past it" if self.keep_us else "for ever"
+        what = "the newest version of each key" if self.deleted else "the newest row of the right of each key"
+        return f"rows of the left until the watermark passes them, {what} {until}"
+
+    @property
+    def detail(self) -> str:
+        return f" ({seconds(self.wait_us)} late)" if self.wait_us else ""
+
+    def describe(self) -> str:
+        on = " AND ".join(f"{left} = {right}" for left, right in self.keys)
+        match = f"{self.left_time} {'>' if self.strict else '>='} {self.right_time}"
+        rest = f" AND {self.residual}" if self.residual else ""
+        return pretty(f"{'Left asof' if self.outer else 'Asof'} join {on}, newest with {match}{rest}")

@@ -63,6 +63,12 @@ class Stream:
     mbps: float | None = None
     #: how far (microseconds) a row may lie ahead of the wall clock when it comes in; None: as far as it likes
     ahead_us: int | None = None
+    #: of a reference table: the columns that name a row; its stream has a row for each version of one
+    key: tuple[str, ...] = ()
+
+
+#: columns of a reference table's stream: which of two versions of one time is newer, and that the row is gone
+SEQUENCE, GONE = "__sequence", "__gone"
 
 
 @dataclass(frozen=True)

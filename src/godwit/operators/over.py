@@ -18,13 +18,12 @@ from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.plan import GENERATION, QUERY
 from godwit.model.running import Over
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
+from godwit.operators.due import behind, due_rows
 from godwit.operators.lookup import of_keys
 from godwit.operators.over_sql import NEW, answers, carried_names, last_rows
 from godwit.protocol.watermarks import FOREVER, NEVER
 from godwit.region.poll import Arrived
 from godwit.region.state import State, union
-from godwit.storage.log import Segment
-from godwit.storage.overlays import by_query, revised
 
 WAITING, KEPT = 0, 1
 
@@ -39,7 +38,7 @@ class OverRows(StatefulOperator):
         self._kept_columns = [f"`{name}`" for name in (QUERY, *node.columns, *carried_names(node), GENERATION)]
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
-        bounds = self._bounds(context.released())
+        bounds = behind(context.released(), self.node.lag_us)
         since = {q: clock for q, clock in bounds.items() if clock > NEVER}
         rows = None if inputs[0] is None else inputs[0].selectExpr(*self._columns)
         context.state(WAITING).live += context.admit(WAITING, rows, since)
@@ -48,9 +47,8 @@ class OverRows(StatefulOperator):
             self._forget_answered(context, bounds)
         context.hand_over()
         before, now = context.advance()
-        closed, closing = self._bounds(before), self._bounds(now)
-        moving = {query: bound for query, bound in closing.items() if bound > closed[query]}
-        due = self._due(context, closed, closing, moving) if moving else None
+        closed, closing = (behind(clock, self.node.lag_us) for clock in (before, now))
+        due = due_rows(context, context.state(WAITING), self.node.time, closed, closing)
         made = None if due is None else self._answered(context, due)
         self._tidy(context, closing)
         return union([*passed, made])
@@ -64,7 +62,7 @@ class OverRows(StatefulOperator):
         if not context.divided(query) or not rows.live:
             context.state(WAITING).live += rows.live
             return None
-        done = self._bounds({query: arrived.clock})[query]
+        done = behind({query: arrived.clock}, self.node.lag_us)[query]
         here, dual = max(done, bounds.get(query, NEVER)), arrived.move.dual
         frame = rows.read(context.spark, sizes=context.sizes)
         assert frame is not None
@@ -102,34 +100,6 @@ class OverRows(StatefulOperator):
         left = marked.where(f"unix_micros(`{self.node.time}`) >= __answered").drop("__answered")
         still = context.write(left, "waiting", WAITING, few)
         context.replace(WAITING, [] if still is None else [still])
-
-    def _bounds(self, watermarks: Watermarks) -> Watermarks:
-        """Rows before these are complete: one at the watermark itself may still come."""
-        return {q: c if abs(c) >= FOREVER else c - self.node.lag_us for q, c in watermarks.items()}
-
-    def _due(
-        self, context: OperatorContext, closed: Watermarks, closing: Watermarks, moving: Watermarks
-    ) -> Frame | None:
-        """Rows that the watermark has passed now. Few are picked here: the bounds would make a new plan every time."""
-        chosen = State(context.state(WAITING).between(min(closed[q] for q in moving), max(moving.values()) - 1))
-        time = self.node.time
-
-        def pick(table: pa.Table, segment: Segment) -> pa.Table:
-            table = revised(table, segment)
-            at = segments.micros(table[time])
-            after = pc.greater_equal(at, pc.fill_null(by_query(table, closed), FOREVER))
-            return table.filter(pc.and_(after, pc.less(at, pc.fill_null(by_query(table, closing), NEVER))))
-
-        if not chosen.live:
-            return None
-        if (few := chosen.handed(context.spark, pick)) is not None:
-            return few if few.rows else None
-        frame = chosen.read(context.spark, sizes=context.sizes)
-        assert frame is not None
-        frame = context.tables.per_query(frame, closed, "__closed", otherwise=FOREVER)
-        frame = context.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
-        at = f"unix_micros(`{time}`)"
-        return frame.where(f"{at} >= __closed AND {at} < __closing").drop("__closed", "__closing")
 
     def _answered(self, context: OperatorContext, due: Frame) -> Frame:
         """The answers of these rows, and what stays of them for later ones."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from godwit.ids import StreamId
-from godwit.model.joins import OuterJoin
+from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.plan import Aggregate, Join, Query
 from godwit.model.running import RunningAggregate
 
@@ -43,4 +43,6 @@ def _own(operator: object) -> int:
         case Join() | OuterJoin():
             bands = abs(operator.lower_us) + abs(operator.upper_us)
             return bands + operator.left_lag_us + operator.right_lag_us
+        case AsofJoin():
+            return operator.wait_us
     return 0

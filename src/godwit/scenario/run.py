@@ -138,6 +138,10 @@ def set_up(fleet: Fleet, scenario: Scenario, topology: Topology | None) -> list[
     if topology is not None:
         fleet.topology.add(topology)
     with_device = []
+    for table in scenario.tables:
+        made = fleet.table(table.name, table.schema_, key=table.key, disorder=table.disorder, site=table.site)
+        if table.file is not None:
+            made.follow_file(scenario.at(table.file))
     for spec in scenario.streams:
         fleet.stream(
             spec.name,

@@ -30,6 +30,7 @@ from godwit import names
 from godwit.errors import ConfigError, GodwitError
 from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
+from godwit.model.tables import reference_table
 from godwit.model.topology import Topology
 from godwit.model.topology_file import load_topology
 from godwit.scenario.connectors import KafkaSourceSpec, MqttSourceSpec, NatsSourceSpec, PositionsSpec, SinkSpec
@@ -66,6 +67,24 @@ class StreamSpec(_Strict):
         ahead = microseconds(self.ahead) if self.ahead else None
         found = columns(self.schema_)
         return Stream(StreamId(self.name), found, self.time, self.device, disorder, idle, self.mbps, ahead)
+
+
+class TableSpec(_Strict):
+    """As `fleet.table` takes it, and the file that it follows."""
+
+    name: Name
+    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    key: str | list[str]
+    disorder: str | None = None
+    site: str | None = None
+    #: .csv, .json, .jsonl or .parquet
+    file: Path | None = None
+
+    def value(self) -> Stream:
+        """The declaration as a value, without Spark."""
+        key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
+        disorder = microseconds(self.disorder) if self.disorder else 0
+        return reference_table(StreamId(self.name), columns(self.schema_), key, disorder)
 
 
 class DeviceSpec(_Strict):
@@ -149,6 +168,7 @@ class Scenario(_Strict):
     topology: Path | dict[str, Any] | None = None
     world: WorldSpec | None = None
     streams: Annotated[list[StreamSpec], Field(min_length=1)]
+    tables: list[TableSpec] = []
     devices: list[DeviceSpec] = []
     sources: list[SourceSpec] = []
     queries: list[QuerySpec] = []
@@ -180,7 +200,8 @@ class Scenario(_Strict):
 
     def values(self) -> dict[StreamId, Stream]:
         """All declared streams, without Spark."""
-        return {StreamId(s.name): s.value() for s in self.streams}
+        declared: list[Stream] = [*(s.value() for s in self.streams), *(t.value() for t in self.tables)]
+        return {stream.id: stream for stream in declared}
 
 
 def columns(ddl: str) -> tuple[Column, ...]:
@@ -256,7 +277,7 @@ def _faults(scenario: Scenario, serving: bool) -> Iterator[str]:
         yield "trace: a world brings its own; remove one of the two"
     yield from _misnamed(scenario)
     streams = [s.name for s in scenario.streams]
-    yield from _twice("streams", streams)
+    yield from _twice("streams", [*streams, *(t.name for t in scenario.tables)])
     yield from _twice("queries", [q.name for q in scenario.queries])
     yield from _twice("devices", [d.id for d in scenario.devices])
     uses = [(f"sources[{i}].stream", s.stream) for i, s in enumerate(scenario.sources)]

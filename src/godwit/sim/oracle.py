@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import Aggregate, Join, Query, Sink, Window
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
@@ -25,6 +26,10 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         return _running([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
     if any(isinstance(op, SimOver) for op in plan.operators):
         return _over([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
+    outer = next((op for op in plan.operators if isinstance(op, OuterJoin)), None)
+    if outer is not None:
+        first, second = (scans[i] for i, _ in plan.scans)
+        return _outer(outer, [row for row in first if row[2] > over], second)
     aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
     joins = any(isinstance(op, Join) for op in plan.operators)
     if joins:
@@ -42,6 +47,18 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         below = _windows(rows, aggregate.window)
         return _windows([(end, key, total) for key, end, _, total in below], upper[0])
     return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
+
+
+def _outer(join: OuterJoin, first: Sequence[Reading], second: Sequence[Reading]) -> Answer:
+    def partners(a: Reading, rows: Sequence[Reading]) -> list[Reading]:
+        return [b for b in rows if a[1] == b[1] and abs(b[0] - a[0]) <= join.upper_us]
+
+    if join.how in ("semi", "anti"):
+        return Counter((a[0], a[2]) for a in first if bool(partners(a, second)) == (join.how == "semi"))
+    found: Answer = Counter((a[0], a[2], b[0], b[2]) for a in first for b in partners(a, second))
+    found.update((a[0], a[2], None, None) for a in first if not partners(a, second))
+    found.update((None, None, b[0], b[2]) for b in second if not partners(b, first))
+    return found
 
 
 def _windows(rows: Sequence[Reading], window: Window) -> Answer:

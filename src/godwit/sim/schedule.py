@@ -6,12 +6,12 @@ An action that makes no sense when its turn comes (a site fails that is not ther
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from godwit.migration.phases import AUTO, KEY_STRATEGIES
 from godwit.model.keys import BUCKETS
-from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, PARENT, REGIONS
+from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
 
 #: moments at which a step may die
 MOMENTS = ("polled", "staged", "committed")
@@ -217,6 +217,13 @@ def draw(seed: int, longest: int = 40) -> Schedule:
         actions.append(SubmitQuery("q1", rng.choice([kind, rng.choice(list(KINDS))]), rng.choice([0, 1])))
     actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
     return Schedule(seed, rule, strategy, tuple(actions))
+
+
+def draw_outer(seed: int) -> Schedule:
+    """The schedule of a seed with outer, semi and anti joins as its queries."""
+    drawn, rng = draw(seed), Random(seed)
+    actions = (replace(a, kind=rng.choice(list(OUTER))) if isinstance(a, SubmitQuery) else a for a in drawn.actions)
+    return replace(drawn, actions=tuple(actions))
 
 
 def draw_keys(seed: int, longest: int = 60) -> Schedule:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from godwit.ids import Epoch, QueryId, RegionId
+from godwit.model.joins import OuterJoin
 from godwit.model.keys import contains
 from godwit.model.plan import (
     CLASS,
@@ -33,6 +34,7 @@ from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
 from godwit.sim import over, running
 from godwit.sim.operators import Row, bound
+from godwit.sim.outer import SimMeeting, alone, met
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning, as_state
 
@@ -93,6 +95,8 @@ class _Step:
                     made = self._aggregate(index, operator, inputs[0])
                 case Join():
                     made = self._join(index, operator, inputs)
+                case OuterJoin():
+                    made = self._outer(index, operator, inputs)
                 case SimRunning():
                     made = self._running(index, operator, inputs[0])
                 case SimOver():
@@ -298,7 +302,32 @@ class _Step:
         self._tidy(index, operator, now)
         return made
 
-    def _in_time(self, index: int, operator: Join, side: int, rows: list[Row]) -> list[Row]:
+    def _outer(self, index: int, operator: OuterJoin, inputs: list[list[Row]]) -> list[Row]:
+        """As a join; who has no partner is told when the watermark says so."""
+        fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
+        left, right = self._state(index, 0), self._state(index, 1)
+        meetings = [SimMeeting(fresh[0], [*right, *fresh[1]]), SimMeeting([*left], fresh[1], [*right])]
+        left.extend(fresh[0])
+        right.extend(fresh[1])
+        for arrived in self._arrivals(index):
+            mine = _rows(arrived)
+            here = [*self._state(index, 0)], [*self._state(index, 1)]
+            meetings += [
+                SimMeeting(mine.get(0, []), here[1], mine.get(1, [])),
+                SimMeeting(here[0], mine.get(1, []), here[1]),
+            ]
+            for side, rows in mine.items():
+                self._state(index, side).extend(rows)
+        made = met(operator, meetings)
+        self._hand_over(index, 2)
+        before, now = self.kernel.release(index, self.markers)
+        states = self._state(index, 0), self._state(index, 1)
+        for side in operator.answers_for:
+            made += alone(operator, side, states, before, now)
+        self._tidy(index, operator, now)
+        return made
+
+    def _in_time(self, index: int, operator: Join | OuterJoin, side: int, rows: list[Row]) -> list[Row]:
         time = operator.right_time if side else operator.left_time
         lag = operator.right_lag_us if side else operator.left_lag_us
         let_go = self.kernel.released.get(index, {})
@@ -317,16 +346,15 @@ class _Step:
             self._state(index, side).extend(rows)
         return made
 
-    def _tidy(self, index: int, operator: Join, now: dict[QueryId, int]) -> None:
+    def _tidy(self, index: int, operator: Join | OuterJoin, now: dict[QueryId, int]) -> None:
         """Forget rows that no partner can meet any more. One clock for all queries, as the runtime's segments have."""
         clock = self.moves.dead_before(index, now, self.kernel.deployment)
         if clock == NEVER:
             return
         for side in (0, 1):
             time = operator.right_time if side else operator.left_time
-            lasts = operator.left_lag_us - operator.lower_us if side else operator.right_lag_us + operator.upper_us
             rows = self._state(index, side)
-            self.runner.states[index, side] = [row for row in rows if row[time] > clock - lasts - 1]
+            self.runner.states[index, side] = [row for row in rows if row[time] > clock - operator.lasts_us[side] - 1]
 
     # -- hand-over
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.joins import How, OuterJoin
 from godwit.model.plan import (
     WINDOW_END,
     Aggregate,
@@ -156,12 +157,37 @@ def over(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def full_join(name: str, over: int) -> Query:
+    """SELECT a.ts, a.v, b.ts, b.v FROM left a FULL JOIN right b ON a.k = b.k AND band, of left rows WHERE v > :over"""
+    return _outer(name, over, "full")
+
+
+def semi_join(name: str, over: int) -> Query:
+    """SELECT a.ts, a.v FROM left a LEFT SEMI JOIN right b .."""
+    return _outer(name, over, "semi")
+
+
+def anti_join(name: str, over: int) -> Query:
+    """SELECT a.ts, a.v FROM left a LEFT ANTI JOIN right b .."""
+    return _outer(name, over, "anti")
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
 KEYED = {**KINDS, "running": running, "over": over}
 #: what may stand for another kind: it has the same keys, and one operator more
 LONGER = {"tumbling": nested}
-ALL_KINDS = {**KEYED, "nested": nested}
+#: in which rows without a partner count
+OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
+ALL_KINDS = {**KEYED, **OUTER, "nested": nested}
+
+
+def _outer(name: str, over: int, how: How) -> Query:
+    left, right = (tuple(Column(f"{side}__{c}", "int") for c in ("ts", "k", "v")) for side in "ab")
+    told = ("a__ts", "a__v") if how in ("semi", "anti") else ("a__ts", "a__v", "b__ts", "b__v")
+    band = (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND
+    operators: list[Operator] = [*_join()[:3], OuterJoin((1, 2), how, *band, left, right), Sink((3,), told)]
+    return _query(name, operators, over)
 
 
 def _join() -> list[Operator]:

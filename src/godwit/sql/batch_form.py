@@ -3,6 +3,7 @@
 - `keep('1 day')` becomes: group by sessions with that gap, and of each key take the newest.
 - Window functions that count rows get an order in which no two different rows are equal; with `keep`, the rows of a key
   are parted where they are too far apart.
+- Joins as of a time become joins by the interval in which a row is the newest.
 - `count_window(ts, n, slide)` becomes: number the rows of each key, and group by the windows that a number belongs to.
 """
 
@@ -14,6 +15,8 @@ from sqlglot import exp, parse_one
 
 from godwit.sql.dialect import PlainSpark
 
+#: meta key of a Join: the same (`asof.py`)
+FORM = "godwit_asof"
 #: meta key of a SELECT: what compiling has learned of it that its batch form needs
 NOTE = "godwit_batch_form"
 _RANK, _HOLDS = "__rank", "__holds"
@@ -191,6 +194,9 @@ def nest(select: exp.Select, *columns: exp.Expr) -> None:
 def batch_form(tree: exp.Query) -> exp.Query:
     """A copy for Spark; `tree` has been compiled."""
     tree = tree.copy()
+    for join in list(tree.find_all(exp.Join)):
+        if FORM in join.meta:
+            join.meta[FORM].rewrite(join)
     for select in reversed(list(tree.find_all(exp.Select))):  # inner ones first: outer ones take them in as they are
         note = select.meta.get(NOTE)
         if note is not None:

@@ -22,7 +22,10 @@ def check_join(join: exp.Join) -> How | None:
     if side and kind in ("SEMI", "ANTI") and side != "LEFT":
         msg = f"{side} {kind} JOIN is not Spark's"
         raise SqlFault(msg, join.this, f"write it the other way round, as a LEFT {kind} JOIN")
-    if method or join.args.get("using"):
+    if (method and not join.args.get("match_condition")) or join.args.get("using"):
+        if method == "ASOF":
+            msg = "an ASOF JOIN does not say which row is the newest that counts"
+            raise SqlFault(msg, join.this, "write ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.key = b.key")
         msg = f"{method or 'USING'} joins hide which columns are compared"
         raise SqlFault(msg, join.this, "write the condition: JOIN .. ON a.key = b.key AND ..")
     return how

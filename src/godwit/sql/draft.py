@@ -165,6 +165,27 @@ class OuterNode(JoinNode):
     origin: exp.Expr | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class AsofNode:
+    """With each row of the left the newest of the right; keys are columns."""
+
+    left: Draft
+    right: Draft
+    keys: tuple[tuple[str, str], ...]
+    left_time: str
+    right_time: str
+    ties: tuple[str, ...]
+    outer: bool
+    strict: bool
+    deleted: str | None
+    residual: tuple[exp.Expr, ...]
+    keep_us: int
+    left_lag_us: int
+    right_lag_us: int
+    types: Mapping[str, str | None]
+    origin: exp.Expr | None
+
+
 Draft = (
     ScanNode
     | FilterNode
@@ -178,6 +199,7 @@ Draft = (
     | TopNode
     | JoinNode
     | OuterNode
+    | AsofNode
 )
 
 
@@ -230,7 +252,7 @@ def inputs(draft: Draft) -> tuple[Draft, ...]:
             return ()
         case UnionNode():
             return draft.inputs
-        case JoinNode():
+        case JoinNode() | AsofNode():
             return (draft.left, draft.right)
         case _:
             return (draft.input,)
@@ -242,7 +264,7 @@ def with_inputs(draft: Draft, new: tuple[Draft, ...]) -> Draft:
             return draft
         case UnionNode():
             return UnionNode(new)
-        case JoinNode():
+        case JoinNode() | AsofNode():
             return replace(draft, left=new[0], right=new[1])
         case _:
             return replace(draft, input=new[0])

@@ -69,6 +69,8 @@ class Emitter:
                 return self._add(ranking.TopRows(below, node.columns, node.keys, *best))
             case d.OuterNode():
                 return self._outer(node, below)
+            case d.AsofNode():
+                return self._asof(node, below)
             case d.JoinNode():
                 return self._join(node, below)
 
@@ -106,6 +108,26 @@ class Emitter:
         left, right = (_columns(node, side) for side in (node.left, node.right))
         return self._add(joins.OuterJoin(below, node.how, **self._band(node), left=left, right=right))
 
+    def _asof(self, node: d.AsofNode, below: tuple[int, ...]) -> int:
+        left, right = (_columns(node, side) for side in (node.left, node.right))
+        made = joins.AsofJoin(
+            below,
+            node.keys,
+            node.left_time,
+            node.right_time,
+            node.ties,
+            left,
+            right,
+            outer=node.outer,
+            strict=node.strict,
+            deleted=node.deleted,
+            residual=self._all(node.residual),
+            keep_us=node.keep_us,
+            left_lag_us=node.left_lag_us,
+            right_lag_us=node.right_lag_us,
+        )
+        return self._add(made)
+
     def _band(self, node: d.JoinNode) -> dict[str, Any]:
         return {
             "keys": tuple((text(a), text(b)) for a, b in node.keys),
@@ -119,11 +141,14 @@ class Emitter:
         }
 
 
-def _columns(node: d.OuterNode, side: d.Draft) -> tuple[plan.Column, ...]:
+def _columns(node: d.OuterNode | d.AsofNode, side: d.Draft) -> tuple[plan.Column, ...]:
     """A side's columns; where they may be missing, their types must be known."""
-    missing = {"left": (node.right,), "right": (node.left,), "full": (node.left, node.right)}.get(node.how, ())
+    how = "left" if isinstance(node, d.AsofNode) else node.how
+    missing = {"left": (node.right,), "right": (node.left,), "full": (node.left, node.right)}.get(how, ())
     made = []
     for name in sorted(outputs(side)):
+        if isinstance(node, d.AsofNode) and name not in node.types:
+            continue  # a key that is computed for the join alone
         kind = node.types.get(name)
         if kind is None and any(side is one for one in missing):
             msg = f"the type of '{name.split('__', 1)[-1]}' is not known, and it is NULL where there is no partner"

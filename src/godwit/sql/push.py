@@ -10,6 +10,7 @@ from sqlglot import exp
 from godwit.model.plan import DELETED, VERSION, WINDOW_END, WINDOW_START
 from godwit.sql.draft import (
     AggregateNode,
+    AsofNode,
     ColumnNode,
     Draft,
     ExplodeNode,
@@ -46,7 +47,7 @@ def push_filters(draft: Draft) -> Draft:
                 return push_filters(replace(below, input=FilterNode(below.input, moved)))
             case UnionNode():
                 return push_filters(UnionNode(tuple(FilterNode(branch, draft.conjuncts) for branch in below.inputs)))
-            case OuterNode():
+            case OuterNode() | AsofNode():
                 kept, moved = _for_left(below, draft.conjuncts)
                 return filtered(push_filters(replace(below, left=filtered(below.left, moved))), kept)
             case JoinNode():
@@ -72,9 +73,12 @@ def _into_join(join: JoinNode, parts: tuple[exp.Expr, ...]) -> JoinNode:
     )
 
 
-def _for_left(join: OuterNode, parts: tuple[exp.Expr, ...]) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+def _for_left(
+    join: OuterNode | AsofNode, parts: tuple[exp.Expr, ...]
+) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
     """(what must be decided above the join, what its left may be asked before): where all of the left comes out."""
-    mine = frozenset[str]() if join.how in ("right", "full") else outputs(join.left)
+    whole = isinstance(join, AsofNode) or join.how not in ("right", "full")
+    mine = outputs(join.left) if whole else frozenset[str]()
     moved = tuple(p for p in parts if names([p]) and names([p]) <= mine)
     return tuple(p for p in parts if p not in moved), moved
 
@@ -105,7 +109,7 @@ def outputs(draft: Draft) -> frozenset[str]:
             return frozenset([*draft.columns, draft.place, VERSION, DELETED])
         case OuterNode(how="semi" | "anti"):
             return outputs(draft.left)
-        case JoinNode():
+        case JoinNode() | AsofNode():
             return outputs(draft.left) | outputs(draft.right)
 
 
@@ -152,6 +156,13 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
             wanted = tuple(c for c in draft.calls if c.name in needed) or draft.calls[:1]
             # Its order is made of all its columns: none may go, or rows that were told apart would not be.
             return replace(draft, input=prune(draft.input, frozenset(draft.columns)), calls=wanted)
+        case AsofNode():
+            left = (needed | names(draft.residual) | {a for a, _ in draft.keys}) & outputs(draft.left)
+            right = (needed | names(draft.residual) | {b for _, b in draft.keys}) & outputs(draft.right)
+            right |= {draft.right_time, *draft.ties} | ({draft.deleted} if draft.deleted else set())
+            left |= {draft.left_time}
+            sides = (_narrow(prune(side, mine), mine) for side, mine in ((draft.left, left), (draft.right, right)))
+            return with_inputs(draft, tuple(sides))
         case RankNode() | TopNode():
             return replace(draft, input=prune(draft.input, frozenset(draft.columns)))
         case JoinNode():

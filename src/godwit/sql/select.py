@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from godwit.ids import StreamId
+from godwit.model.joins import How
 from godwit.model.plan import DELETED, VERSION, Stream
+from godwit.sql.asof import Asof, refuse_table, table_of
 from godwit.sql.batch_form import NOTE
 from godwit.sql.checks import (
     check_join,
@@ -130,11 +132,17 @@ class Compiler:
         if CHANGES in node.meta:
             msg = "emit('changes') is for windows: GROUP BY .., window(ts, '10 seconds')"
             raise SqlFault(msg, node.expressions[0], "remove the hint /*+ emit('changes') */")
-        if KEEP in node.meta:
+        if KEEP in node.meta and not any(isinstance(source.how, Asof) for source in sources):
             msg = "keep is for totals (GROUP BY without a window) and window functions"
             raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
         columns, fields = [], []
-        for name, value in self._select_list(node, scope):
+        items = self._select_list(node, scope)
+        if any(isinstance(source.how, Asof) for source in sources) and any(
+            item.find(exp.Star) for item in node.expressions
+        ):
+            # (where the oracle has columns of its own, * is written out)
+            node.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in items])
+        for name, value in items:
             resolved = scope.resolve(value)
             refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
             source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
@@ -298,19 +306,35 @@ class Compiler:
             raise SqlFault(msg, node, "write SELECT columns FROM a declared stream")
         joins = node.args.get("joins") or []
         relations = [self._relation(source, known) for source in (start.this, *(j.this for j in joins))]
+        refuse_table(relations[0])
         for i, relation in enumerate(relations):
             if any(same(relation.alias, earlier.alias) for earlier in relations[:i]):
                 msg = f"'{relation.alias}' stands twice in this FROM"
                 raise SqlFault(msg, relation.origin, f"give one an alias: {relation.alias} AS other")
         found, hidden = [FromItem(relations[0])], set[int]()
         for i, join in enumerate(joins, 1):
-            how = check_join(join)
+            how: How | Asof | None = check_join(join)
+            table = table_of(relations[i])
+            if table is not None or join.args.get("match_condition"):
+                how = self._asof(join, how, relations[: i + 1], table, node.meta.get(KEEP))
             # An inner join's ON may speak of what is joined later; one of an outer join, of what is there.
             there = relations if how is None else relations[: i + 1]
             scope = NameScope(tuple(r for k, r in enumerate(there) if k not in hidden))
             found.append(FromItem(relations[i], how, tuple(map(scope.resolve, conjuncts(join.args.get("on"))))))
             hidden |= {i} if how in ("semi", "anti") else set()
         return tuple(found)
+
+    @staticmethod
+    def _asof(
+        join: exp.Join, how: How | Asof | None, there: list[Relation], table: Stream | None, keep: int | None
+    ) -> Asof:
+        """A join with the newest row, or with a version of a table's."""
+        if how not in (None, "left"):
+            msg = "of the joins as of a time there are JOIN and LEFT JOIN"
+            raise SqlFault(msg, join.this, "write ASOF JOIN, ASOF LEFT JOIN, or (LEFT) JOIN with the table")
+        match = join.args.get("match_condition")
+        resolved = None if match is None else NameScope(tuple(there)).resolve(match)
+        return Asof(how == "left", resolved, keep, table, join)
 
     def _relation(self, source: exp.Expr, known: Mapping[str, Definition]) -> Relation:
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Query):

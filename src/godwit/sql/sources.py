@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from godwit.model.joins import How
+from godwit.sql.asof import Asof, join_asof
 from godwit.sql.draft import Draft, filtered, names
 from godwit.sql.fault import SqlFault
 from godwit.sql.joins import Joiner, check_width, combine
@@ -22,7 +23,7 @@ class FromItem:
     """A relation of a FROM, and how it is joined with those before it; `how` None: by an inner join."""
 
     relation: Relation
-    how: How | None = None
+    how: How | Asof | None = None
     on: tuple[exp.Expr, ...] = ()
 
 
@@ -73,12 +74,15 @@ class _Stages:
         self._held += parts
         return end
 
-    def _outer(self, place: int, how: How) -> int:
+    def _outer(self, place: int, how: How | Asof) -> int:
         source = self._sources[place]
         assert self._draft is not None
         scope = NameScope((*self._scope.relations, source.relation))
         begun = (self._draft, len(self._scope.relations))
-        self._draft, self._scope = Joiner(scope, source.on, begun, self._held).outer(how)
+        if isinstance(how, Asof):
+            self._draft, self._scope = join_asof(self._scope, self._draft, source.relation, how, source.on)
+        else:
+            self._draft, self._scope = Joiner(scope, source.on, begun, self._held).outer(how)
         if how in ("right", "full"):
             self._held = ()  # (of what may be missing nothing is known)
         parts = self._decidable(self._scope, place + 1)

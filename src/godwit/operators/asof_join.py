@@ -1,0 +1,148 @@
+"""The as-of join: each row of the left with the newest row of the right that is not newer, by event time.
+
+Rows of the left wait (side 0) until the watermark has passed them; then no row of the right that would be their partner
+can come any more. Of the right (side 1) the rows since then stay, and of each key the newest one before; compaction
+leaves out the rest. Both sides are put in one order, and a row's partner is the last of the right before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from godwit.engine import lazy_frame as drafts
+from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.model.joins import AsofJoin
+from godwit.model.plan import GENERATION, QUERY
+from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
+from godwit.operators.due import behind, due_rows
+from godwit.operators.lookup import of_keys
+from godwit.protocol.watermarks import NEVER
+from godwit.region.state import union
+
+LEFT, RIGHT = 0, 1
+_SIDE, _AT, _MINE, _THEIRS, _TIES = "__side", "__at", "__mine", "__theirs", "__ties"
+#: compaction goes by whole steps of this length (microseconds), so that not each makes a plan of its own
+STEP_US = 10_000_000
+
+
+@implements(AsofJoin)
+class NewestBefore(StatefulOperator):
+    def __init__(self, node: AsofJoin) -> None:
+        self.node = node
+
+    def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
+        node, released = self.node, context.released()
+        bounds = [behind(released, lag) for lag in (node.left_lag_us, node.right_lag_us)]
+        since = [{q: bound for q, bound in side.items() if bound > NEVER} for side in bounds]
+        if node.deleted is not None:
+            since[RIGHT] = {}  # a version of a table's row is never too late: it holds for the rows that follow
+        for side, rows in enumerate(inputs):
+            mine = None if rows is None else context.tables.without_parameters(rows)
+            context.state(side).live += context.admit(side, mine, since[side])
+        for arrived in context.arrivals():
+            for side, part in arrived.parts.items():
+                context.state(side).live += part
+        context.hand_over()
+        before, now = context.advance()
+        closed, closing = (behind(clock, node.wait_us) for clock in (before, now))
+        due = due_rows(context, context.state(LEFT), node.left_time, closed, closing)
+        made = None if due is None else self._answered(context, due)
+        self._tidy(context, closing)
+        return made
+
+    def _answered(self, context: OperatorContext, due: Frame) -> Frame | None:
+        node = self.node
+        due = context.tables.of_queries(due)
+        partners = of_keys(context, context.state(RIGHT), self._wanted(context, due), [b for _, b in node.keys])
+        if partners is None and not node.outer:
+            return None
+        rows = due.selectExpr(*_common(node, LEFT))
+        few = isinstance(due, LazyFrame) and (partners is None or isinstance(partners, LazyFrame))
+        if partners is not None:
+            both = union([rows, context.tables.of_queries(partners).selectExpr(*_common(node, RIGHT))])
+            assert both is not None
+            rows = both.coalesce(1) if few else both
+        context.makes_few(few)
+        alone = partners is None
+        found = drafts.then(("asof", node, alone), lambda frame: newest(frame, node, alone), rows)
+        if node.residual is not None:
+            found = context.tables.with_parameters(found, node.residual)
+        holds = f"({node.residual})" if node.residual else "true"
+        told = drafts.then(("asof told", node), lambda frame: _told(frame, node, holds), found)
+        return context.tables.without_parameters(told)
+
+    def _wanted(self, context: OperatorContext, due: Frame) -> Frame:
+        """The keys of these rows, called as on the right."""
+        names = [(QUERY, QUERY), *self.node.keys]
+        if not isinstance(due, LazyFrame):
+            return due.selectExpr(*(f"`{mine}` AS `{theirs}`" for mine, theirs in names))
+        table = due.toArrow().select([mine for mine, _ in names]).rename_columns([theirs for _, theirs in names])
+        kinds = {field.name: field.dataType for field in due.schema.fields}
+        schema = StructType([StructField(theirs, kinds[mine]) for mine, theirs in names])
+        return LazyFrame.of(context.spark, table.combine_chunks(), schema)
+
+    def _tidy(self, context: OperatorContext, closing: Watermarks) -> None:
+        node, answered = self.node, context.dead_before(closing)
+        context.tidy(LEFT, answered - 1)
+        passed = answered // STEP_US * STEP_US if abs(answered) < -NEVER else answered
+        dead = answered - node.keep_us - 1 if node.keep_us and abs(answered) < -NEVER else NEVER
+        context.tidy(
+            RIGHT, dead, lambda frame: drafts.then(("newest", node, passed), lambda f: _kept(f, node, passed), frame)
+        )
+
+
+def _common(node: AsofJoin, side: int) -> list[str]:
+    """Both sides' rows in the same columns."""
+    keys = [f"`{pair[side]}` AS __k{n}" for n, pair in enumerate(node.keys)]
+    columns, time, name = (node.left, node.left_time, _MINE) if side == LEFT else (node.right, node.right_time, _THEIRS)
+    row = f"struct({', '.join(f'`{column.name}`' for column in columns)}) AS {name}"
+    ties = [f"struct({', '.join(f'`{tie}`' for tie in node.ties)}) AS {_TIES}"] if side == RIGHT else []
+    # Of rows of one time, those of the right come first; unless a partner must be older.
+    place = (1 if node.strict else 2) if side == LEFT else (2 if node.strict else 1)
+    return [QUERY, *keys, f"`{time}` AS {_AT}", f"{place} AS {_SIDE}", row, *ties]
+
+
+def newest(rows: DataFrame, node: AsofJoin, alone: bool) -> DataFrame:
+    """The left's rows with the columns of their partner, and whether it is one (`__has`). `alone`: there is none."""
+    mine = [f"{_MINE}.`{c.name}` AS `{c.name}`" for c in node.left]
+    if alone:
+        nothing = [f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in node.right]
+        return rows.selectExpr(QUERY, *mine, *nothing, "false AS __has")
+    keys = [f"__k{n}" for n in range(len(node.keys))]
+    order = f"PARTITION BY {', '.join([QUERY, *keys])} ORDER BY {_AT}, {_SIDE}, {_TIES}"
+    last = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    place = 1 if node.strict else 2
+    found = rows.selectExpr(
+        "*",
+        f"last({_THEIRS}, true) {last} AS __partner",
+        f"last(CASE WHEN {_SIDE} <> {place} THEN {_AT} END, true) {last} AS __when",
+    ).where(f"{_SIDE} = {place}")
+    has = ["__partner IS NOT NULL", *(f"{key} IS NOT NULL" for key in keys)]
+    if node.deleted is not None:
+        has.append(f"NOT __partner.`{node.deleted}`")
+    if node.keep_us:
+        has.append(f"unix_micros({_AT}) - unix_micros(__when) <= {node.keep_us}")
+    theirs = [f"__partner.`{c.name}` AS `{c.name}`" for c in node.right]
+    return found.selectExpr(QUERY, *mine, *theirs, f"{' AND '.join(has)} AS __has")
+
+
+def _told(rows: DataFrame, node: AsofJoin, holds: str) -> DataFrame:
+    both = f"__has AND coalesce({holds}, false)"
+    if not node.outer:
+        return rows.where(both).drop("__has")
+    names = {c.name for c in node.right}
+    columns = [f"CASE WHEN {both} THEN `{c}` END AS `{c}`" if c in names else f"`{c}`" for c in rows.columns]
+    return rows.selectExpr(*(c for c in columns if c != "`__has`"))
+
+
+def _kept(rows: DataFrame, node: AsofJoin, passed: int) -> DataFrame:
+    """What may still be somebody's partner: rows since `passed`, and of each key the newest before."""
+    keys = [QUERY, GENERATION, *(f"`{b}`" for _, b in node.keys)]
+    before = f"unix_micros(`{node.right_time}`) < {passed}"
+    order = ", ".join(f"`{name}` DESC" for name in (node.right_time, *node.ties))
+    place = F.expr(f"row_number() OVER (PARTITION BY {', '.join(keys)}, {before} ORDER BY {order})")
+    return rows.withColumn("__place", place).where(f"__place = 1 OR NOT ({before})").drop("__place")
