@@ -253,29 +253,6 @@ def test_window_functions_whose_keys_migrate_every_200_ms(open_fleet: Callable[.
         last[row["train"]] = row["n"]
 
 
-@pytest.mark.parametrize("strategy", ["auto", "on-demand", "falcon-oop"])
-def test_state_is_what_it_would_be_without_a_migration(open_fleet: Callable[..., Fleet], strategy: str) -> None:
-    """The paper's own check: after keys have gone to and fro, all state there is, is that of the rows that came."""
-    world = Recording(open_fleet, {"totals": TOTALS})
-    world.play([*ROWS[:8], ALL])
-    world.fleet.migrate("totals", keys=["t0", "t1"], to="west", strategy=strategy)
-    world.play([*ROWS[8:14], ALL])
-    world.fleet.migrate("totals", keys=["t0", "t3"], to="east", strategy=strategy)
-    world.play([*ROWS[14:20], ALL])
-    world.fleet.process_available()
-    assert not world.fleet.plane.keys.active
-    found = dict.fromkeys(world.sent, (0, 0))
-    for runner in world.fleet.pool.runners.values():
-        for state in runner.memory.states.values():
-            rows = state.read(world.fleet.spark)
-            for row in [] if rows is None else rows.toArrow().to_pylist():
-                (train,) = set(map(str, row.values())) & found.keys()
-                n, s = found[train]
-                found[train] = (n + row["n__0"], s + row["s__0"])
-    wanted = {train: (len(sent), sum(row["boarded"] for row in sent)) for train, sent in world.sent.items()}
-    assert found == wanted
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("query", ["totals", "tumbling", "carried"])
 @pytest.mark.parametrize("strategy", KEY_STRATEGIES)
