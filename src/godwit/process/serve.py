@@ -53,8 +53,8 @@ def serve_coordinator(root: Path, options: Mapping[str, Any], host: str, lease: 
     with contextlib.ExitStack() as ending:
         ending.callback(agent.stop)
         ending.callback(listener.stop)
-        listener.start()
         agent.serve(listener.address)
+        listener.start()
         log.warning("the coordinator of %s listens at %s (pid %s)", root, listener.address, os.getpid())
         wait_for_signal()
     log.warning("the coordinator has stopped")
@@ -80,8 +80,8 @@ def serve_region(
         ending.callback(spark.stop)
         ending.callback(agent.stop)
         ending.callback(listener.stop)
-        listener.start()
         agent.start(advertise or listener.address)
+        listener.start()  # who calls before the agent stands where its predecessor stood waits in the queue
         log.warning("region %s of %s listens at %s (pid %s)", region, root, listener.address, os.getpid())
         wait_for_signal()
     log.warning("region %s has stopped", region)
