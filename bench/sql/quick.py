@@ -34,7 +34,7 @@ def figures() -> Iterator[dict[str, Any]]:
             round(hop["seconds"]["tumbling"], 2),
             "at most 1.3x a tumbling minute",
             met=hop["ratio"] <= hops.TARGET,
-            note=f"seconds of processor time for {hop['rows']:,} rows, {hops.KEYS} keys",
+            note=f"seconds for {hop['rows']:,} rows, {hops.KEYS} keys",
         )
         nexmark.write(EVENTS, work / "events", batches=4)
         for query in SHOWN:
