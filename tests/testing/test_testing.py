@@ -96,7 +96,7 @@ def test_collected_waits_for_rows_and_a_repeat_is_harmless() -> None:
 
     def write(number: int) -> None:
         table = SimpleNamespace(to_pylist=lambda: [{"n": number}])
-        sink.write(SimpleNamespace(region="r", number=number, tables=lambda: [table]))  # type: ignore[arg-type]
+        sink.write(SimpleNamespace(scope="q.r", number=number, tables=lambda: [table]))  # type: ignore[arg-type]
 
     write(1)
     later = threading.Timer(0.05, write, [2])

@@ -252,6 +252,10 @@ class _Canonical(_Numbered):
         return replace(
             join,
             inputs=inputs,
+            keep_us=(
+                0,
+                0,
+            ),  # what is shared keeps its order, so that a join of two streams is one of three streams' as well
             keys=tuple((self.text(a, names), self.text(b, names)) for a, b in join.keys),
             left_time=names[join.left_time],
             right_time=names[join.right_time],
