@@ -21,9 +21,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lane = config.getoption("--lane")
     if lane is None:
         return
-    mine = [item for item in items if ("spark" in getattr(item, "fixturenames", ())) == (lane == "session")]
+    mine = [item for item in items if _lane(item) == lane]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
     items[:] = mine
+
+
+def _lane(item: pytest.Item) -> str:
+    """Tests that build on each other say where they run; the others where their fixtures are."""
+    said = item.get_closest_marker("lane")
+    if said is not None:
+        return str(said.args[0])
+    return "session" if "spark" in getattr(item, "fixturenames", ()) else "other"
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from tests.process.conftest import REGIONS
 from tests.process.feed import Feed
 from tests.region.world import QUERIES
 
+pytestmark = pytest.mark.lane("other")
 NAMES = ("tumbling", "join")
 
 

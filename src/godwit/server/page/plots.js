@@ -46,12 +46,14 @@ export class DurationPlot {
     const data = [kept.map((s) => s.at), kept.map((s) => 1000 * Object.values(s.phases).reduce((a, b) => a + b, 0)), kept.map((s) => s.migrations.reduce((sum, m) => sum + (m.bytes || 0), 0))];
     if (this.plot) return this.plot.setData(data);
     const series = [{}, { label: "ms", stroke: COLOURS[0], points: { show: true, size: 5 }, paths: () => null }, { label: "bytes of state", stroke: COLOURS[1], scale: "bytes", points: { show: true, size: 4 }, paths: () => null }];
-    this.plot = new uPlot({ ...options(this.element, "reconfigurations", series), axes: [axis(), axis(), { ...axis(), scale: "bytes", side: 1 }] }, data, this.element);
+    this.plot = new uPlot({ ...options(this.element, "reconfigurations", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1 }] }, data, this.element);
   }
 }
 
 const axis = () => ({ stroke: "#8a94a3", grid: { stroke: "#8a94a333" }, ticks: { stroke: "#8a94a355" } });
+// room for numbers of five digits
+const wide = () => ({ ...axis(), size: 64 });
 
 function options(element, title, series) {
-  return { title, width: Math.max(280, element.clientWidth - 8), height: 180, series, axes: [axis(), axis()], legend: { live: true } };
+  return { title, width: Math.max(280, element.clientWidth - 8), height: 180, series, axes: [axis(), wide()], legend: { live: true } };
 }
