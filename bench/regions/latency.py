@@ -33,8 +33,10 @@ def topology() -> Topology:
 def embedded(folder: Path) -> dict[str, float]:
     from godwit.api.fleet import Fleet
     from godwit.engine.session import spark_session
+    from godwit.maintenance.housekeeping import Retention
 
-    with Fleet(folder, spark_session(memory="512m")) as fleet:
+    # (commits are read below: none may be merged away)
+    with Fleet(folder, spark_session(memory="512m"), retention=Retention(keep=True)) as fleet:
         fleet.topology.add(topology())
         fleet.stream("rows", SCHEMA, device="device")
         handle = fleet.device("d", site="edge", streams=["rows"])
