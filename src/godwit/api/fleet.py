@@ -27,7 +27,6 @@ from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
@@ -35,6 +34,7 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
 from godwit.sql import Builder

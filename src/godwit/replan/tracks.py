@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from godwit.ids import StreamId
 from godwit.model.plan import Join, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
-from godwit.model.taps import below
 from godwit.replan.box import JoinBox
 from godwit.replan.matching import Matched, StateMatch, match
 
@@ -111,7 +110,7 @@ class _Parts:
     @staticmethod
     def of(plan: Plan, streams: Streams) -> _Parts:
         root = JoinBox.of(plan, streams).root
-        inside = sorted(set(below(plan, root)))
+        inside = sorted(set(plan.below(root)))
         return _Parts(root, tuple(inside), tuple(i for i in range(len(plan.operators)) if i not in inside))
 
 

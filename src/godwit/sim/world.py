@@ -51,7 +51,7 @@ from godwit.sim.over import SimOver
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, lowest, site, topology, whole
 
 
 @dataclass
@@ -133,14 +133,14 @@ class World:
                 placed = PlacedByHand({instance_id(QueryId(name), operator): SiteId(to)}, "by hand")
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
-            case act.SubmitQuery(name, kind, over):
-                query = ALL_KINDS[kind](name, over)
+            case act.SubmitQuery(name, kind, over, cut):
+                query = lowest(ALL_KINDS[kind](name, over)) if cut else ALL_KINDS[kind](name, over)
                 if self.schedule.shares:
                     taps = find(query, self.plane.planner.rows.queries.values())
                     query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
                 # Whether results come in order can be said where they leave at one place.
-                sink = SiteId("c") if kind in ("running", "over") else None
+                sink = SiteId("c") if cut or kind in ("running", "over") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if name in self.queries and name not in self.withdrawn:
@@ -432,7 +432,7 @@ class World:
                     continue
                 for entry in self.source_log(region, scan.stream)[begun.get(f"source:{index}:{scan.stream}", 0) :]:
                     scans[index] += [(row["ts"], row["k"], row["v"]) for row in entry.rows]
-        return answer(query, scans)
+        return answer(whole(query), scans)
 
     def faults(self) -> list[str]:
         """What is wrong in the end; nothing: the run was right."""
