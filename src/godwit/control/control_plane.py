@@ -39,6 +39,7 @@ from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
+from godwit.model.routing import Route
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import Ways, Wish
 
@@ -125,13 +126,16 @@ class ControlPlane:
         known = [(one.query, one.operator) for one in (*self.keys.active.values(), *self.keys.queued)]
         for (query, operator), table in self.planner.rows.key_routes.items():
             home = region_of(self.planner, self.planner.rows.placement.get(instance_id(query, operator)))
-            if home is None or (query, operator) in known:
+            if home is None or (query, operator) in known or not any(map(self._lost, table.coarse)):
                 continue
             for route in table.routes[:-1]:
-                if route.site and SiteId(route.site) not in self.planner.topology.sites and route.process != home:
+                if self._lost(route) and route.process != home:
                     strategy = chosen("auto", self.planner.rows.queries[query].shape.plan.operators[operator])
                     home_site = str(self.planner.rows.placement[instance_id(query, operator)])
                     self.keys.ask(query, operator, route.keys, home, home_site, strategy)
+
+    def _lost(self, route: Route) -> bool:
+        return bool(route.site) and SiteId(route.site) not in self.planner.topology.sites
 
     def migrate(
         self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO
@@ -152,7 +156,8 @@ class ControlPlane:
         """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys."""
         told = self.coordinator.resume(waiting)
         for (query, operator), table in self.planner.rows.key_routes.items():
-            for route in table.routes:
+            open_copies = any(route.copies or route.backups for route in table.coarse)
+            for route in table.routes if open_copies else ():
                 for target in (*route.copies, *route.backups):
                     self.keys.give_up(route.number, query, operator, route.keys, target, bool(route.copies))
         return self._with_keys(told)
