@@ -112,7 +112,7 @@ class ControlPlane:
                     self._leave_lost_sites()
             found += told
             changes = list(self.keys.changes(self._elsewhere))
-            told = [instruction for change in changes for instruction in self.coordinator.handle(change)]
+            told = self.coordinator.together(changes) if changes and self.idle else self._queued(changes)
             idle = self.idle and not self.coordinator.unpublished
             passed = [one.number for one in self.keys.active.values() if one.asked] if idle and not told else []
             if passed:  # they changed nothing, so there was no epoch
@@ -120,6 +120,10 @@ class ControlPlane:
                 self.keys.in_force(self.coordinator.stable)
             elif not changes:
                 return found
+
+    def _queued(self, changes: Iterable[RouteKeys]) -> list[Instruction]:
+        """Phases that wait for the next epoch, all of them for the same one."""
+        return [instruction for change in changes for instruction in self.coordinator.handle(change)]
 
     def _leave_lost_sites(self) -> None:
         """Keys whose site is gone go to where the rest of their operator is."""
@@ -146,11 +150,11 @@ class ControlPlane:
         self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node))
         return self._with_keys([])
 
-    def _elsewhere(self, one: KeyMigration) -> list[KeySet]:
-        """The keys of a migration that are not where they are to go, each part in one region."""
+    def _elsewhere(self, one: KeyMigration) -> list[tuple[RegionId, KeySet]]:
+        """The keys of a migration that are not where they are to go, each part with the region that has it."""
         table = route_table(self.planner, one.query, one.operator)
         portions = table.portions(one.keys) if table is not None else ()
-        return [part for route, part in portions if route.process != one.target]
+        return [(route.process, part) for route, part in portions if route.process != one.target]
 
     def resume(self, waiting: Iterable[Change]) -> list[Instruction]:
         """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys."""
