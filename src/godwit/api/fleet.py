@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
-from godwit.api.migrating import as_keys, asked_keys, explain_keys
+from godwit.api.key_names import Keys, as_keys, in_words
+from godwit.api.migrating import asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared, length
 from godwit.api.running import RunningFleet
 from godwit.api.tables import TableHandle, declared_table
@@ -32,6 +33,7 @@ from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.migration.phases import REPLICA
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.plan import Stream
@@ -242,24 +244,32 @@ class Fleet(RunningFleet):
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
         self.control.execute(PlaceByHand(placement, cause))
 
+    def replicate(self, query: str, *, keys: Keys, to: str, operator: int | None = None) -> None:
+        """Keep a replica of the state of these keys at a site, refreshed every 500 ms with what has changed, until
+        they migrate: `migrate(..., strategy="hot-backup")` to that site then moves the last difference alone. Given up
+        when they go elsewhere, and when the fleet is closed."""
+        self.control.execute(MigrateKeys(query, as_keys(keys), to, REPLICA, operator))
+
     def migrate(
         self,
         query: str,
         *,
-        keys: str | Sequence[Any],
+        keys: Keys,
         to: str,
         strategy: str = "auto",
         operator: int | None = None,
         dry_run: bool = False,
     ) -> str:
         """Move keys of a running query to a site, live: listed ones, a pattern (`"S41-*"`), `("buckets", 0, 32)`, or
-        `"*"` for all that no other route names. `dry_run`: move nothing, and return what would move where."""
+        `"*"` for all that no other route names. Many keys are best given as an Arrow column (or, where a key has
+        several columns, as a table of them). Returns when the migration is taken on; `fleet.status()` and `godwit
+        history` show how far it is. `dry_run`: move nothing, and return what would move where."""
         command = MigrateKeys(query, as_keys(keys), to, strategy, operator)
         if dry_run:
             with self.control.driving():
                 return explain_keys(self, asked_keys(self, command))
         self.control.execute(command)
-        return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
+        return f"keys {in_words(command.keys)} of '{query}' go to {to}"
 
     def notify_handover(self, device: str, site: str) -> None:
         """The network says that a source is attached to another site (as in ETSI MEC's notifications): its rows come in

@@ -25,6 +25,7 @@ from godwit.control.events import (
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
+    ReplicasDue,
 )
 from godwit.control.explain import explain
 from godwit.control.key_routes import check_migration, region_of, route_table
@@ -92,6 +93,9 @@ class ControlPlane:
     def handle(self, event: Event) -> list[Instruction]:
         if isinstance(event, KeysArrived):
             self.keys.arrived(event.move)
+            return self._with_keys([])
+        if isinstance(event, ReplicasDue):
+            self.keys.refresh()
             return self._with_keys([])
         if isinstance(event, KeysAsked):
             return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)

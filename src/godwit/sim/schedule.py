@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from godwit.migration.phases import AUTO, KEY_STRATEGIES
+from godwit.migration.phases import AUTO, KEY_STRATEGIES, REPLICA
 from godwit.model.keys import BUCKETS
 from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
 
@@ -166,6 +166,11 @@ class CancelKeys:
     """Whatever migration of keys can still be given up is."""
 
 
+@dataclass(frozen=True)
+class RefreshReplicas:
+    """Replicas of keys are sent what has changed."""
+
+
 Action = (
     Send
     | Move
@@ -187,6 +192,7 @@ Action = (
     | WithdrawQuery
     | MoveKeys
     | CancelKeys
+    | RefreshReplicas
 )
 
 
@@ -249,6 +255,21 @@ def draw_single_keys(seed: int) -> Schedule:
     for action in drawn.actions:
         several = isinstance(action, MoveKeys) and action.keys[0] != "buckets"
         actions += [replace(action, keys=(key,)) for key in action.keys] if several else [action]  # type: ignore
+    return replace(drawn, actions=tuple(actions))
+
+
+def draw_replicas(seed: int) -> Schedule:
+    """The same schedule, but keys have replicas, which are refreshed, where some of them will go."""
+    drawn, rng = draw_keys(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        if isinstance(action, MoveKeys) and rng.random() < 0.6:
+            there = action.site if rng.random() < 0.8 else rng.choice([*PARENT, "c"])
+            actions.append(replace(action, strategy=REPLICA, site=there))
+            action = replace(action, strategy=rng.choice(["hot-backup", "hot-backup", action.strategy]))
+            actions += [RefreshReplicas() for _ in range(rng.randint(0, 3))]
+        actions.append(action)
+        actions += [RefreshReplicas()] if rng.random() < 0.2 else []
     return replace(drawn, actions=tuple(actions))
 
 

@@ -20,6 +20,7 @@ from godwit.control.events import (
     RegionAcked,
     RegionBack,
     RegionLost,
+    ReplicasDue,
     Revert,
     TimedOut,
 )
@@ -148,6 +149,8 @@ class World:
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
             case act.MoveKeys(name, keys, to, strategy):
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
+            case act.RefreshReplicas():
+                self._ask(lambda: self.plane.handle(ReplicasDue()))
             case act.CancelKeys():
                 for number in list(self.plane.keys.active):
                     self._ask(lambda one=number: self.plane.cancel_keys(one))  # type: ignore[misc]
@@ -361,6 +364,9 @@ class World:
         for region in REGIONS:
             self._up(RegionId(region))
         self._rest()
+        for number in [one.number for one in self.plane.keys.active.values() if one.replica]:
+            self._carry_out(self.plane.cancel_keys(number))
+        self._rest()
         mended = list(self._mending())
         if mended:
             self._carry_out(self.plane.change(mended))
@@ -404,7 +410,7 @@ class World:
                 moved |= self._tick(RegionId(region), Sight())
             if not moved and not self.inbox:
                 assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
-                assert not self.plane.keys.active, f"at rest while keys migrate: {self.plane.keys.active}"
+                assert not self.plane.keys.busy, f"at rest while keys migrate: {self.plane.keys.active}"
                 assert not self.plane.keys.queued, f"at rest while keys wait: {self.plane.keys.queued}"
                 return
         msg = f"did not come to rest in {rounds} rounds"
