@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from bench.falcon.ground import edge
 from bench.falcon.play import QUERY, Cell, Cut, Played, play_with
@@ -33,7 +34,7 @@ def _measured(count: int, cut: Cut) -> dict[str, Any]:
         fleet.pool.follow(lambda runner, number, record: steps.append(_step(record)))
         time.sleep(max(played.start + cut.warm_s + cut.calm_s - time.time(), 0.0))
         began = time.time()
-        keys = [*asked.keys[::2], *(f"x{k}" for k in range(count - len(asked.keys[::2])))]
+        keys = pa.array([*asked.keys[::2], *(f"x{k}" for k in range(count - len(asked.keys[::2])))])
         fleet.migrate(QUERY, keys=keys, to=edge(0), operator=asked.operators[0])
         while fleet.plane.keys.busy:
             time.sleep(0.01)
