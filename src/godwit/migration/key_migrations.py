@@ -193,6 +193,9 @@ class KeyMigrations:
         for one in self.queued:
             before = (*self.active.values(), *waiting, *(b for those in begun.values() for b in those))
             others = [o for o in before if _clash(o, one)]
+            for bare in [o for o in others if o.replica and o.at_rest and not o.copies and o.number in self.active]:
+                self._end(bare, "cancelled")  # there was nothing to copy
+                others.remove(bare)
             if others and others[0].replica and others[0].number in self.active and self._takes_over(others[0], one):
                 continue
             if others:

@@ -79,4 +79,4 @@ def _texts(keys: Listed) -> dict[str, Any]:
     parted = columns != {1} and any(KEY_SEPARATOR in part for key in keys.keys for part in key)
     if len(columns) != 1 or parted:
         return {"@": "Listed", "keys": encode(keys.keys)}
-    return {"@": "keys", "columns": columns.pop(), "texts": sorted(map(KEY_SEPARATOR.join, keys.keys))}
+    return {"@": "keys", "columns": columns.pop(), "texts": keys.texts}

@@ -27,7 +27,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
-from godwit.model.keys import REST, KeySet
+from godwit.model.keys import REST, KeySet, Listed
 from godwit.model.plan import Operator
 
 #: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
@@ -81,7 +81,7 @@ class Migration:
 
     def __lt__(self, other: Migration) -> bool:
         """Older moves first; key sets have no order of their own, their texts have."""
-        return (*self._row(), str(encode(self.keys))) < (*other._row(), str(encode(other.keys)))
+        return (*self._row(), _text(self.keys)) < (*other._row(), _text(other.keys))
 
     def to_json(self) -> list[Any]:
         flags = {f.name: getattr(self, f.name) for f in fields(self)[8:] if getattr(self, f.name) != f.default}
@@ -98,6 +98,10 @@ class Migration:
 
     def _row(self) -> list[Any]:
         return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+
+
+def _text(keys: KeySet) -> str:
+    return keys.digest if isinstance(keys, Listed) else str(encode(keys))
 
 
 def stands_apart(move: Migration, operator: Operator) -> bool:
