@@ -86,7 +86,7 @@ class Operations:
             case LoadTable(table, file, whole):
                 load_table(self._fleet, table, file, whole)
             case MigrateKeys():
-                self._fleet.control.ask(asked_keys(self._fleet, command))
+                self._fleet.control.ask_beside(asked_keys(self._fleet, command))
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)
