@@ -232,6 +232,7 @@ class Fleet(RunningFleet):
         """
         if dry_run:
             return explained(self.execution(self.known(query)), order, self.deployment.streams)
+        self._operations.plans.rehearse(self.known(query), order, strategy, run_out)
         self.control.execute(Replan(query, order, strategy, run_out))
         return f"'{query}' joins as {order}"
 

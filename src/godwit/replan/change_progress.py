@@ -1,9 +1,9 @@
 """What a change of plan that is under way can do next, as the regions' kernels say. Pure; runtime and simulator ask.
 
-    one switch      the new version takes rows and state over ── RETIRE the old one
-    side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
-                    (background: at once; parallel-track: when no old row is left) ── RETIRE the one with both
-    windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
+one switch      the new version takes rows and state over ── RETIRE the old one
+side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
+                (background: at once; parallel-track: when no old row is left) ── RETIRE the one with both
+windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
 """
 
 from __future__ import annotations
