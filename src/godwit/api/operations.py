@@ -74,8 +74,8 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
-            case Replan(name, order, strategy):
-                self.plans.change(QueryId(name), order, strategy, again)
+            case Replan(name, order, strategy, run_out):
+                self.plans.change(QueryId(name), order, strategy, run_out, again)
             case AdvancePlan(version):
                 self.plans.advance(QueryId(version))
             case ChangeTopology(changes):

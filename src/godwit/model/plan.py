@@ -225,9 +225,22 @@ class OldRows(Operator):
     old as its oldest row (`godwit.replan.tracks`)."""
 
     inputs: tuple[int, ...]
+    #: the new plan takes no row in before the old one has answered all that it has to (windows run out)
+    later: bool = False
 
     def describe(self) -> str:
         return "Old rows only"
+
+
+@dataclass(frozen=True)
+class Muted(Operator):
+    """While two plans of a query run side by side: what the new one makes, which the old one says. Nothing comes out,
+    and no watermark waits for it."""
+
+    inputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        return "Muted"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from godwit.model.plan import (
     EPOCH,
     QUERY,
     Filter,
+    Muted,
     OldRows,
     Operator,
     Partial,
@@ -92,6 +93,8 @@ class Step:
                 return self._project(operator, inputs[0])
             case OldRows():
                 return _old_rows(inputs[0])
+            case Muted():
+                return None
         msg = f"no micro-batch knows a stateless operator {type(operator).__name__}"
         raise AssertionError(msg)
 
@@ -241,7 +244,7 @@ class Step:
 
     def _route(self, index: int, frame: Frame | None) -> Frame | None:
         """Stage what goes to other regions; returns what stays."""
-        if frame is None:
+        if frame is None or isinstance(self._plan.operators[self._plan.consumer(index)[0]], Muted):
             return None
         routes = self._tables.routes(index)
         only = routes.only()
