@@ -48,6 +48,7 @@ def test_tables_are_declared_changed_and_joined(serve: Serve) -> None:
             ]
         )
         t1.push([{"train": "t1", "line": "a", "boarded": 1, "ts": at(30)}])
+        fleet.close_sources()
         fleet.process_available()
         assert sorted(r["name"] for r in fleet.results("named")) == ["Airport", "City"]
         assert fleet.query("named").verdict().equal

@@ -20,6 +20,7 @@ from godwit.server.guard import Guard
 from godwit.server.limits import ServerLimits
 from godwit.server.problems import problem, status_of
 from godwit.server.routes import devices, operations, queries, results, streams, tables, topology
+from godwit.server.rows_endpoint import RowsEndpoint
 from godwit.server.service import Service
 
 log = logging.getLogger("godwit.server")
@@ -52,6 +53,7 @@ def create_app(
     app.add_exception_handler(GodwitError, _godwit_error)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(Exception, _bug)
+    app.add_middleware(RowsEndpoint, service=service)
     app.add_middleware(Guard, body=service.limits.body)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")

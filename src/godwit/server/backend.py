@@ -167,7 +167,15 @@ class Backend(ABC):
     def status(self) -> Status: ...
 
     @abstractmethod
+    def waits(self, query: QueryId) -> list[str]:
+        """What the query's rows wait for, in words."""
+
+    @abstractmethod
     def history(self) -> list[dict[str, Any]]: ...
+
+    @abstractmethod
+    def moved(self, epochs: Sequence[int]) -> list[dict[str, Any]] | None:
+        """What these epochs have changed; None: they are not kept any more."""
 
     @abstractmethod
     def progress(self) -> Progress: ...

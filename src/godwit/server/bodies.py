@@ -62,6 +62,13 @@ class SiteOfDevice(RequestBody):
     site: str = Field(max_length=200)
 
 
+class RowsTaken(BaseModel):
+    """What has become of rows: durable now; `taken` is false if this sequence number had come before."""
+
+    taken: bool
+    rows: int
+
+
 class Clocks(RequestBody):
     """Device -> how far it has come: ISO 8601 text, or microseconds since 1970."""
 

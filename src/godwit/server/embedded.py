@@ -19,10 +19,12 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Topology
+from godwit.observe.before_after import moved
 from godwit.observe.rollup import results_of
 from godwit.observe.status import Status
 from godwit.region.runner import Runner
 from godwit.server.backend import Backend, Committed, Progress, Told
+from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record, Segment
 
 
@@ -143,8 +145,14 @@ class EmbeddedBackend(Backend):
     def status(self) -> Status:
         return self.fleet.status()
 
+    def waits(self, query: QueryId) -> list[str]:
+        return self.fleet.metrics.waits(self.fleet.execution(query))
+
     def history(self) -> list[dict[str, Any]]:
         return self.fleet.history.read()
+
+    def moved(self, epochs: Sequence[int]) -> list[dict[str, Any]] | None:
+        return moved(Control(self.fleet.store), epochs)
 
     def progress(self) -> Progress:
         control, plane = self.fleet.control, self.fleet.plane

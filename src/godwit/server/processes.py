@@ -21,6 +21,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Topology
+from godwit.observe.before_after import moved
 from godwit.observe.history import newest, readable
 from godwit.observe.status import Ledger, Status
 from godwit.process.connect import ConnectedFleet
@@ -166,8 +167,15 @@ class ProcessBackend(Backend):
                 self._status = (time.monotonic(), self._ledger.status())
             return self._status[1]
 
+    def waits(self, query: QueryId) -> list[str]:
+        with self._looking:
+            return self._ledger.waits(self.execution(query))
+
     def history(self) -> list[dict[str, Any]]:
         return newest(readable(self._store.read_lines(HISTORY)))
+
+    def moved(self, epochs: Sequence[int]) -> list[dict[str, Any]] | None:
+        return moved(Control(self._store), epochs)
 
     def progress(self) -> Progress:
         told = self._fleet.ask_coordinator({"do": "progress"})

@@ -63,6 +63,16 @@ def history(
     return found[-limit:]
 
 
+@router.get("/v1/history/{number}")
+def story(request: Request, number: int, caller: Reader) -> dict[str, Any]:
+    """One reconfiguration, with what was where before it and after; `moved` is null if that is not kept any more."""
+    fleet = service_of(request).fleet
+    found = next((record for record in fleet.history() if record["number"] == number), None)
+    if found is None:
+        raise not_found(str(number), "reconfiguration", [])
+    return {**found, "moved": fleet.moved(found["epochs"])}
+
+
 @router.get("/v1/state")
 def state(request: Request, caller: Reader) -> dict[str, Any]:
     """How far the fleet is behind what was asked of it: commands that wait, epochs that are not adopted."""

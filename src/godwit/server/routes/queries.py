@@ -105,7 +105,7 @@ def _key(told: MovedKey) -> Any:
 
 @router.get("/queries/{name}/explain")
 def explain(request: Request, name: str, caller: Reader) -> dict[str, Any]:
-    """Its plan, operator by operator, where each of its instances is, and who has which keys."""
+    """Its plan, operator by operator, where each of its instances is, and what its rows wait for."""
     service = service_of(request)
     found = service.query(name)
     runs = service.fleet.execution(found)
@@ -118,6 +118,7 @@ def explain(request: Request, name: str, caller: Reader) -> dict[str, Any]:
         "plan": service.fleet.explain(found),
         "operators": operators,
         "placement": _placement(service, runs),
+        "waits_for": service.fleet.waits(found),
         "regions": {str(site): str(region) for site, region in service.fleet.deployment.sites.items()},
     }
 
