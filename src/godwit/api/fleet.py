@@ -34,10 +34,11 @@ from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
+from godwit.model.explain import explain
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
-from godwit.sql import Builder
+from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
@@ -235,6 +236,13 @@ class Fleet(RunningFleet):
         self._operations.plans.rehearse(self.known(query), order, strategy, run_out)
         self.control.execute(Replan(query, order, strategy, run_out))
         return f"'{query}' joins as {order}"
+
+    def explain(self, sql: str | Builder) -> str:
+        """What a query would become: its plan, parameters and shape. Nothing happens."""
+        text = sql if isinstance(sql, str) else sql.sql()
+        query = compile_query(text, self.deployment.streams, QueryId("query"), (), self.functions.names)
+        self.analyst.output(query)
+        return explain(query)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
