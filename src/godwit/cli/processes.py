@@ -8,7 +8,9 @@ import typer
 
 from godwit.errors import ConfigError
 
-StoreUrl = Annotated[str, typer.Option(help="What all processes share: file:/path, or a path.")]
+StoreUrl = Annotated[
+    str, typer.Option(help="What all processes share: a path, file:/path, s3://bucket/fleet, nats://host:4222/fleet.")
+]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -22,10 +24,9 @@ def coordinator(
 ) -> None:
     """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit.process.serve import serve_coordinator
-    from godwit.process.store_url import folder_of
 
     options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
-    serve_coordinator(folder_of(store), options, host, lease)
+    serve_coordinator(store, options, host, lease)
 
 
 def region(
@@ -42,10 +43,9 @@ def region(
     """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit import names
     from godwit.process.serve import serve_region
-    from godwit.process.store_url import folder_of
 
     names.check("region", name)
     if not master:
         msg = "--master is empty; give local[2], or the URL of a cluster"
         raise ConfigError(msg)
-    serve_region(folder_of(store), name, host, master, memory, keep, quick, port, advertise)
+    serve_region(store, name, host, master, memory, keep, quick, port, advertise)

@@ -30,12 +30,11 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Column, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
-from godwit.process.store_url import folder_of
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
-from godwit.storage.store import Store
+from godwit.storage.open_store import folder_of, is_folder, open_store
 
 #: how often whoever waits looks (seconds)
 LOOK_EVERY = 0.02
@@ -44,14 +43,13 @@ TOKEN_FILE = "token"
 
 def connect(url: str | Path, token: str | None = None) -> ConnectedFleet:
     """A running fleet, by the URL of its store."""
-    folder = folder_of(url)
-    return ConnectedFleet(folder, token or known_token(folder))
+    return ConnectedFleet(url, token or known_token(folder_of(url) / "run" if is_folder(url) else None))
 
 
-def known_token(folder: Path) -> str:
-    """From the environment or, of a fleet that `godwit up` has started, from its folder."""
-    file = folder / "run" / TOKEN_FILE
-    if TOKEN not in os.environ and file.exists():
+def known_token(run: Path | None) -> str:
+    """From the environment or, of a fleet that `godwit up` has started, from its folder for logs."""
+    file = None if run is None else run / TOKEN_FILE
+    if TOKEN not in os.environ and file is not None and file.exists():
         return file.read_text().strip()
     return token_of(os.environ)
 
@@ -59,8 +57,8 @@ def known_token(folder: Path) -> str:
 class ConnectedFleet:
     """Not thread-safe: one a thread."""
 
-    def __init__(self, folder: Path, token: str) -> None:
-        self.store, self._token = Store.local(folder), token
+    def __init__(self, url: str | Path, token: str) -> None:
+        self.store, self._token = open_store(url), token
         self._commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
         self._callers: dict[str, WireCaller] = {}
         self._number = 0
@@ -284,6 +282,7 @@ class ConnectedFleet:
     def close(self) -> None:
         for name in list(self._callers):
             self._forget(name)
+        self.store.close()
 
     def __enter__(self) -> ConnectedFleet:
         return self

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from godwit.api.core import Elsewhere, FleetOptions
@@ -91,14 +90,13 @@ class CoordinatorAgent(RunningFleet):
     """The control plane of a fleet of processes."""
 
     def __init__(
-        self, root: Path, token: str, options: FleetOptions, member: Membership, *, lease: float = 5.0
+        self, store: Store, token: str, options: FleetOptions, member: Membership, *, lease: float = 5.0
     ) -> None:
         """`member`: has joined as the coordinator."""
-        root, self.membership = Path(root).resolve(), member
-        store = Store.local(root, options.durability)
+        self.membership = member
         write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
         elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
-        super().__init__(root, None, options, None, False, elsewhere=elsewhere)
+        super().__init__(store, None, options, None, False, elsewhere=elsewhere)
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
         self._watch, self._silent = SilenceWatch(lease), set[str]()
