@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,12 +22,22 @@ def coordinator(
     rule: Annotated[str, typer.Option(help="Where operators go.")] = "bottom-up",
     state: Annotated[str, typer.Option(help="How the state of a moved instance travels.")] = "delta",
     ack_timeout: Annotated[float, typer.Option(help="Seconds that regions have to acknowledge an epoch.")] = 10.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    admission: Annotated[
+        bool | None, typer.Option(help="Refuse queries that do not fit. Unless said: if all sites say what they have.")
+    ] = None,
+    reoptimise: Annotated[bool, typer.Option(help="Move operators when what is measured says so.")] = False,
+    sinks: Annotated[
+        Path | None, typer.Option(help="A file with the sinks of queries: {busy: {parquet: out}}.")
+    ] = None,
 ) -> None:
     """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit.process.serve import serve_coordinator
+    from godwit.scenario.sink_file import sinks_of_queries
 
     options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
-    serve_coordinator(store, options, host, lease)
+    extras = {"admission": admission, "reoptimise": reoptimise, "sinks": sinks_of_queries(sinks) if sinks else {}}
+    serve_coordinator(store, options, host, lease, port, extras)
 
 
 def region(

@@ -22,7 +22,14 @@ from godwit import errors
 from godwit.api.options import AHEAD, check_changes
 from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
 from godwit.delivery.archive import entries
-from godwit.errors import DeploymentError, ElsewhereError, GodwitError, NotAttachedError, SourceError
+from godwit.errors import (
+    DeploymentError,
+    ElsewhereError,
+    GodwitError,
+    NotAttachedError,
+    SourceError,
+    StoreAwayError,
+)
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
@@ -31,6 +38,7 @@ from godwit.model.plan import QUERY, Column, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
+from godwit.storage import names
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
@@ -69,6 +77,8 @@ class ConnectedFleet:
     @property
     def deployment(self) -> Deployment:
         if self._number == 0:
+            self._number, self._deployment = self._control.oldest()
+        if self.store.floor(names.CONTROL) > self._number + 1:  # epochs that this client has not seen are gone
             self._number, self._deployment = self._control.oldest()
         for number, deployment, _ in self._control.after(self._number, self._deployment):
             self._number, self._deployment = number, deployment
@@ -156,9 +166,9 @@ class ConnectedFleet:
         if known is None or known.device is None:
             return self._push(stream, table, stream, None, sequence, timeout)
         taken = False
-        names = table.column(known.device).cast(pa.string())
-        for one in pc.unique(names).to_pylist():
-            taken = self._push(stream, table.filter(pc.equal(names, one)), one, one, sequence, timeout) or taken
+        senders = table.column(known.device).cast(pa.string())
+        for one in pc.unique(senders).to_pylist():
+            taken = self._push(stream, table.filter(pc.equal(senders, one)), one, one, sequence, timeout) or taken
         return taken
 
     def _push(
@@ -179,7 +189,7 @@ class ConnectedFleet:
                 if time.monotonic() > until:
                     raise
                 region = None
-            except WireError as lost:
+            except (WireError, StoreAwayError) as lost:
                 self._forget(region_document(region or ""))
                 if sequence is None or time.monotonic() > until:
                     if sequence is None:

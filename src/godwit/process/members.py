@@ -120,6 +120,14 @@ class SilenceWatch:
 
     lease: float
     _heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+    _looked: float | None = None
+
+    def looks(self, now: float) -> None:
+        """The watcher looks now. Was it away itself (stopped, or its store was), others were not silent meanwhile."""
+        away = 0.0 if self._looked is None else now - self._looked
+        if away > self.lease / 2:
+            self._heard = {name: (said, at + away) for name, (said, at) in self._heard.items()}
+        self._looked = now
 
     def hear(self, name: str, one: ProcessMember, now: float) -> None:
         said = (one.pid, one.beat)

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from godwit.ids import RegionId
@@ -41,15 +42,24 @@ def joined(store: Store, name: str) -> Membership:
     return member
 
 
-def serve_coordinator(url: str, options: Mapping[str, Any], host: str, lease: float, port: int = 0) -> None:
-    """`options`: as `FleetOptions` has them."""
+def serve_coordinator(
+    url: str,
+    options: Mapping[str, Any],
+    host: str,
+    lease: float,
+    port: int = 0,
+    extras: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """`options`: as `FleetOptions` has them; `extras`: as `CoordinatorExtras` has them."""
     token = token_of(os.environ)
     store = open_store(url)
     member = joined(store, COORDINATOR)
     from godwit.api.core import FleetOptions
-    from godwit.process.coordinator_agent import CoordinatorAgent
+    from godwit.process.coordinator_agent import CoordinatorAgent, CoordinatorExtras
 
-    agent = CoordinatorAgent(store, token, FleetOptions(**options), member, lease=lease)
+    agent = CoordinatorAgent(
+        store, token, FleetOptions(**options), member, lease=lease, extras=CoordinatorExtras(**extras)
+    )
     listener = Listener(agent.handle, token, "coordinator", host, port)
     with contextlib.ExitStack() as ending:
         ending.callback(agent.stop)

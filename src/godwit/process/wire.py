@@ -214,6 +214,9 @@ class Listener:
             answer = self._handle(head, body)
         except GodwitError as fault:
             answer = as_error(fault), b""
+        except OSError as fault:
+            log.warning("%s: '%s' failed: %s", self._name, head.get("do"), fault)
+            answer = {"error": "StoreAwayError", "message": f"{self._name} cannot use its store now: {fault}"}, b""
         except Exception as fault:
             log.exception("%s: '%s' failed", self._name, head.get("do"))
             answer = {"error": "StateError", "message": f"{type(fault).__name__}: {fault}"}, b""

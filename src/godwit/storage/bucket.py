@@ -34,7 +34,7 @@ class Bucket:
         retry["backoff"] = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
         more: dict[str, Any] = {"client_options": {"allow_http": plain, "timeout": "30s"}, "retry_config": retry}
         try:
-            self._store: Any = from_url(self.root, **{**options, **more})  # type: ignore[call-overload]
+            self._store: Any = from_url(self.root, **{**options, **more})
         except Exception as fault:
             msg = f"store '{url}' cannot be opened: {fault}"
             raise ConfigError(msg) from fault
