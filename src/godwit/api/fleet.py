@@ -49,7 +49,7 @@ class Fleet(RunningFleet):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         spark: SparkSession,
         *,
         rule: str = "bottom-up",
