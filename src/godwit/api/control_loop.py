@@ -75,11 +75,11 @@ class ControlLoop:
 
     # -- from any thread
 
-    def execute(self, command: Command) -> None:
-        """Write a command down, and have it carried out; raises what is wrong with it."""
+    def execute(self, command: Command) -> int:
+        """Write a command down, and have it carried out; its number. Raises what is wrong with it."""
         if self._driver == threading.get_ident():
             self._carry_out(command, False)  # part of a command that is being carried out
-            return
+            return self.command
         number, waiter = self._own.write(command)
         with self._news:
             self._asked = True
@@ -93,6 +93,7 @@ class ControlLoop:
         self._own.forget(number)
         if waiter.error is not None:
             raise waiter.error
+        return number
 
     def post(self, command: Command) -> int:
         """Write a command down and return its number at once; its answer is found by `answer_of`."""
@@ -115,6 +116,15 @@ class ControlLoop:
     def known(self, number: int) -> bool:
         """Whether there is, or was, a command of that number."""
         return 0 < number <= self._commands.last
+
+    @property
+    def last(self) -> int:
+        """The number of the newest command."""
+        return self._commands.last
+
+    def waiting(self) -> tuple[int, ...]:
+        """Commands that are not answered yet."""
+        return (*self._open, *range(self._next, self._commands.last + 1))
 
     @contextmanager
     def driving(self) -> Iterator[None]:
