@@ -9,7 +9,7 @@ from godwit.control.plan_state import Planner
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.key_migrations import RouteKeys
-from godwit.migration.phases import Cancel, Copy, Proceed, Suspend, Switch
+from godwit.migration.phases import Cancel, Copy, Proceed, Release, Suspend, Switch
 from godwit.model.instances import instance_id
 from godwit.model.keys import HashRange, Key, KeySet, Listed, Rest, buckets_of, ranges
 from godwit.model.plan import Operator
@@ -44,6 +44,9 @@ def route_keys(planner: Planner, change: RouteKeys) -> None:
         case Switch() as switch:
             moves = list(_switched(planner, change, switch, table))
             table = table.moved(change.keys, change.target, change.site)
+        case Release():
+            # Nothing changes but the epoch.
+            moves = [replace(_move(planner, change, table.rest, change.keys), cancel=True, release=True)]
         case Cancel():
             held = by_region(table, change.keys)
             moves = [replace(_move(planner, change, *one), copy=True, shadow=True, cancel=True) for one in held]
@@ -69,7 +72,9 @@ def _switched(planner: Planner, change: RouteKeys, switch: Switch, table: RouteT
         if route.process == change.target:
             continue
         move = _move(planner, change, route, part)
-        move = replace(move, wait=switch.wait, ordered=switch.ordered, paced=switch.paced, dual=change.dual)
+        move = replace(
+            move, wait=switch.wait, ordered=switch.ordered, paced=switch.paced, held=switch.held, dual=change.dual
+        )
         for some in _single(part) if switch.paced else [part]:
             yield replace(move, keys=some, shadow=change.shadow)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.migration.hot_backup import AGAIN, taken_over
-from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed, Switch, phases
+from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed, Release, Switch, phases
 from godwit.model.keys import Key, KeySet, Listed, overlap
 from godwit.protocol.handover import Migration
 
@@ -240,7 +240,8 @@ class KeyMigrations:
             mine = [move for move in sent if move.number == number]
             copied = tuple(m for m in mine if m.copy) if isinstance(one.phase, Copy) else ()
             copies = (copied or one.copies) if one.replica else (*one.copies, *copied)
-            due = frozenset(move for move in mine if not move.cancel)
+            sent_now = frozenset(move for move in mine if not move.cancel)
+            due = one.due if isinstance(one.phase, Release) else sent_now
             epochs = (epoch,) if one.replica else (*one.epochs, epoch)
             one = replace(one, at=one.at + 1, asked=False, due=due, epochs=epochs, copies=copies)
             if not mine and isinstance(one.phases[one.at - 1], Copy | Switch):

@@ -8,6 +8,7 @@ row of the old epoch. What a phase is to the regions is a `Migration` (`godwit.p
     Copy               the state as of the marker goes to a shadow at the destination; the source goes on answering.
                        `dual`: rows go to both from the marker on, and what they do at the destination is not emitted
     Switch             the destination processes the keys from the marker on; `wait`: not before the state is there
+    Release            state that was held back goes
     Await              until what the last phase sent has come, until every region works under its epoch, or until it is
                        time to refresh replicas
 """
@@ -61,6 +62,13 @@ class Switch:
     ordered: bool = True
     #: key by key, as rows ask for them
     paced: bool = False
+    #: the source keeps the state until every region has stopped the keys, and is told so
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """Every region has stopped the keys: their state may go."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Cancel:
     """The copy is given up; the source goes on as if nothing had been."""
 
 
-Phase = Suspend | Proceed | Copy | Switch | Await | Cancel
+Phase = Suspend | Proceed | Copy | Switch | Release | Await | Cancel
 
 
 class KeyStrategy(Protocol):

@@ -70,6 +70,10 @@ class Migration:
     ordered: bool = True
     #: the state is sent when it is asked for, or when there is nothing else to send
     paced: bool = False
+    #: the state is not sent under the epoch that says so, but under the next: every region has stopped the keys then
+    held: bool = False
+    #: nothing moves: held state may go
+    release: bool = False
     #: the state leaves its query, for another version of it that has another plan: no target waits for it as it is
     leaves: bool = False
     #: the state is made of what the query's version before has left

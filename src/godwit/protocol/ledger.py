@@ -47,6 +47,8 @@ class MigrationLedger:
     def adopt(self, epoch: Epoch, moves: Iterable[Migration]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
+            if move.release:
+                continue  # the epoch itself says it
             if move.leaves:
                 # Everybody says how far it is drained, as if the query went on after a halt.
                 self.resumed[move.query] = move.epoch
@@ -129,6 +131,7 @@ class MigrationLedger:
         unasked = False
         for move in self.outgoing:
             waiting = any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.incoming)
+            waiting = waiting or (move.held and self.epoch <= move.epoch)
             if waiting or markers[move.operator] < move.epoch or any(_together(m, move) for m in blocked):
                 blocked.append(move)
             elif move.paced and move not in self.wanted and unasked:
