@@ -14,7 +14,10 @@ import typer
 from godwit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from godwit.ingest.whereabouts import PositionColumns
+    from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
     from godwit.server.backend import Backend
 
@@ -40,6 +43,9 @@ def serve(
     hysteresis: Annotated[
         float, typer.Option(min=0, help="A site is left only for one that is nearer by so many metres.")
     ] = 0.0,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="Export reconfigurations as OpenTelemetry traces (OTEL_* variables).")
+    ] = False,
 ) -> None:
     """Run a fleet (or join one of processes) with a REST API, live results, metrics and a page, until interrupted."""
     from godwit.server.access import load_tokens
@@ -63,6 +69,7 @@ def serve(
 
     with _backend(folder, topology, processes, None if config is None else _load(config)) as backend:
         app = create_app(backend, access, positions=columns)
+        traces = _traces(app) if otel else None
         files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
         settings = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
         listening = settings.bind_socket()
@@ -70,6 +77,16 @@ def serve(
         scheme, at = "https" if certificate else "http", listening.getsockname()[1]
         typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
         uvicorn.Server(settings).run(sockets=[listening])
+        if traces is not None:
+            traces.stop()
+
+
+def _traces(app: FastAPI) -> Traces:
+    from godwit.observe.traces import Traces
+
+    made = Traces()
+    app.state.service.tracing = made.tell
+    return made
 
 
 @contextmanager

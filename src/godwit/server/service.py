@@ -51,9 +51,9 @@ class Service:
         #: stream -> (how far its slowest reader is behind, as of when)
         self._unread: dict[str, tuple[int, float]] = {}
         self.started = time.time()
-        fleet.follow(
-            self.committed, lambda record: self.hub.publish(EVENTS, lambda: record), lambda: self.hub.count > 0
-        )
+        #: also told of every record of the history
+        self.tracing: Callable[[dict[str, Any]], None] | None = None
+        fleet.follow(self.committed, self._happened, lambda: self.hub.count > 0 or self.tracing is not None)
 
     # --- callers
 
@@ -116,6 +116,11 @@ class Service:
         return behind
 
     # --- live
+
+    def _happened(self, record: dict[str, Any]) -> None:
+        self.hub.publish(EVENTS, lambda: record)
+        if self.tracing is not None:
+            self.tracing(record)
 
     def committed(self, region: RegionId, shape: str, results: Sequence[Segment]) -> None:
         """A region has committed results: they go to those who listen."""
