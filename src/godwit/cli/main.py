@@ -42,7 +42,7 @@ COMMANDS = {
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
     "down": ("up", "down", "Stop them cleanly."),
     "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
-    "serve": ("serve", "serve", "Run a fleet with a REST API, live results and metrics."),
+    "serve": ("serve", "serve", "Run a fleet with a REST API, live results, metrics and a page."),
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
@@ -53,7 +53,7 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "history", "status", "results")
+REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "replan", "table", "history", "status", "results")
 
 
 class Lazy(TyperGroup):

@@ -71,7 +71,8 @@ def serve(
         app = create_app(backend, access, positions=columns)
         traces = _traces(app) if otel else None
         files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-        settings = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
+        more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
+        settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
         listening = settings.bind_socket()
         listening.listen()  # whoever reads the address below may call at once
         scheme, at = "https" if certificate else "http", listening.getsockname()[1]
