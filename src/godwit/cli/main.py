@@ -83,7 +83,9 @@ class Lazy(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in self.list_commands(ctx):
             return None
-        module, inside, _ = COMMANDS[name]
+        module, inside, about = COMMANDS[name]
+        if _offered(name):
+            return _command(name, _described(about))
         return _command(name, getattr(import_module(f"godwit.cli.{module}"), inside))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -97,6 +99,19 @@ class Lazy(TyperGroup):
         except GodwitError as fault:
             typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(1) from None
+
+
+def _offered(name: str) -> bool:
+    """Whether a shell only wants to know what there is: for that no command need be imported."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return "_GODWIT_COMPLETE" in os.environ and name not in typed.split()
+
+
+def _described(about: str) -> Callable[[], None]:
+    def nothing() -> None: ...
+
+    nothing.__doc__ = about
+    return nothing
 
 
 def _command(name: str, found: typer.Typer | Callable[..., Any]) -> Any:
