@@ -5,6 +5,7 @@ Each is skipped with the reason where it cannot be had.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -45,18 +46,18 @@ def until(holds: Callable[[], Any], seconds: float = 30) -> Any:
 
 @contextmanager
 def _running(
-    command: Sequence[str | Path], port: int, folder: Path, seconds: float = 30, **more: Any
-) -> Iterator[None]:
+    command: Sequence[str | Path], port: int, folder: Path, seconds: float = 30, ends: float = 20, **more: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, **more)
     try:
         if not until(lambda: answers(port) or process.poll() is not None, seconds) or process.poll() is not None:
             pytest.fail(f"{command[0]} did not start: {(folder / 'server.log').read_text()[-2000:]}")
-        yield
+        yield process
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(ends)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -92,6 +93,70 @@ def nats_server(folder: Path, port: int | None = None) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     with _running([program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(port)], port, folder):
         yield f"nats://127.0.0.1:{port}"
+
+
+class Nats:
+    """A NATS server with JetStream that can be killed (-9) and started again with what it has kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._port = folder, free_port()
+        self.address = f"nats://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command = [found("nats-server"), "-js", "-sd", str(self._folder), "-a", "127.0.0.1", "-p", str(self._port)]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        assert until(lambda: answers(self._port))
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Nats:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """SeaweedFS, which speaks S3 and has put-if-absent; its endpoint. See `bucket_url`."""
+    program, port = found("weed"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {"accessKey": "godwit", "secretKey": "godwit-secret"}
+    who = {"name": "godwit", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [who]}))
+    ports = {name: free_port() for name in ("master", "volume", "filer")}
+    grpc = {f"{name}.port.grpc": free_port() for name in ("master", "volume", "filer", "s3")}
+    told: dict[str, Any] = {f"{name}.port": at for name, at in ports.items()} | grpc
+    told |= {"s3.port": port, "s3.config": folder / "s3.json"}
+    more = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-master.telemetry=false", "-volume.max=8"]
+    more += ["-master.volumeSizeLimitMB=64", "-master.volumePreallocate=false", f"-dir={folder}"]
+    command = [program, "server", *more, *(f"-{k}={v}" for k, v in told.items())]
+    with _running(command, port, folder, ends=1, cwd=folder):
+        endpoint = f"http://127.0.0.1:{port}"
+        until(lambda: _takes(bucket_url(endpoint, "ready")))
+        yield endpoint
+
+
+def bucket_url(endpoint: str, fleet: str) -> str:
+    keys = "access_key_id=godwit&secret_access_key=godwit-secret&region=us-east-1"
+    return f"s3://godwit-tests/{fleet}?endpoint={endpoint}&{keys}"
+
+
+def _takes(url: str) -> bool:
+    from godwit.storage.bucket import Bucket
+
+    try:
+        Bucket(url).put("ready", b"")
+    except Exception:
+        return False
+    return True
 
 
 @contextmanager

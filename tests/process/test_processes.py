@@ -131,7 +131,7 @@ def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: L
     stranger = WireCaller(launcher.running()[1].member.address, "not the token at all", "cloud")
     with pytest.raises(ConfigError, match="does not take this token"):
         stranger.call({"do": "status"})
-    log = launcher.spec.store / "run" / f"{launcher.running()[1].name}.log"
+    log = launcher.spec.run / f"{launcher.running()[1].name}.log"
     assert "knocked without the fleet's token" in log.read_text()
 
 

@@ -20,7 +20,7 @@ from godwit.client.pages import newest
 from godwit.client.remote import RemoteCommand, RemoteFleet, RemoteQuery
 from godwit.errors import ConfigError, DeploymentError, SqlError, UnknownNameError
 from tests.server.conftest import Running
-from tests.servers import until
+from tests.waiting import until
 
 SQL = "SELECT train, boarded, ts FROM passengers WHERE boarded > 1"
 Serve = Callable[..., Running]

@@ -12,7 +12,8 @@ from godwit.api.fleet import Fleet
 from godwit.ids import DeviceId, SiteId
 from godwit.model.changes import DeviceMoved
 from tests.server.conftest import TOPOLOGY, Running, tokens
-from tests.server.test_api import SQL, declare, row, until
+from tests.server.test_api import SQL, declare, row
+from tests.waiting import until
 
 Serve = Callable[..., Running]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -49,7 +49,7 @@ class Fleet(RunningFleet):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         spark: SparkSession,
         *,
         rule: str = "bottom-up",
@@ -226,14 +226,18 @@ class Fleet(RunningFleet):
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 
-    def replan(self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False) -> str:
+    def replan(
+        self, query: str, *, order: str, strategy: str = "auto", run_out: bool = False, dry_run: bool = False
+    ) -> str:
         """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
-        of them once. `strategy`: moving-state, background or parallel-track. Returns when the new plan is in force;
-        where both run side by side, the old one goes by itself later. `dry_run`: return what would be done.
+        of them once. `strategy`: moving-state, background, parallel-track, pause-drain-resume (`run_out`: by letting
+        windows run out) or, for a query with probing joins, stateless-order. Returns when the change has begun; where
+        both plans run side by side, the old one goes by itself later. `dry_run`: return what would be done.
         """
         if dry_run:
             return explained(self.execution(self.known(query)), order, self.deployment.streams)
-        self.control.execute(Replan(query, order, strategy))
+        self._operations.plans.rehearse(self.known(query), order, strategy, run_out)
+        self.control.execute(Replan(query, order, strategy, run_out))
         return f"'{query}' joins as {order}"
 
     def explain(self, sql: str | Builder) -> str:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder; made if it is not there.")],
+    folder: Annotated[
+        str, typer.Argument(help="The fleet's folder, made if it is not there; with --processes, its store's URL.")
+    ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8321,
     tokens: Annotated[Path | None, typer.Option(help="File of tokens (`godwit token` prints its lines).")] = None,
@@ -91,7 +93,7 @@ def _traces(app: FastAPI) -> Traces:
 
 
 @contextmanager
-def _backend(folder: Path, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
+def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
     """The fleet that is served, while it is."""
     if processes:
         from godwit.model.topology_file import load_topology

@@ -22,7 +22,14 @@ from godwit import errors
 from godwit.api.options import AHEAD, check_changes
 from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
 from godwit.delivery.archive import entries
-from godwit.errors import DeploymentError, ElsewhereError, GodwitError, NotAttachedError, SourceError
+from godwit.errors import (
+    DeploymentError,
+    ElsewhereError,
+    GodwitError,
+    NotAttachedError,
+    SourceError,
+    StoreAwayError,
+)
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
@@ -30,12 +37,12 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Column, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
-from godwit.process.store_url import folder_of
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
+from godwit.storage import names
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
-from godwit.storage.store import Store
+from godwit.storage.open_store import folder_of, is_folder, open_store
 
 #: how often whoever waits looks (seconds)
 LOOK_EVERY = 0.02
@@ -44,14 +51,13 @@ TOKEN_FILE = "token"
 
 def connect(url: str | Path, token: str | None = None) -> ConnectedFleet:
     """A running fleet, by the URL of its store."""
-    folder = folder_of(url)
-    return ConnectedFleet(folder, token or known_token(folder))
+    return ConnectedFleet(url, token or known_token(folder_of(url) / "run" if is_folder(url) else None))
 
 
-def known_token(folder: Path) -> str:
-    """From the environment or, of a fleet that `godwit up` has started, from its folder."""
-    file = folder / "run" / TOKEN_FILE
-    if TOKEN not in os.environ and file.exists():
+def known_token(run: Path | None) -> str:
+    """From the environment or, of a fleet that `godwit up` has started, from its folder for logs."""
+    file = None if run is None else run / TOKEN_FILE
+    if TOKEN not in os.environ and file is not None and file.exists():
         return file.read_text().strip()
     return token_of(os.environ)
 
@@ -59,8 +65,8 @@ def known_token(folder: Path) -> str:
 class ConnectedFleet:
     """Not thread-safe: one a thread."""
 
-    def __init__(self, folder: Path, token: str) -> None:
-        self.store, self._token = Store.local(folder), token
+    def __init__(self, url: str | Path, token: str) -> None:
+        self.store, self._token = open_store(url), token
         self.commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
         self._callers: dict[str, WireCaller] = {}
         self._number = 0
@@ -71,6 +77,8 @@ class ConnectedFleet:
     @property
     def deployment(self) -> Deployment:
         if self._number == 0:
+            self._number, self._deployment = self._control.oldest()
+        if self.store.floor(names.CONTROL) > self._number + 1:  # epochs that this client has not seen are gone
             self._number, self._deployment = self._control.oldest()
         for number, deployment, _ in self._control.after(self._number, self._deployment):
             self._number, self._deployment = number, deployment
@@ -176,9 +184,9 @@ class ConnectedFleet:
         if known is None or known.device is None:
             return self._push(stream, table, stream, None, sequence, timeout)
         taken = False
-        names = table.column(known.device).cast(pa.string())
-        for one in pc.unique(names).to_pylist():
-            taken = self._push(stream, table.filter(pc.equal(names, one)), one, one, sequence, timeout) or taken
+        senders = table.column(known.device).cast(pa.string())
+        for one in pc.unique(senders).to_pylist():
+            taken = self._push(stream, table.filter(pc.equal(senders, one)), one, one, sequence, timeout) or taken
         return taken
 
     def _push(
@@ -199,7 +207,7 @@ class ConnectedFleet:
                 if time.monotonic() > until:
                     raise
                 region = None
-            except WireError as lost:
+            except (WireError, StoreAwayError) as lost:
                 self._forget(region_document(region or ""))
                 if sequence is None or time.monotonic() > until:
                     if sequence is None:
@@ -302,6 +310,7 @@ class ConnectedFleet:
     def close(self) -> None:
         for name in list(self._callers):
             self._forget(name)
+        self.store.close()
 
     def __enter__(self) -> ConnectedFleet:
         return self

@@ -263,6 +263,11 @@ class RunnerPool:
         """The newest epoch that all runners work under."""
         return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)
 
+    def revive(self) -> None:
+        """Try again what the store has ended."""
+        for loop in list(self._loops.values()):
+            loop.revive()
+
     def failures(self) -> dict[str, BaseException]:
         return {name: why for loop in list(self._loops.values()) for name, why in loop.failures().items()}
 
