@@ -4,6 +4,7 @@ cannot be had."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,8 @@ with Fleet(Path(folder), spark) as fleet:
 @pytest.mark.timeout(600)
 def test_messages_come_in_once_over_a_restart(tmp_path: Path) -> None:
     confluent = pytest.importorskip("confluent_kafka")
-    folder = servers.package_jars("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__)
+    version = os.environ.get("GODWIT_TEST_SPARK_KAFKA", pyspark.__version__)
+    folder = servers.package_jars("org.apache.spark", "spark-sql-kafka-0-10_2.13", version)
     there = {jar.name for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     jars = [jar for jar in sorted(folder.glob("*.jar")) if jar.name not in there]
     with servers.kafka(tmp_path) as address:
