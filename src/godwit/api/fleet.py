@@ -31,7 +31,7 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
-from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
+from godwit.ingest.sources.spark_source import SparkSource, json_messages, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.migration.phases import REPLICA
 from godwit.migration.source_mobility import Following
@@ -170,8 +170,11 @@ class Fleet(RunningFleet):
         return Replay(self, StreamId(stream), files, **options)
 
     def ingest(self, stream: str, source: DataFrame | str, *, name: str = "spark", **options: str) -> SparkSource:
-        """Feed a stream from a streaming DataFrame, or from a Spark format ("kafka") and its options."""
+        """Feed a stream from a streaming DataFrame, or from a Spark format and its options; messages of "kafka" are
+        JSON objects. The session must have the format's package (`spark.jars.packages`)."""
         rows = stream_of_format(self.spark, source, options) if isinstance(source, str) else source
+        if source == "kafka":
+            rows = json_messages(rows, self.schema(StreamId(stream)).stream)
         opened = SparkSource(self, StreamId(stream), rows, name)
         self._opened.append(opened)
         return opened.start()
