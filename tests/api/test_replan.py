@@ -29,7 +29,7 @@ JOINS = (
 )
 PLAIN = f"SELECT a.v AS x, b.v AS y, c.v AS z, c.ts AS ts {JOINS} WHERE b.v > 0"
 COUNTED = f"SELECT a.k AS k, count(*) AS n, sum(c.v) AS total {JOINS} GROUP BY a.k, window(c.ts, '5 seconds')"
-STRATEGIES = ["moving-state", "background", "parallel-track"]
+STRATEGIES = ["moving-state", "background", "parallel-track", "pause-drain-resume"]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     query, delivered = fleet.submit(sql, "q"), Collected()
     query.write_to(delivered)
     _push(fleet, random_, range(12))
-    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
     _push(fleet, random_, range(12, 20), process=False)
     fleet.process_available()
     _push(fleet, random_, range(20, 45))
@@ -102,11 +102,11 @@ def test_over_regions_while_devices_move_and_twice_in_a_row(spark: SparkSession,
         joins = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
         fleet.move({f"q/{joins[0]}": "west"})
         _push(fleet, random_, range(10), streams="abcd")
-        fleet.replan("q", order="(c JOIN b) JOIN (a JOIN d)", strategy=strategy)
+        fleet.replan("q", order="(c JOIN b) JOIN (a JOIN d)", strategy=strategy, run_out=True)
         _push(fleet, random_, range(10, 14), process=False, streams="abcd")
         fleet.move_device(DeviceId("a"), SiteId("east"))
         _push(fleet, random_, range(14, 45), streams="abcd")
-        fleet.replan("q", order="((d JOIN a) JOIN b) JOIN c", strategy=strategy)
+        fleet.replan("q", order="((d JOIN a) JOIN b) JOIN c", strategy=strategy, run_out=True)
         fleet.move_device(DeviceId("b"), SiteId("west"))
         _push(fleet, random_, range(45, 80), streams="abcd")
         assert len(fleet.deployment.queries) == 1
@@ -122,7 +122,7 @@ def test_a_process_that_ends_in_the_middle_is_gone_on_with(spark: SparkSession, 
             fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
         fleet.submit(PLAIN, "q")
         _push(fleet, random_, range(12))
-        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
         _push(fleet, random_, range(12, 15), process=False)
     with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
         _push(fleet, random_, range(15, 20))

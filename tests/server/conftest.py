@@ -11,8 +11,10 @@ import pytest
 import uvicorn
 
 from godwit.api.fleet import Fleet
+from godwit.ingest.whereabouts import PositionColumns
 from godwit.server.access import Access, Token, digest_of
 from godwit.server.app import create_app
+from godwit.server.backend import Backend
 from godwit.server.limits import ServerLimits
 
 TOPOLOGY = """
@@ -32,8 +34,16 @@ def tokens() -> Access:
 class Running:
     """A server in this process."""
 
-    def __init__(self, fleet: Fleet, access: Access, limits: ServerLimits | None) -> None:
-        config = uvicorn.Config(create_app(fleet, access, limits), host="127.0.0.1", port=0, log_level="error")
+    def __init__(
+        self,
+        fleet: Fleet | Backend,
+        access: Access,
+        limits: ServerLimits | None,
+        positions: PositionColumns | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            create_app(fleet, access, limits, positions), host="127.0.0.1", port=0, log_level="error"
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from godwit.server.limits import ServerLimits
 from tests.server.conftest import ROLES, Running
+from tests.waiting import until
 
 SQL = "SELECT train, sum(boarded) AS n, window.end AS until FROM passengers GROUP BY train, window(ts, '10 seconds')"
 Serve = Callable[..., Running]
@@ -28,13 +28,6 @@ def declare(client: httpx.Client) -> None:
 
 def row(boarded: int, second: int) -> dict[str, Any]:
     return {"train": "t1", "boarded": boarded, "ts": f"2026-01-01T00:00:{second:02d}Z"}
-
-
-def until(holds: Callable[[], Any], seconds: float = 30) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := holds()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
 
 
 def test_a_fleet_is_declared_fed_moved_and_read_over_http(serve: Serve) -> None:

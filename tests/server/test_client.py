@@ -20,7 +20,7 @@ from godwit.client.pages import newest
 from godwit.client.remote import RemoteCommand, RemoteFleet, RemoteQuery
 from godwit.errors import ConfigError, DeploymentError, SqlError, UnknownNameError
 from tests.server.conftest import Running
-from tests.servers import until
+from tests.waiting import until
 
 SQL = "SELECT train, boarded, ts FROM passengers WHERE boarded > 1"
 Serve = Callable[..., Running]
@@ -63,8 +63,8 @@ def test_the_methods_of_a_fleet_work_over_a_server(serve: Serve) -> None:
         thread.join(20)
         assert sorted(came) == [2, 3, 4, 5]
         assert fleet.status()["epoch"] >= 5
-        assert any("t1" in json.dumps(story) for story in fleet.history())
-        assert {site["id"] for site in fleet.topology()["sites"]} == {"west", "east", "cloud"}
+        assert any("t1" in json.dumps(story) for story in fleet.history.read())
+        assert set(fleet.topology.now.sites) == {"west", "east", "cloud"}
 
 
 def test_refusals_are_the_errors_that_a_fleet_here_would_raise(serve: Serve) -> None:

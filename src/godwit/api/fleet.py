@@ -34,10 +34,11 @@ from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
+from godwit.model.explain import explain
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
-from godwit.sql import Builder
+from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
@@ -222,15 +223,26 @@ class Fleet(RunningFleet):
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 
-    def replan(self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False) -> str:
+    def replan(
+        self, query: str, *, order: str, strategy: str = "auto", run_out: bool = False, dry_run: bool = False
+    ) -> str:
         """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
-        of them once. `strategy`: moving-state, background or parallel-track. Returns when the new plan is in force;
-        where both run side by side, the old one goes by itself later. `dry_run`: return what would be done.
+        of them once. `strategy`: moving-state, background, parallel-track, pause-drain-resume (`run_out`: by letting
+        windows run out) or, for a query with probing joins, stateless-order. Returns when the change has begun; where
+        both plans run side by side, the old one goes by itself later. `dry_run`: return what would be done.
         """
         if dry_run:
             return explained(self.execution(self.known(query)), order, self.deployment.streams)
-        self.control.execute(Replan(query, order, strategy))
+        self._operations.plans.rehearse(self.known(query), order, strategy, run_out)
+        self.control.execute(Replan(query, order, strategy, run_out))
         return f"'{query}' joins as {order}"
+
+    def explain(self, sql: str | Builder) -> str:
+        """What a query would become: its plan, parameters and shape. Nothing happens."""
+        text = sql if isinstance(sql, str) else sql.sql()
+        query = compile_query(text, self.deployment.streams, QueryId("query"), (), self.functions.names)
+        self.analyst.output(query)
+        return explain(query)
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

@@ -41,7 +41,7 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
-from godwit.model.plan import Column, Query, Stream
+from godwit.model.plan import ARRIVED, Column, Query, Stream
 from godwit.model.topology import Device
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
@@ -74,8 +74,8 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
-            case Replan(name, order, strategy):
-                self.plans.change(QueryId(name), order, strategy, again)
+            case Replan(name, order, strategy, run_out):
+                self.plans.change(QueryId(name), order, strategy, run_out, again)
             case AdvancePlan(version):
                 self.plans.advance(QueryId(version))
             case ChangeTopology(changes):
@@ -86,7 +86,7 @@ class Operations:
             case LoadTable(table, file, whole):
                 load_table(self._fleet, table, file, whole)
             case MigrateKeys():
-                self._fleet.control.ask(asked_keys(self._fleet, command))
+                self._fleet.control.ask_beside(asked_keys(self._fleet, command))
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)
@@ -112,6 +112,7 @@ class Operations:
                 return
             msg = f"there is a query '{name}' already; stop it first or choose another name"
             raise DeploymentError(msg)
+        self._check_arrival(query)
         candidates = self._admission.orders(query)
         columns = self._fleet.analyst.output(query)
         admitted = self._admission.admit(candidates)
@@ -120,6 +121,14 @@ class Operations:
         pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
         self._deploy(begins(admitted.reader, int(self._fleet.deployment.epoch) + 1), columns, pinned, admitted)
         self._admission.settle(admitted)
+
+    def _check_arrival(self, query: Query) -> None:
+        derived = {known.target for known in self._fleet.deployment.queries.values()}
+        for _, scan in query.shape.plan.scans:
+            if scan.arrival and scan.stream in derived:
+                msg = f"'{scan.stream}' is derived: its rows come from a query, and none of them arrives"
+                remedy = f"read {ARRIVED} from a stream of devices, or window by the time column of '{scan.stream}'"
+                raise SqlError(msg, place=query.sql, remedy=remedy)
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""

@@ -253,4 +253,5 @@ class MobilityDriver:
 
     def _underway(self, operated: Operated) -> Iterator[KeyMigration]:
         keys = self._fleet.plane.keys
-        yield from (m for m in (*keys.active.values(), *keys.queued) if (m.query, m.operator) == operated)
+        mine = (m for m in (*keys.active.values(), *keys.queued) if (m.query, m.operator) == operated)
+        yield from (one for m in mine for one in m.members or (m,))

@@ -103,7 +103,7 @@ def migrate(
 def history(last: Annotated[int, typer.Option(help="At most this many of the newest (0: all).")] = 50) -> None:
     """What was reconfigured, when and why, as JSON."""
     with connected() as fleet:
-        as_json(fleet.history()[-last:])
+        as_json(fleet.history.read()[-last:])
 
 
 def status() -> None:

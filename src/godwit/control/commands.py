@@ -60,6 +60,8 @@ class Replan:
     query: str
     order: str
     strategy: str = "auto"
+    #: of pause-drain-resume: windows may run out
+    run_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from godwit.model.instances import instance_id
 from godwit.placement.rules.base import Infeasible
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import epoch_of
+from godwit.replan.tracks import answers, of_new, runs_both
 
 
 def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
@@ -27,7 +28,12 @@ def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
         planner.take_pending()
         return fault
     leaving = [replace(move, leaves=True) for move in _stateful(planner, old.id)]
-    coming = [replace(m, inherits=True, wait=request.wait, ordered=False) for m in _stateful(planner, new.id)]
+    plan = new.shape.plan
+    later = of_new(plan) if runs_both(plan) and answers(plan) == "later" else ()
+    coming = [
+        replace(m, inherits=True, wait=request.wait or m.operator in later, ordered=False)
+        for m in _stateful(planner, new.id)
+    ]
     planner.pending_moves([*leaving, *coming])
     return None
 

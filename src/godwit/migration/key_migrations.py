@@ -6,6 +6,8 @@ as epochs, and hears of epochs that are published and in force, and of state tha
     queued --no other has its keys--> phase --published--> phase that awaits --heard--> next phase ... --> done
 
 Migrations of one operator run side by side if their keys are disjoint. One whose keys overlap waits for the other.
+Phases that can be carried out while an epoch is under way are all in the next one. Listed keys that begin together and
+go the same way by the same strategy go as one: a thousand keys then cost the regions one hand-over, not a thousand.
 Only a copy can be cancelled: after the switch the keys are where they were sent, and would have to be sent back.
 """
 
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.migration.phases import Await, Cancel, Copy, Phase, Proceed, Switch, phases
-from godwit.model.keys import KeySet, overlap
+from godwit.model.keys import Key, KeySet, Listed, overlap
 from godwit.protocol.handover import Migration
 
 #: so many that ended are remembered
@@ -70,6 +72,8 @@ class KeyMigration:
     copies: tuple[Migration, ...] = ()
     #: why it has not begun
     reason: str = ""
+    #: the migrations that go as this one
+    members: tuple[KeyMigration, ...] = ()
 
     @property
     def phase(self) -> Phase | None:
@@ -83,8 +87,8 @@ class KeyMigration:
         return bool(self.copies) and not switched and not asked
 
 
-#: what of a migration's keys is elsewhere, by where it is
-Split = Callable[[KeyMigration], list[KeySet]]
+#: what of a migration's keys is elsewhere, and where each part is
+Split = Callable[[KeyMigration], list[tuple[RegionId, KeySet]]]
 
 
 @dataclass
@@ -95,6 +99,8 @@ class KeyMigrations:
     queued: list[KeyMigration] = field(default_factory=list)
     active: dict[int, KeyMigration] = field(default_factory=dict)
     ended: list[tuple[KeyMigration, str]] = field(default_factory=list)
+    #: how many were carried out
+    done: int = 0
 
     @property
     def busy(self) -> bool:
@@ -116,13 +122,25 @@ class KeyMigrations:
         if any(one.number == number for one in self.queued):
             self.queued = [one for one in self.queued if one.number != number]
             return
-        one = self.active.get(number)
+        one = self.active.get(number) or self._leader(number)
         if one is None or not one.copying:
             msg = f"migration {number} cannot be cancelled: " + (
                 "there is none under way" if one is None else "its keys are switched over; migrate them back"
             )
             raise DeploymentError(msg)
-        self.active[number] = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
+        # Those that go together with it are copied again without it; the number of this copy is not used again.
+        why = f"migration {number}, with which it went, was cancelled"
+        for other in (member for member in one.members if member.number != number):
+            again = self._next() if other.number == one.number else other.number
+            self.queued.append(replace(other, number=again, reason=why))
+        given_up = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
+        mine = tuple(member for member in one.members if member.number == number)
+        self.active[one.number] = replace(given_up, members=mine)
+
+    def _leader(self, number: int) -> KeyMigration | None:
+        """The migration as which another one goes."""
+        found = (one for one in self.active.values() if any(member.number == number for member in one.members))
+        return next(found, None)
 
     def give_up(self, number: int, query: QueryId, operator: int, keys: KeySet, target: RegionId, dual: bool) -> None:
         """A copy that an earlier process had opened, and that nobody will complete."""
@@ -155,18 +173,24 @@ class KeyMigrations:
 
     def _start(self, split: Split) -> None:
         waiting: list[KeyMigration] = []
+        begun: dict[tuple[object, ...], list[KeyMigration]] = {}
         for one in self.queued:
-            other = next((o for o in (*self.active.values(), *waiting) if _clash(o, one)), None)
+            before = (*self.active.values(), *waiting, *(b for those in begun.values() for b in those))
+            other = next((o for o in before if _clash(o, one)), None)
             if other is not None:
                 waiting.append(replace(one, reason=f"migration {other.number} has keys of it under way"))
                 continue
             parts = split(one)
             if not parts:
                 self._end(one, "all there already")
-            for part in parts:
-                number = one.number if part == parts[0] else self._next()
-                self.active[number] = replace(one, number=number, keys=part, reason="")
+            for source, part in parts:
+                number = one.number if part is parts[0][1] else self._next()
+                alike = (one.query, one.operator, source, one.target, one.site, one.strategy)
+                way = alike if isinstance(part, Listed) else (number,)
+                begun.setdefault(way, []).append(replace(one, number=number, keys=part, reason=""))
         self.queued = waiting
+        for those in begun.values():
+            self.active[those[0].number] = _as_one(those)
 
     def _next(self) -> int:
         self.number += 1
@@ -215,7 +239,17 @@ class KeyMigrations:
 
     def _end(self, one: KeyMigration, outcome: str) -> None:
         self.active.pop(one.number, None)
-        self.ended = [*self.ended[-KEPT:], (one, outcome)]
+        each = [replace(member, at=one.at, epochs=one.epochs) for member in one.members] or [one]
+        self.ended = [*self.ended[-KEPT:], *((member, outcome) for member in each)]
+        self.done += len(each) if outcome == "done" else 0
+
+
+def _as_one(those: list[KeyMigration]) -> KeyMigration:
+    """Migrations of listed keys that go the same way, under the number of the first."""
+    if len(those) == 1:
+        return those[0]
+    keys = frozenset[Key]().union(*(one.keys.keys for one in those if isinstance(one.keys, Listed)))
+    return replace(those[0], keys=Listed(keys), members=tuple(those))
 
 
 def _clash(one: KeyMigration, other: KeyMigration) -> bool:

@@ -105,6 +105,8 @@ def covers(large: KeySet, small: KeySet) -> bool:
 
 def overlap(one: KeySet, other: KeySet) -> bool:
     """Whether the two may have a key in common."""
+    if isinstance(one, Listed) and isinstance(other, Listed):
+        return not one.keys.isdisjoint(other.keys)
     if isinstance(one, Listed):
         return any(contains(other, key) for key in one.keys)
     if isinstance(other, Listed):

@@ -67,7 +67,7 @@ class ConnectedFleet:
 
     def __init__(self, url: str | Path, token: str) -> None:
         self.store, self._token = open_store(url), token
-        self._commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
+        self.commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
         self._callers: dict[str, WireCaller] = {}
         self._number = 0
         self._deployment = Deployment()
@@ -88,10 +88,17 @@ class ConnectedFleet:
 
     def execute(self, command: Command, timeout: float = 60.0) -> int:
         """Write a command, and wait for its answer: the epoch that brought it, or the error."""
-        number = self._commands.append(command)
+        return self.await_command(self.post(command), timeout)
+
+    def post(self, command: Command) -> int:
+        """Write a command; its number."""
+        number = self.commands.append(command)
         with contextlib.suppress(GodwitError, OSError):
             self._caller(COORDINATOR).tell({"do": "command"})
-        answer = self._commands.await_answer(number, timeout)
+        return number
+
+    def await_command(self, number: int, timeout: float = 60.0) -> int:
+        answer = self.commands.await_answer(number, timeout)
         if answer is None:
             msg = f"command {number} has no answer after {timeout:g} s: is the coordinator running? It stays in the log"
             raise DeploymentError(msg)
@@ -145,6 +152,17 @@ class ConnectedFleet:
 
     def move_device(self, device: str, site: str | None) -> None:
         self.change([DeviceMoved(DeviceId(device), SiteId(site) if site else None)])
+
+    def ask_coordinator(self, head: Head) -> Head:
+        try:
+            return self._caller(COORDINATOR).call(head)[0]
+        except WireError:
+            self._forget(COORDINATOR)
+            raise
+
+    def ask_regions(self, head: Head) -> list[Head]:
+        """What every region's process answers."""
+        return list(self._of_all(head))
 
     def place(self, placement: Mapping[str, str], cause: str = "moved by hand") -> None:
         """Put instances (`query/operator`) on sites by hand."""

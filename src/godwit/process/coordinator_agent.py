@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.api.core import Elsewhere, FleetOptions
+from godwit.api.migrating import asked_keys, explain_keys
 from godwit.api.running import RunningFleet
+from godwit.control.commands import ChangeTopology, Command, MigrateKeys, from_json
 from godwit.control.events import RegionAcked, RegionBack, RegionEvacuated, RegionLost
 from godwit.delivery.sinks.base import ResultSink
 from godwit.errors import DeploymentError, GodwitError
@@ -181,9 +183,25 @@ class CoordinatorAgent(RunningFleet):
                 return None
             case "status":
                 return {"epoch": int(self.plane.epoch), "quiet": self.control.quiet and not self.plane.keys.busy}, b""
+            case "progress":
+                stable, waiting = int(self.plane.coordinator.stable), self.control.waiting()
+                return {"epoch": int(self.plane.epoch), "in_force": stable, "waiting": waiting}, b""
+            case "explain":
+                return {"text": self.explain_command(from_json(head["command"]))}, b""
             case other:
                 msg = f"the coordinator does not know '{other}'"
                 raise DeploymentError(msg)
+
+    def explain_command(self, command: Command) -> str:
+        """What a change of the topology, or a migration of keys, would do."""
+        with self.control.driving():
+            match command:
+                case ChangeTopology(changes):
+                    return self.plane.explain_change(changes)
+                case MigrateKeys():
+                    return explain_keys(self, asked_keys(self, command))
+        msg = f"there is no dry run of {type(command).__name__}"
+        raise DeploymentError(msg)
 
     def _failures(self) -> dict[str, str]:
         found: dict[str, BaseException] = {**self.dispatcher.failures()}

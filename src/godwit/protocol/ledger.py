@@ -55,7 +55,7 @@ class MigrationLedger:
             owner = move.source if move.copy else move.target
             self.owners[move.instance] = (
                 *self.owners.get(move.instance, ()),
-                Owned(move.epoch, owner, move.keys),
+                Owned(move.epoch, owner, move.keys, move.copy and not move.cancel),
             )
             if move.target == self.region and (move.shadow or move.copy):
                 self._shadow(move)
@@ -239,7 +239,9 @@ class MigrationLedger:
         """
         everywhere = min(markers.values(), default=Epoch(0))
         for instance, history in list(self.owners.items()):
-            kept = trimmed(history, self.region, markers[instance[1]], everywhere)
+            paired = len(self.plan.operators[instance[1]].inputs) > 1  # which rows have met is told by generations
+            moving = None if paired else [m.keys for m in (*self.outgoing, *self.incoming) if m.instance == instance]
+            kept = trimmed(history, self.region, markers[instance[1]], everywhere, moving)
             if not kept:
                 del self.owners[instance]
             elif len(kept) < len(history):

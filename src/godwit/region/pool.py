@@ -254,6 +254,11 @@ class RunnerPool:
         return self._running
 
     @property
+    def acknowledged(self) -> dict[RegionId, Epoch]:
+        """The epoch that each region works under."""
+        return dict(self._acked)
+
+    @property
     def adopted(self) -> int:
         """The newest epoch that all runners work under."""
         return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)

@@ -242,6 +242,16 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
     return Schedule(seed, rule, redeployment, tuple(actions))
 
 
+def draw_single_keys(seed: int) -> Schedule:
+    """The same schedule, but listed keys are asked to go one by one: those that begin together go as one."""
+    drawn = draw_keys(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        several = isinstance(action, MoveKeys) and action.keys[0] != "buckets"
+        actions += [replace(action, keys=(key,)) for key in action.keys] if several else [action]  # type: ignore
+    return replace(drawn, actions=tuple(actions))
+
+
 class _Drawing:
     """Draws actions one by one; each device's time only goes on."""
 
