@@ -57,9 +57,9 @@ class Cluster:
                 found += [one for one in children if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
         return found
 
-    def ran_tasks(self) -> bool:
-        """Whether an executor has run a task, as its log says."""
-        return any("Running task" in log.read_text(errors="replace") for log in self.work.rglob("stderr"))
+    def tasks(self) -> int:
+        """How many tasks executors have run, as their logs say."""
+        return sum(log.read_text(errors="replace").count("Running task") for log in self.work.rglob("stderr"))
 
     def stop(self) -> None:
         for child in self.executors():

@@ -25,7 +25,7 @@ from godwit.errors import ConfigError
 from godwit.storage.open_store import check_url, folder_of, is_folder
 
 _KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
-_OF_REGION = ("master", "memory", "keep", "quick", "conf")
+_OF_REGION = ("master", "memory", "keep", "quick", "conf", "store")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class RegionSpec:
     quick: bool = False
     #: more of Spark's settings
     conf: Mapping[str, str] = field(default_factory=dict)
+    #: how this region reaches the fleet's store, if not as the others do: by a leaf node, or a proxy
+    store: str | None = None
 
     @property
     def options(self) -> list[str]:
