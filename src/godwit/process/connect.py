@@ -19,8 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit import errors
+from godwit.api.migrating import as_keys
 from godwit.api.options import AHEAD, check_changes
-from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import (
+    Alter,
+    ChangeTopology,
+    Command,
+    Connect,
+    Declare,
+    MigrateKeys,
+    PlaceByHand,
+    Replan,
+    Submit,
+    Withdraw,
+)
 from godwit.delivery.archive import entries
 from godwit.errors import (
     DeploymentError,
@@ -167,6 +179,18 @@ class ConnectedFleet:
     def place(self, placement: Mapping[str, str], cause: str = "moved by hand") -> None:
         """Put instances (`query/operator`) on sites by hand."""
         self.execute(PlaceByHand(dict(placement), cause))
+
+    def alter(self, name: str, sql: str) -> None:
+        """As `Fleet.alter`."""
+        self.execute(Alter(name, sql))
+
+    def replan(self, name: str, *, order: str, strategy: str = "auto") -> None:
+        """As `Fleet.replan`."""
+        self.execute(Replan(name, order, strategy))
+
+    def migrate(self, query: str, *, keys: str | Sequence[Any], to: str, strategy: str = "auto") -> None:
+        """As `Fleet.migrate`."""
+        self.execute(MigrateKeys(query, as_keys(keys), to, strategy))
 
     # --- rows
 

@@ -165,6 +165,7 @@ class CoordinatorAgent(RunningFleet):
         for thread in (self._watcher, self._beats, self._keeping):
             if thread.is_alive():
                 thread.join()
+        self._duties[-1].run()  # what regions committed before they stopped
         self.dispatcher.stop()
         self.control.stop()
         self.pool.stop()

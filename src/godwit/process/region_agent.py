@@ -70,6 +70,7 @@ class RegionAgent:
     ) -> None:
         """`member`: has joined under the region's name."""
         self.region, self.options, self.store, self.membership = region, options, store, member
+        self._spark = spark
         told = fleet_options(store)
         self.lock = threading.RLock()
         self.analyst, self.gateway = Analyst(spark), Gateway(store, only=region)
@@ -256,8 +257,13 @@ class RegionAgent:
             "idle": idle,
             "committed": self.pool.committed(),
             "runners": len(self.pool.runners),
+            "executors": self._executors(),
             "failures": self.failures(),
         }
+
+    def _executors(self) -> int:
+        """Of a cluster; 0: Spark works in this process."""
+        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # type: ignore[attr-defined]
 
     # --- housekeeping
 
