@@ -128,7 +128,8 @@ class MigrationLedger:
         blocked: list[Migration] = []
         unasked = False
         for move in self.outgoing:
-            waiting = any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.incoming)
+            # What leaves its query goes behind what the same epoch brings here.
+            waiting = any(m.epoch < move.goes_before and not m.copy and _together(m, move) for m in self.incoming)
             if waiting or markers[move.operator] < move.epoch or any(_together(m, move) for m in blocked):
                 blocked.append(move)
             elif move.paced and move not in self.wanted and unasked:

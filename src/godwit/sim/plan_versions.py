@@ -93,7 +93,8 @@ class _Heir:
 
 
 class SimAsks(Protocol):
-    def __call__(self, event: Event) -> None: ...
+    def __call__(self, event: Event) -> bool:
+        """Whether it was done: not so while the coordinator is busy, or if there is no place for it."""
 
 
 class SimPlanVersions:
@@ -134,8 +135,7 @@ class SimPlanVersions:
             step = self._progress(deployment).next(query) if query.inherits or runs_both(query.shape.plan) else None
             if step is None or (step is NextStep.RELEASE and query.id in self.shelves.released):
                 continue
-            taken = True
-            self._take(deployment, query, step)
+            taken = self._take(deployment, query, step) or taken
         return taken
 
     def unfinished(self, deployment: Deployment) -> Iterator[str]:
@@ -144,23 +144,26 @@ class SimPlanVersions:
             if len(there) != 1:
                 yield f"{name}: versions {there} are there in the end"
 
-    def _take(self, deployment: Deployment, query: Query, step: NextStep) -> None:
+    def _take(self, deployment: Deployment, query: Query, step: NextStep) -> bool:
         match step:
             case NextStep.RELEASE:
                 self.shelves.released.add(query.id)
+                return True
             case NextStep.RETIRE:
                 assert query.inherits is not None
                 if runs_both(query.shape.plan):
                     self._newest_us(deployment, query)
-                self._ask(QueryWithdrawn(query.inherits))
+                return self._ask(QueryWithdrawn(query.inherits))
             case NextStep.SWITCH:
                 name = next(n for n, known in self.shelves.versions.items() if query.id in [v.id for v in known])
                 version = QueryId(f"{name}~{len(self.shelves.versions[name])}")
-                self._switch(name, query, replace(second(query), id=version, inherits=query.id, until=0), False)
+                return self._switch(name, query, replace(second(query), id=version, inherits=query.id, until=0), False)
 
-    def _switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> None:
-        self.shelves.versions[name].append(new)
-        self._ask(PlanChanged(old.id, new, None, {}, wait))
+    def _switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> bool:
+        done = self._ask(PlanChanged(old.id, new, None, {}, wait))
+        if done:
+            self.shelves.versions[name].append(new)
+        return done
 
     def _progress(self, deployment: Deployment) -> ChangeProgress:
         return ChangeProgress(

@@ -429,7 +429,7 @@ class _Step:
 
     def _moves(self, move: Migration, side: int, row: Row) -> bool:
         operator = self.runner.shape.plan.operators[move.operator]
-        mine = row[QUERY] == move.query and row[GENERATION] < move.epoch
+        mine = row[QUERY] == move.query and row[GENERATION] < move.goes_before
         return mine and contains(move.keys, ops.key_of(operator, side, row))
 
 

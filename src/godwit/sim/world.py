@@ -16,7 +16,9 @@ from godwit.control.events import (
     Instruction,
     KeysArrived,
     PlacedByHand,
+    PlanChanged,
     Publish,
+    QueryWithdrawn,
     RegionAcked,
     RegionBack,
     RegionLost,
@@ -93,9 +95,7 @@ class World:
         )
         self.control = [Published(self.plane.deployment)]
         self.shelves = Shelves()
-        self.plans = SimPlanVersions(
-            self.shelves, self.runners, lambda event: self._ask(lambda: self.plane.handle(event))
-        )
+        self.plans = SimPlanVersions(self.shelves, self.runners, self._change_version)
         self._logs: dict[tuple[RegionId, StreamId], list[LogEntry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
@@ -165,10 +165,13 @@ class World:
             case act.MoveKeys(name, keys, to, strategy):
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
             case act.ChangePlan(name, order, strategy):
+                self._drop_unplaced()
                 self.plans.change(self.deployment, QueryId(name), order, strategy)
             case act.RevertPlan(name):
+                self._drop_unplaced()
                 self.plans.revert(self.deployment, QueryId(name))
             case act.AdvancePlans():
+                self._drop_unplaced()
                 self.plans.advance(self.deployment)
             case act.CancelKeys():
                 for number in list(self.plane.keys.active):
@@ -176,6 +179,22 @@ class World:
             case _:
                 for change in self._changes(action):
                     self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
+
+    def _change_version(self, event: Event) -> bool:
+        """What is asked for while the coordinator is busy comes with its next batch, or turns out to have no place."""
+        idle, queries = self.plane.coordinator.phase == "idle", self.plane.planner.rows.queries
+        if not idle and isinstance(event, QueryWithdrawn):
+            return False
+        self._ask(lambda: self.plane.handle(event))
+        if isinstance(event, QueryWithdrawn):
+            return event.query not in queries
+        return isinstance(event, PlanChanged) and (not idle or event.query.id in queries)
+
+    def _drop_unplaced(self) -> None:
+        if self.plane.coordinator.phase == "idle":
+            for versions in self.shelves.versions.values():
+                while len(versions) > 1 and versions[-1].id not in self.plane.planner.rows.queries:
+                    versions.pop()
 
     def _migrate(self, name: QueryId, keys: tuple[int, ...] | tuple[str, int, int], to: SiteId, strategy: str) -> None:
         query = self.queries.get(name)
@@ -432,6 +451,7 @@ class World:
                 self._handle(self.inbox.pop(0))
             for region in REGIONS:
                 moved |= self._tick(RegionId(region), Sight())
+            self._drop_unplaced()
             moved |= self.plans.advance(self.deployment)
             if not moved and not self.inbox:
                 assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
