@@ -41,6 +41,8 @@ from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
 from godwit.sql import Builder, compile_query
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
@@ -205,13 +207,16 @@ class Fleet(RunningFleet):
         *,
         sink: str | None = None,
         emit: Literal["final", "changes"] = "final",
+        joins: Literal["materialised", "stateless"] = "materialised",
     ) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
 
         `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
+        `joins`: "stateless" joins keep no intermediate rows: their order is changed in one epoch (`replan`), and every
+        new row makes its combinations again.
         """
         text = sql if isinstance(sql, str) else sql.sql()
-        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink))
+        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink, joins))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
@@ -236,6 +241,8 @@ class Fleet(RunningFleet):
         windows run out) or, for a query with probing joins, stateless-order. Returns when the change has begun; where
         both plans run side by side, the old one goes by itself later. `dry_run`: return what would be done.
         """
+        if dry_run and (node := probes(self.execution(self.known(query)).shape.plan)) is not None:
+            return explained_probes(self.execution(self.known(query)), node, order)
         if dry_run:
             return explained(self.execution(self.known(query)), order, self.deployment.streams)
         self._operations.plans.rehearse(self.known(query), order, strategy, run_out)

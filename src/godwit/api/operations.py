@@ -36,13 +36,14 @@ from godwit.control.events import (
     QueryWithdrawn,
     StreamDeclared,
 )
-from godwit.errors import DeploymentError, SourceError, SqlError
+from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
 from godwit.model.plan import ARRIVED, Column, Query, Stream
 from godwit.model.topology import Device
+from godwit.replan.probing import probing
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
 from godwit.sql.sharing import begins
@@ -63,10 +64,10 @@ class Operations:
             case Connect(device, site, streams):
                 names.check("device", device)
                 self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
-            case Submit(name, sql, sink):
+            case Submit(name, sql, sink, joins):
                 names.check("query", name)
                 check_sink(name, sink, self._fleet.plane.topology)
-                self._submit(QueryId(name), sql, sink, again)
+                self._submit(QueryId(name), sql, sink, again, joins)
                 self._fleet.versions.forget(QueryId(name))
             case Withdraw(name):
                 if not again or name in self._fleet.queries:
@@ -98,7 +99,9 @@ class Operations:
         if new:
             self._fleet.control.ask(DeviceFeeds(device, tuple(new)))
 
-    def _submit(self, name: QueryId, sql: str, sink: str | None, again: bool = False) -> None:
+    def _submit(
+        self, name: QueryId, sql: str, sink: str | None, again: bool = False, joins: str = "materialised"
+    ) -> None:
         query = compile_query(sql, self._fleet.deployment.streams, name, (), self._fleet.functions.names)
         known = self._fleet.deployment.queries.get(name)
         if known is not None and known.internal and name not in self._fleet.queries:
@@ -114,6 +117,8 @@ class Operations:
             raise DeploymentError(msg)
         self._check_arrival(query)
         candidates = self._admission.orders(query)
+        if joins != "materialised":
+            candidates = [self._probing(query, joins)]
         columns = self._fleet.analyst.output(query)
         admitted = self._admission.admit(candidates)
         for part, stream in admitted.starting:
@@ -129,6 +134,12 @@ class Operations:
                 msg = f"'{scan.stream}' is derived: its rows come from a query, and none of them arrives"
                 remedy = f"read {ARRIVED} from a stream of devices, or window by the time column of '{scan.stream}'"
                 raise SqlError(msg, place=query.sql, remedy=remedy)
+
+    def _probing(self, query: Query, joins: str) -> Query:
+        if joins != "stateless":
+            msg = f"joins are 'materialised' or 'stateless', not '{joins}'"
+            raise ConfigError(msg)
+        return probing(query, self._fleet.deployment.streams)
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""

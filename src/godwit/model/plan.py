@@ -560,6 +560,8 @@ class Query:
     inherits: QueryId | None = None
     #: the epoch since which it takes in no rows, because another version has: it ends when its state has gone there
     until: int = 0
+    #: of a probing join: the order (aliases) in which a new row probes the other streams
+    probes: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:

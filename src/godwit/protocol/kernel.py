@@ -270,6 +270,7 @@ class RegionKernel:
         """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
+        self.moves.ends = {query.id: Epoch(query.until) for query in self.queries.values() if query.until}
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
         tables = {
             place: now.routes(self.queries[place[0]], place[1]) for place in now.key_routes if place[0] in self.queries
