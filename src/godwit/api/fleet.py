@@ -28,7 +28,6 @@ from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, json_messages, stream_of_format
@@ -38,11 +37,12 @@ from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.explain import explain
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
-from godwit.sql import Builder, compile_query
 from godwit.replan.probing import explained as explained_probes
 from godwit.replan.probing import probes
+from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links

@@ -144,6 +144,8 @@ class SubmitQuery:
     name: str
     kind: str
     over: int
+    #: only as far as its lowest join or window, for a query of another shape
+    cut: bool = False
 
 
 @dataclass(frozen=True)
