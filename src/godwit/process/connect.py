@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit import errors
-from godwit.api.migrating import as_keys
+from godwit.api.key_names import as_keys
 from godwit.api.options import AHEAD, check_changes
 from godwit.control.commands import (
     Alter,
