@@ -38,6 +38,7 @@ from godwit.model.changes import Change
 from godwit.model.explain import explain
 from godwit.model.plan import Stream
 from godwit.model.taps import PRODUCER
+from godwit.region.link_emulator import Links
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
 from godwit.replan.probing import explained as explained_probes
@@ -45,7 +46,6 @@ from godwit.replan.probing import probes
 from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
-from godwit.testing.link_emulator import Links
 
 
 class Fleet(RunningFleet):

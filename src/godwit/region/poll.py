@@ -18,10 +18,10 @@ from godwit.protocol.inputs import CONTROL, PeerCommit, SourceEntry, scan_log
 from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.region.epochs import EpochReader
+from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
-from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
