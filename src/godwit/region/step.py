@@ -114,7 +114,7 @@ class Step:
         """A stream that is joined with itself is read once."""
         rows = tuple(segment.key for segment in found)
         if rows not in self._opened:
-            self._opened[rows] = segments.read(self._batch.spark, found, self._batch.sizes)
+            self._opened[rows] = segments.read_shared(self._batch.spark, found, self._batch.sizes)
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
