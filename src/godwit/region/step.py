@@ -121,7 +121,7 @@ class Step:
         """A stream that is joined with itself is read once."""
         rows = tuple(segment.key for segment in found)
         if rows not in self._opened:
-            read = arrival.read if by_arrival else segments.read
+            read = arrival.read if by_arrival else segments.read_shared
             self._opened[rows] = read(self._batch.spark, found, self._batch.sizes)
         return self._opened[rows]
 
@@ -306,8 +306,9 @@ class Step:
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
             to = self._tables.regions_of(table, self._tables.routes(index))
-            for regions in pc.unique(to).to_pylist():
-                rows = table.filter(pc.equal(to, regions)).select(names)
+            ways = pc.unique(to).to_pylist()
+            for regions in ways:
+                rows = (table if len(ways) == 1 else table.filter(pc.equal(to, regions))).select(names)
                 for region in map(RegionId, regions.split(BESIDE)):
                     path = self._batch.folder / self._batch.name(f"to-{region}")
                     self._send(index, region, segments.write_table(rows, path, kept))
