@@ -1,4 +1,4 @@
-"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many migrations, many keys."""
+"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves, many keys."""
 
 from __future__ import annotations
 
