@@ -28,18 +28,20 @@ from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
-from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
+from godwit.ingest.sources.spark_source import SparkSource, json_messages, stream_of_format
 from godwit.maintenance.housekeeping import Retention
 from godwit.migration.phases import REPLICA
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
 from godwit.model.explain import explain
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
 from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
@@ -170,8 +172,11 @@ class Fleet(RunningFleet):
         return Replay(self, StreamId(stream), files, **options)
 
     def ingest(self, stream: str, source: DataFrame | str, *, name: str = "spark", **options: str) -> SparkSource:
-        """Feed a stream from a streaming DataFrame, or from a Spark format ("kafka") and its options."""
+        """Feed a stream from a streaming DataFrame, or from a Spark format and its options; messages of "kafka" are
+        JSON objects. The session must have the format's package (`spark.jars.packages`)."""
         rows = stream_of_format(self.spark, source, options) if isinstance(source, str) else source
+        if source == "kafka":
+            rows = json_messages(rows, self.schema(StreamId(stream)).stream)
         opened = SparkSource(self, StreamId(stream), rows, name)
         self._opened.append(opened)
         return opened.start()
@@ -202,13 +207,16 @@ class Fleet(RunningFleet):
         *,
         sink: str | None = None,
         emit: Literal["final", "changes"] = "final",
+        joins: Literal["materialised", "stateless"] = "materialised",
     ) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
 
         `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
+        `joins`: "stateless" joins keep no intermediate rows: their order is changed in one epoch (`replan`), and every
+        new row makes its combinations again.
         """
         text = sql if isinstance(sql, str) else sql.sql()
-        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink))
+        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink, joins))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
@@ -233,6 +241,8 @@ class Fleet(RunningFleet):
         windows run out) or, for a query with probing joins, stateless-order. Returns when the change has begun; where
         both plans run side by side, the old one goes by itself later. `dry_run`: return what would be done.
         """
+        if dry_run and (node := probes(self.execution(self.known(query)).shape.plan)) is not None:
+            return explained_probes(self.execution(self.known(query)), node, order)
         if dry_run:
             return explained(self.execution(self.known(query)), order, self.deployment.streams)
         self._operations.plans.rehearse(self.known(query), order, strategy, run_out)

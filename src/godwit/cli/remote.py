@@ -104,6 +104,32 @@ def migrate(
         typer.echo(told)
 
 
+def replan(
+    query: Query,
+    order: Annotated[str, typer.Option(help="Like '(b JOIN c) JOIN a', with the names in FROM.")],
+    strategy: Annotated[str, typer.Option(help="moving-state, background, parallel-track, or auto.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+) -> None:
+    """Join the streams of a running query in another order."""
+    with connected() as fleet:
+        typer.echo(fleet.replan(query, order=order, strategy=strategy, dry_run=dry_run))
+
+
+def table(
+    name: Annotated[str, typer.Argument(help="The table's name.")],
+    file: Annotated[Path, typer.Argument(help="Its rows: .csv, .json (one row per line), .jsonl or .parquet.")],
+    whole: Annotated[bool, typer.Option(help="The file has all rows: what it does not have is taken out.")] = False,
+) -> None:
+    """Put the rows of a file of this machine into a reference table."""
+    from godwit.client.handles import RemoteTable
+    from godwit.client.row_files import rows_of_file
+
+    rows = rows_of_file(file)
+    with connected() as fleet:
+        to: RemoteTable = fleet.known_table(name)
+        typer.echo(f"{to.replace(rows) if whole else to.upsert(rows)} rows changed")
+
+
 def history(last: Annotated[int, typer.Option(help="At most this many of the newest (0: all).")] = 50) -> None:
     """What was reconfigured, when and why, as JSON."""
     with connected() as fleet:

@@ -77,6 +77,14 @@ class PlanChanged:
 
 
 @dataclass(frozen=True)
+class ProbesOrdered:
+    """New rows of a query with a probing join probe the other streams in this order from now on."""
+
+    query: QueryId
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StreamDeclared:
     """Queries may read this stream from now on."""
 
@@ -160,6 +168,7 @@ Event = (
     | QuerySubmitted
     | QueryWithdrawn
     | PlanChanged
+    | ProbesOrdered
     | PlacesWished
     | PlacedByHand
     | StreamDeclared
@@ -181,6 +190,7 @@ Request = (
     | RegionEvacuated
     | QueryWithdrawn
     | PlanChanged
+    | ProbesOrdered
     | DeviceFeeds
     | DevicesForgotten
     | PlacesWished

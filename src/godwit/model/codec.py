@@ -7,13 +7,13 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
-from godwit.model import changes, deployment, joins, keys, plan, ranking, routing, running, topology
+from godwit.model import changes, deployment, joins, keys, plan, probes, ranking, routing, running, topology
 from godwit.model.instances import ONCE, InstanceId, Scope
 from godwit.model.keys import KEY_SEPARATOR, Listed
 from godwit.model.routing import RouteTable
 
 _NOTHING: dict[str, Any] = {"@": "map", "items": []}
-_MODULES: tuple[ModuleType, ...] = (plan, running, joins, ranking, deployment, topology, changes, routing, keys)
+_MODULES: tuple[ModuleType, ...] = (plan, running, joins, probes, ranking, deployment, topology, changes, routing, keys)
 _CLASSES: dict[str, type] = {
     name: thing
     for module in _MODULES

@@ -83,6 +83,12 @@ class Migration:
     def instance(self) -> Instance:
         return instance_of(self.query, self.operator)
 
+    @property
+    def goes_before(self) -> int:
+        """Rows of generations before this one go with it. A query that its state leaves takes in none any more, so all
+        of them do, also those that moved here in the same epoch."""
+        return int(self.epoch) + self.leaves
+
     def __lt__(self, other: Migration) -> bool:
         """Older moves first; key sets have no order of their own, their texts have."""
         return (*self._row(), _text(self.keys)) < (*other._row(), _text(other.keys))

@@ -39,6 +39,8 @@ class MigrationLedger:
     resumed: dict[QueryId, Epoch] = field(default_factory=dict)
     #: copies of other regions' state that are built up here
     shadows: dict[ShadowKey, Shadow] = field(default_factory=dict)
+    #: versions of queries that leave their state to others -> the epoch at which they ended; the deployment says it
+    ends: dict[QueryId, Epoch] = field(default_factory=dict)
     #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
     wanted: set[Migration] = field(default_factory=set)
 
@@ -108,9 +110,16 @@ class MigrationLedger:
                 for region in regions
             ]
             # Rows that wait here for state have not come out yet.
-            waited = [move.epoch for move in self.incoming if move.operator == index and self._strict(move)]
+            mine = [move for move in self.incoming if move.operator == index]
+            waited = [move.epoch for move in mine if self._strict(move)]
+            # Nor have results of state that is still to come: the operators above must not leave before.
+            waited += [Epoch(self.ends[move.query] - 1) for move in mine if self._holds_up(move)]
             own[index] = min([self.epoch, *feeds, *waited])
         return own
+
+    def _holds_up(self, move: Migration) -> bool:
+        moved = not (move.copy or move.number or move.inherits)
+        return moved and move.epoch <= self.ends.get(move.query, Epoch(0))
 
     def waits(self, move: Migration) -> bool:
         """Whether rows wait here for the state of a move, apart from the rest."""
@@ -130,7 +139,8 @@ class MigrationLedger:
         blocked: list[Migration] = []
         unasked = False
         for move in self.outgoing:
-            waiting = any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.incoming)
+            # What leaves its query goes behind what the same epoch brings here.
+            waiting = any(m.epoch < move.goes_before and not m.copy and _together(m, move) for m in self.incoming)
             waiting = waiting or (move.held and self.epoch <= move.epoch)
             if waiting or markers[move.operator] < move.epoch or any(_together(m, move) for m in blocked):
                 blocked.append(move)
