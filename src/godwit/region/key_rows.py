@@ -89,6 +89,9 @@ def _inside(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
 def _among(texts: pa.ChunkedArray, chosen: Callable[[str, Key], bool], columns: int) -> pa.ChunkedArray:
     """The rows whose key is chosen. Each key of the rows is looked up: that costs what there are rows, however many
     keys a set has."""
-    split = (lambda text: (text,)) if columns <= 1 else (lambda text: tuple(text.split(KEY_SEPARATOR)))
-    there = [text for text in pc.unique(texts).to_pylist() if chosen(text, split(text))]
+    separator = KEY_SEPARATOR if columns > 1 else None
+    there = []
+    for text in pc.unique(texts).to_pylist():
+        if chosen(text, (text,) if separator is None else tuple(text.split(separator))):
+            there.append(text)
     return pc.is_in(texts, value_set=pa.array(there, pa.string()))
