@@ -89,9 +89,7 @@ def _inside(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
 def _among(texts: pa.ChunkedArray, chosen: Callable[[str, Key], bool], columns: int) -> pa.ChunkedArray:
     """The rows whose key is chosen. Each key of the rows is looked up: that costs what there are rows, however many
     keys a set has."""
-    separator = KEY_SEPARATOR if columns > 1 else None
-    there = []
-    for text in pc.unique(texts).to_pylist():
-        if chosen(text, (text,) if separator is None else tuple(text.split(separator))):
-            there.append(text)
+    known: list[str] = pc.unique(texts).to_pylist()
+    keys: list[Key] = [(text,) if columns <= 1 else tuple(text.split(KEY_SEPARATOR)) for text in known]
+    there = [text for text, key in zip(known, keys, strict=True) if chosen(text, key)]
     return pc.is_in(texts, value_set=pa.array(there, pa.string()))
