@@ -40,9 +40,13 @@ VERSION, DELETED = "__version", "__deleted"
 ARRIVED = "_arrived"
 
 
-def arrival_view(stream: str) -> str:
+#: the rows of a stream that came too late are a relation of their own: `late.stream`
+LATE = "late"
+
+
+def arrival_view(stream: str, late: bool = False) -> str:
     """What the oracle calls a stream with that column."""
-    return f"__arrival_{stream.lower()}"
+    return f"__{LATE if late else 'arrival'}_{stream.lower()}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,17 @@ class Stream:
     ahead_us: int | None = None
     #: of a reference table: the columns that name a row; its stream has a row for each version of one
     key: tuple[str, ...] = ()
+    #: columns that came later: rows may lack them
+    added: tuple[str, ...] = ()
+
+    def widened(self, more: tuple[Column, ...]) -> Stream:
+        """The same stream with columns more."""
+        return replace(self, columns=(*self.columns, *more), added=(*self.added, *(c.name for c in more)))
+
+    def is_declared_by(self, other: Stream) -> bool:
+        """Whether a program that declares this means it: with the columns that came later, or without."""
+        first = tuple(column for column in self.columns if column.name not in self.added)
+        return other in (self, replace(self, added=()), replace(self, columns=first, added=()))
 
 
 #: columns of a reference table's stream: which of two versions of one time is newer, and that the row is gone
@@ -188,6 +203,8 @@ class Scan(Operator):
     inputs: tuple[int, ...] = ()
     #: its watermark follows the time of arrival (`ARRIVED`), not the stream's own time column
     arrival: bool = False
+    #: only rows that came too late for what their device had promised (`late.stream`); by arrival
+    late: bool = False
 
     @property
     def detail(self) -> str:
@@ -195,7 +212,8 @@ class Scan(Operator):
 
     def describe(self) -> str:
         how = f" by {self.subscribe}" if self.subscribe else ""
-        return f"Scan {self.stream} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
+        name = f"late.{self.stream}" if self.late else self.stream
+        return f"Scan {name} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
 
 
 @dataclass(frozen=True)
