@@ -25,6 +25,7 @@ from godwit.maintenance.supervisor import Supervisor
 from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
+from godwit.storage.store import Store
 
 
 class OpenSource(Protocol):
@@ -39,7 +40,7 @@ class RunningFleet(FleetCore):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str | Store,
         spark: SparkSession | None,
         options: FleetOptions,
         admission: bool | str | None,

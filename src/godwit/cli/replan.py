@@ -22,8 +22,10 @@ def replan(
     query: Annotated[str, typer.Argument(help="The query's name.")],
     order: Annotated[str, typer.Option(help="Like '(b JOIN c) JOIN a', with the names in FROM.")],
     strategy: Annotated[
-        str, typer.Option(help="moving-state, background, parallel-track, or auto: the first that can.")
+        str,
+        typer.Option(help="moving-state, background, parallel-track, pause-drain-resume, stateless-order, or auto."),
     ] = "auto",
+    run_out: Annotated[bool, typer.Option(help="pause-drain-resume: let windows run out.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     wait: Wait = 60.0,
 ) -> None:
@@ -31,7 +33,7 @@ def replan(
     if dry_run:
         typer.echo(_explained(folder, query, order))
         return
-    answered(folder, Replan(query, order, strategy), wait)
+    answered(folder, Replan(query, order, strategy, run_out), wait)
 
 
 def _explained(folder: Path, query: str, order: str) -> str:

@@ -123,7 +123,7 @@ class _Scratch:
         self._to, self._index, self._folder = to, move.operator, folder
         self._operator = to.shape.plan.operators[move.operator]
         self._query = to.deployment.queries[move.query]
-        deployment = _alone(to.deployment, to.region, self._query.id)
+        deployment = alone(to.deployment, to.region, self._query.id)
         shape = to.shape
         self._tables = Tables(to.spark, to.region, shape, deployment)
         self._progress = Progress(shape, deployment)
@@ -179,7 +179,7 @@ def _compute(made: Frame | None) -> None:
         as_dataframe(made).write.format("noop").mode("overwrite").save()
 
 
-def _alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:
+def alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:
     """One query and all its devices on one site."""
     holistic = range(len(deployment.queries[query].shape.plan.operators))
     devices: dict[DeviceId, SiteId | None] = dict.fromkeys(deployment.devices, HERE)
