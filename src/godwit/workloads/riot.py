@@ -21,7 +21,7 @@ from godwit.workloads.base import Function, Made, Reference, Settings, below, of
 
 
 @dataclass(frozen=True)
-class Field:
+class MeasuredField:
     """A measured value: its name, its unit, and the range that is plausible."""
 
     name: str
@@ -33,25 +33,25 @@ class Field:
 #: the data sets: sensors of a city, trips of taxis, people at exercise. The last field is the one that is predicted
 SHAPES = {
     "sys": (
-        Field("temperature", "far", -12.5, 43.1),
-        Field("humidity", "per", 10.7, 95.2),
-        Field("light", "per", 1345.0, 26282.0),
-        Field("dust", "per", 186.61, 5188.21),
-        Field("airquality_raw", "per", 12.0, 49.0),
+        MeasuredField("temperature", "far", -12.5, 43.1),
+        MeasuredField("humidity", "per", 10.7, 95.2),
+        MeasuredField("light", "per", 1345.0, 26282.0),
+        MeasuredField("dust", "per", 186.61, 5188.21),
+        MeasuredField("airquality_raw", "per", 12.0, 49.0),
     ),
     "taxi": (
-        Field("trip_time_in_secs", "s", 140.0, 3155.0),
-        Field("trip_distance", "m", 1.37, 29.86),
-        Field("fare_amount", "dollar", 6.0, 201.0),
-        Field("tip_amount", "dollar", 0.65, 38.55),
-        Field("tolls_amount", "dollar", 2.5, 18.0),
+        MeasuredField("trip_time_in_secs", "s", 140.0, 3155.0),
+        MeasuredField("trip_distance", "m", 1.37, 29.86),
+        MeasuredField("fare_amount", "dollar", 6.0, 201.0),
+        MeasuredField("tip_amount", "dollar", 0.65, 38.55),
+        MeasuredField("tolls_amount", "dollar", 2.5, 18.0),
     ),
     "fit": (
-        Field("acc_chest_x", "m/s2", -12.8, 4.2),
-        Field("acc_chest_y", "m/s2", -5.5, 6.1),
-        Field("ecg_lead_1", "mV", -8.6, 8.6),
-        Field("acc_ankle_x", "m/s2", -22.1, 19.9),
-        Field("gyro_ankle_z", "deg/s", -2.3, 2.3),
+        MeasuredField("acc_chest_x", "m/s2", -12.8, 4.2),
+        MeasuredField("acc_chest_y", "m/s2", -5.5, 6.1),
+        MeasuredField("ecg_lead_1", "mV", -8.6, 8.6),
+        MeasuredField("acc_ankle_x", "m/s2", -22.1, 19.9),
+        MeasuredField("gyro_ankle_z", "deg/s", -2.3, 2.3),
     ),
 }
 STATIONS, UNKNOWN, WILD = 40, 10, 20
@@ -81,7 +81,7 @@ def observations(shape: str) -> Any:
     return make
 
 
-def _message(number: int, fields: tuple[Field, ...], values: tuple[float, ...]) -> str:
+def _message(number: int, fields: tuple[MeasuredField, ...], values: tuple[float, ...]) -> str:
     entries = ({"n": f.name, "u": f.unit, "v": float(v)} for f, v in zip(fields, values, strict=True))
     return json.dumps({"bt": number, "e": list(entries)}, separators=(",", ":"))
 
