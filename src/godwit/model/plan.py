@@ -35,6 +35,8 @@ WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 #: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
 #: has no row any more
 VERSION, DELETED = "__version", "__deleted"
+#: what such a row is to its key, for readers: "insert", "update" or "delete"
+CHANGE = "__change"
 #: a column that every stream of devices has, and `*` does not name: when the row entered the fleet, as its log says
 ARRIVED = "_arrived"
 
