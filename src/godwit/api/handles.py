@@ -16,6 +16,7 @@ from godwit.delivery.delivery import Delivery
 from godwit.delivery.json_rows import html_table, json_rows
 from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
+from godwit.engine.upserts import with_kind
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor

@@ -48,8 +48,8 @@ class Supervisor:
         leaves = query.shape.plan.sink
         if leaves.key is not None and sink.changes == "none":
             msg = (
-                f"the results of '{query_id}' replace each other, and {type(sink).__name__} takes none that do; aggregate "
-                "in a window, or use a sink that declares changes = 'newest' or 'every'"
+                f"the results of '{query_id}' replace each other, and {type(sink).__name__} takes none that do; "
+                "aggregate in a window, or use a sink that declares changes = 'newest' or 'every'"
             )
             raise ConfigError(msg)
         subject = Subject(query_id, query.id, query.shape.key, leaves.written, leaves.key)
