@@ -20,6 +20,8 @@ from typing import Any
 import pyspark
 import pytest
 
+from godwit.testing.broker import LocalNats
+
 KAFKA = "4.1.0"
 #: where jars are kept from one run to the next
 CACHE = Path(os.environ.get("GODWIT_TEST_CACHE", Path.home() / ".cache" / "godwit-tests"))
@@ -95,32 +97,12 @@ def nats_server(folder: Path, port: int | None = None) -> Iterator[str]:
         yield f"nats://127.0.0.1:{port}"
 
 
-class Nats:
-    """A NATS server with JetStream that can be killed (-9) and started again with what it has kept."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._port = folder, free_port()
-        self.address = f"nats://127.0.0.1:{self._port}"
-        self._process: subprocess.Popen[bytes] | None = None
+class Nats(LocalNats):
+    """A NATS server that can be killed; the test is skipped where there is none."""
 
     def start(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        command = [found("nats-server"), "-js", "-sd", str(self._folder), "-a", "127.0.0.1", "-p", str(self._port)]
-        with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        assert until(lambda: answers(self._port))
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def __enter__(self) -> Nats:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
+        found("nats-server")
+        super().start()
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def test_over_nats(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> No
     url = f"{server.address}/fleet"
     launcher, fleet, feed = _started(url, tmp_path, ending)
     feed.send(3)
+    fleet.migrate("tumbling", keys=["t1"], to="west")
 
     server.kill()  # -9; rows that are sent meanwhile wait
     server.start()
@@ -47,7 +48,14 @@ def test_over_nats(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> No
 
     _region_dies(launcher, fleet, feed)
     _second_is_refused(launcher)
-    _ends_as_the_oracle_says(launcher, fleet, feed, spark)
+    launcher.signal("coordinator", signal.SIGKILL)  # with the sink that it serves
+    launcher.gone("coordinator")
+    launcher.start_coordinator()
+    feed.send(2)
+    rows = _ends_as_the_oracle_says(launcher, fleet, feed, spark)
+    delivered = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert len(delivered) == rows, "a result is missing in the sink, or there twice"
+    assert len(set(delivered)) == rows
 
 
 @pytest.mark.full
@@ -72,7 +80,10 @@ def test_over_s3(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> None
 
 
 def _started(url: str, folder: Path, ending: ExitStack) -> tuple[Launcher, ConnectedFleet, Feed]:
-    launcher = Launcher(FleetFile(url, REGIONS, lease=5.0, run_folder=folder / "run"))
+    sinks = folder / "sinks.yaml"
+    sinks.write_text("tumbling: {json_lines: out.jsonl}\n")
+    more = ("--sinks", str(sinks))
+    launcher = Launcher(FleetFile(url, REGIONS, lease=5.0, run_folder=folder / "run", coordinator=more))
     ending.callback(launcher.down)
     launcher.up()
     fleet = ending.enter_context(ConnectedFleet(url, launcher.token()))
@@ -105,7 +116,8 @@ def _second_is_refused(launcher: Launcher) -> None:
     assert "is in use by process" in second.stderr
 
 
-def _ends_as_the_oracle_says(launcher: Launcher, fleet: ConnectedFleet, feed: Feed, spark: SparkSession) -> None:
+def _ends_as_the_oracle_says(launcher: Launcher, fleet: ConnectedFleet, feed: Feed, spark: SparkSession) -> int:
+    """How many results the windows have."""
     fleet.close_sources()
     fleet.process_available()
     answered = {name: fleet.results(name).num_rows for name in NAMES}
@@ -119,5 +131,6 @@ def _ends_as_the_oracle_says(launcher: Launcher, fleet: ConnectedFleet, feed: Fe
         assert answered["tumbling"] > 5
         entries = (opened.store.log(f"regions/{region}/sources/passengers").after(0) for region in ("edge", "cloud"))
         assert sum(sum(record["rows"].values()) for log in entries for _, record in log) == feed.rows
+        return answered["tumbling"]
     finally:
         opened.stop()

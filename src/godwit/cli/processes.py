@@ -50,6 +50,7 @@ def region(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     advertise: Annotated[str, typer.Option(help="The address that others are told: behind NAT, or a proxy.")] = "",
     quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
+    conf: Annotated[list[str] | None, typer.Option(help="More of Spark's settings: spark.executor.memory=2g.")] = None,
 ) -> None:
     """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit import names
@@ -59,4 +60,9 @@ def region(
     if not master:
         msg = "--master is empty; give local[2], or the URL of a cluster"
         raise ConfigError(msg)
-    serve_region(store, name, host, master, memory, keep, quick, port, advertise)
+    told = [one.partition("=") for one in conf or ()]
+    if wrong := [key for key, equals, _ in told if not (equals and key.startswith("spark."))]:
+        msg = f"--conf {wrong[0]}: write --conf spark.NAME=VALUE"
+        raise ConfigError(msg)
+    settings = {key: value for key, _, value in told}
+    serve_region(store, name, host, master, memory, keep, quick, port, advertise, settings)

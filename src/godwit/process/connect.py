@@ -19,8 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit import errors
+from godwit.api.key_names import as_keys
 from godwit.api.options import AHEAD, check_changes
-from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import (
+    Alter,
+    ChangeTopology,
+    Command,
+    Connect,
+    Declare,
+    MigrateKeys,
+    PlaceByHand,
+    Replan,
+    Submit,
+    Withdraw,
+)
 from godwit.delivery.archive import entries
 from godwit.errors import (
     DeploymentError,
@@ -39,6 +51,7 @@ from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
 from godwit.storage import names
+from godwit.storage.by_query import may_hold
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
@@ -168,6 +181,18 @@ class ConnectedFleet:
         """Put instances (`query/operator`) on sites by hand."""
         self.execute(PlaceByHand(dict(placement), cause))
 
+    def alter(self, name: str, sql: str) -> None:
+        """As `Fleet.alter`."""
+        self.execute(Alter(name, sql))
+
+    def replan(self, name: str, *, order: str, strategy: str = "auto") -> None:
+        """As `Fleet.replan`."""
+        self.execute(Replan(name, order, strategy))
+
+    def migrate(self, query: str, *, keys: str | Sequence[Any], to: str, strategy: str = "auto") -> None:
+        """As `Fleet.migrate`."""
+        self.execute(MigrateKeys(query, as_keys(keys), to, strategy))
+
     # --- rows
 
     def push(
@@ -243,7 +268,8 @@ class ConnectedFleet:
         found = []
         for region in regions_of(self.store.disk, known.shape.key):
             for entry in entries(self.store, region, known.shape.key, 0):
-                for table in (table for segment in entry.results for table in segment.tables(keep=False)):
+                held = (segment for segment in entry.results if may_hold(segment, query))
+                for table in (table for segment in held for table in segment.tables(keep=False)):
                     mine = table.filter(pc.equal(table.column(QUERY), query))
                     found.append(mine.select(list(known.shape.plan.sink.columns)))
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})

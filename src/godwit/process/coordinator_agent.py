@@ -86,7 +86,13 @@ class RemoteAnalyst:
         return stream
 
     def output(self, query: Query) -> tuple[Column, ...]:
-        ask: Head = {"do": "analyse", "streams": encode(list(self._streams.values())), "sql": query.oracle_sql}
+        return self._columns({"sql": query.oracle_sql})
+
+    def rows_of(self, query: Query, operator: int) -> tuple[Column, ...]:
+        return self._columns({"query": encode(query), "operator": operator})
+
+    def _columns(self, of: Head) -> tuple[Column, ...]:
+        ask: Head = {"do": "analyse", "streams": encode(list(self._streams.values())), **of}
         tried = []
         for region, one in region_members(self._store).items():
             if one.left:
@@ -165,6 +171,7 @@ class CoordinatorAgent(RunningFleet):
         for thread in (self._watcher, self._beats, self._keeping):
             if thread.is_alive():
                 thread.join()
+        self._duties[-1].run()  # what regions committed before they stopped
         self.dispatcher.stop()
         self.control.stop()
         self.pool.stop()

@@ -12,6 +12,7 @@ regions:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,7 +25,7 @@ from godwit.errors import ConfigError
 from godwit.storage.open_store import check_url, folder_of, is_folder
 
 _KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
-_OF_REGION = ("master", "memory", "keep", "quick")
+_OF_REGION = ("master", "memory", "keep", "quick", "conf", "store")
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,15 @@ class RegionSpec:
     keep: bool = False
     #: interpret plans instead of compiling them
     quick: bool = False
+    #: more of Spark's settings
+    conf: Mapping[str, str] = field(default_factory=dict)
+    #: how this region reaches the fleet's store, if not as the others do: by a leaf node, or a proxy
+    store: str | None = None
 
     @property
     def options(self) -> list[str]:
         more = [flag for flag, on in (("--keep", self.keep), ("--quick", self.quick)) if on]
+        more += [part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")]
         return ["--name", self.name, "--master", self.master, "--memory", self.memory, *more]
 
 

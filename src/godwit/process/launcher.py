@@ -68,7 +68,7 @@ class Launcher:
         self._await(COORDINATOR, "coordinator")
 
     def start_region(self, region: RegionSpec) -> None:
-        more = ["--store", str(self.spec.store), "--host", self.spec.host]
+        more = ["--store", region.store or str(self.spec.store), "--host", self.spec.host]
         if (proxy := self.proxies.get(region.name)) is not None:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher
+from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.schema import Rows
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import Membership, ProcessMember, region_document
 from godwit.process.notify import Notifier
@@ -70,6 +71,7 @@ class RegionAgent:
     ) -> None:
         """`member`: has joined under the region's name."""
         self.region, self.options, self.store, self.membership = region, options, store, member
+        self._spark = spark
         told = fleet_options(store)
         self.lock = threading.RLock()
         self.analyst, self.gateway = Analyst(spark), Gateway(store, only=region)
@@ -256,8 +258,13 @@ class RegionAgent:
             "idle": idle,
             "committed": self.pool.committed(),
             "runners": len(self.pool.runners),
+            "executors": self._executors(),
             "failures": self.failures(),
         }
+
+    def _executors(self) -> int:
+        """Of a cluster; 0: Spark works in this process."""
+        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # type: ignore[attr-defined]
 
     # --- housekeeping
 

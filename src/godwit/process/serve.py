@@ -71,10 +71,25 @@ def serve_coordinator(
     log.warning("the coordinator has stopped")
 
 
+def _reachable(master: str, host: str) -> dict[str, str]:
+    """Executors on other machines must reach the driver where this process listens."""
+    return {} if master.startswith("local") else {"spark.driver.host": host, "spark.driver.bindAddress": host}
+
+
 def serve_region(
-    url: str, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int, advertise: str
+    url: str,
+    region: str,
+    host: str,
+    master: str,
+    memory: str,
+    keep: bool,
+    quick: bool,
+    port: int,
+    advertise: str,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """`advertise`: the address that others are told, where they reach this one by another than its own."""
+    """`advertise`: the address that others are told, where they reach this one by another than its own; `settings`:
+    more of Spark's, for a cluster."""
     token, name, store = token_of(os.environ), RegionId(region), open_store(url)
     fleet_options(store)
     member = joined(store, region_document(name))
@@ -84,7 +99,13 @@ def serve_region(
     from godwit.process.region_process import RegionService
 
     options = RegionOptions(retention=Retention(keep=keep))
-    spark = spark_session(f"godwit-{region}", memory=memory, quick=quick, master=master, settings=SMALL)
+    spark = spark_session(
+        f"godwit-{region}",
+        memory=memory,
+        quick=quick,
+        master=master,
+        settings={**SMALL, **_reachable(master, host), **settings},
+    )
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
     with contextlib.ExitStack() as ending:
