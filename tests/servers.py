@@ -186,7 +186,7 @@ def _for_nobody(folder: Path) -> Path:
 @contextmanager
 def kafka(folder: Path) -> Iterator[str]:
     """A Kafka broker (KRaft, one node); its address. Its jars come by Ivy, which is part of Spark, once."""
-    jars, port, control = _jars("org.apache.kafka", "kafka_2.13", KAFKA), free_port(), free_port()
+    jars, port, control = package_jars("org.apache.kafka", "kafka_2.13", KAFKA), free_port(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "process.roles": "broker,controller",
@@ -218,7 +218,7 @@ def kafka(folder: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-def _jars(organisation: str, name: str, version: str) -> Path:
+def package_jars(organisation: str, name: str, version: str) -> Path:
     """The jars of a package and of what it needs, as Ivy is configured to find them."""
     folder = CACHE / f"{name}-{version}"
     if (folder / "complete").exists():

@@ -12,6 +12,7 @@ import datetime as dt
 import random
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Timed(ResultSink):
 
     def longest_gap(self, since: float, until: float) -> float:
         times = [since, *(at for at, _ in self.came if since < at < until), until]
-        return max(b - a for a, b in zip(times, times[1:], strict=False))
+        return max(b - a for a, b in pairwise(times))
 
 
 class Load:

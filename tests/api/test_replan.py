@@ -157,3 +157,61 @@ def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
         fleet.replan("p", order="(b JOIN c) JOIN a")
     fleet.replan("q", order="c JOIN (b JOIN a)")  # the order it has
     assert fleet.deployment == before
+
+
+@pytest.mark.parametrize("sql", [PLAIN, COUNTED], ids=["rows", "an aggregate above"])
+def test_a_probing_join_changes_its_order_in_one_epoch_and_moves_nothing(fleet: Fleet, sql: str) -> None:
+    random_ = random.Random(7)
+    query = fleet.submit(sql, "q", joins="stateless")
+    assert "moved:     nothing" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
+    _push(fleet, random_, range(12))
+    before = fleet.deployment.epoch
+    fleet.replan("q", order="(b JOIN c) JOIN a")
+    assert fleet.deployment.epoch == before + 1
+    assert fleet.deployment.queries["q"].probes == ("b", "c", "a")  # type: ignore[index]
+    _push(fleet, random_, range(12, 20))
+    fleet.replan("q", order="c JOIN a JOIN b", strategy="stateless-order")
+    _push(fleet, random_, range(20, 30))
+    (runner,) = fleet.pool.runners.values()
+    assert len(runner.memory.states) == 3 + (sql == COUNTED)  # a, b, c; nothing in between
+    _ends_well(fleet, query)
+
+
+def test_a_probing_join_moves_with_its_state_and_shares_its_shape_with_another_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    random_ = random.Random(3)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "cloud", kind="cloud")]  # type: ignore[arg-type]
+        fleet.topology.add(Topology.of(sites, [Link("west", "cloud"), Link("east", "cloud")]))  # type: ignore[arg-type]
+        for stream, site in zip("abcd", ("west", "east", "west", "east"), strict=True):
+            fleet.stream(stream, "k int, v int, ts timestamp", site=site, ahead=None)
+        query = fleet.submit(FOUR, "q", joins="stateless")
+        other = fleet.submit(FOUR, "p", joins="stateless")
+        fleet.replan("p", order="d JOIN a JOIN b JOIN c")
+        (join,) = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
+        for turn, site in enumerate(("west", "east", "cloud", "west")):
+            fleet.move({f"q/{join}": site})
+            _push(fleet, random_, range(8 * turn, 8 * turn + 4), streams="abcd")
+            _push(fleet, random_, range(8 * turn + 4, 8 * turn + 8), process=False, streams="abcd")
+        fleet.replan("q", order="c JOIN b JOIN a JOIN d")
+        _push(fleet, random_, range(32, 36), streams="abcd")
+        _ends_well(fleet, query)
+        assert other.verdict().equal
+
+
+def test_what_a_strategy_refuses_changes_nothing(fleet: Fleet) -> None:
+    fleet.submit(PLAIN, "q")
+    fleet.submit(PLAIN, "probing", joins="stateless")
+    before = fleet.deployment
+    with pytest.raises(ConfigError, match="only when new rows come, and pausing holds those back"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="pause-drain-resume")
+    with pytest.raises(ConfigError, match="keep intermediate states"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="stateless-order")
+    with pytest.raises(ConfigError, match="no intermediate state"):
+        fleet.replan("probing", order="(b JOIN c) JOIN a", strategy="background")
+    with pytest.raises(ConfigError, match="'d' is no stream"):
+        fleet.replan("probing", order="(b JOIN d) JOIN a")
+    with pytest.raises(ConfigError, match="materialised"):
+        fleet.submit(PLAIN, "other", joins="none")  # type: ignore[arg-type]
+    assert fleet.deployment == before

@@ -122,6 +122,38 @@ def test_one_of_several_that_go_together_is_cancelled_and_the_others_begin_again
     assert again.number != cancel.number, "what is left of the copy that was given up may still be there"
 
 
+def test_a_replica_is_refreshed_and_taken_over_by_the_last_difference_alone() -> None:
+    player = Player()
+    replica = player.ask("replica", "k1")
+    (first,) = player.publish()
+    assert player.keys.busy
+    player.keys.arrived(first)
+    assert player.publish() == []
+    assert not player.keys.busy, "a replica that stands holds nobody up"
+    for _ in range(3):
+        player.keys.refresh()
+        (again,) = player.publish()
+        player.keys.arrived(again)
+    assert player.keys.active[replica].copies == (again,)
+    number = player.ask("hot-backup", "k1")
+    (switch,) = player.publish()
+    assert (switch.number, switch.copy) == (replica, False)
+    player.keys.arrived(switch)
+    assert [(one.number, outcome) for one, outcome in player.keys.ended] == [(number, "done")]
+    assert player.told == ["1 Copy", *["1 Copy"] * 3, "1 Switch"]
+
+
+def test_a_replica_of_keys_that_go_elsewhere_is_given_up_first() -> None:
+    player = Player()
+    player.ask("replica", "k1", "k2")
+    (first,) = player.publish()
+    player.keys.arrived(first)
+    player.ask("delta", "k1")
+    player.publish()
+    player.publish()
+    assert player.told == ["1 Copy", "1 Cancel", "2 Switch"]
+
+
 def test_only_a_copy_can_be_cancelled() -> None:
     player = Player()
     number = player.ask("falcon", "k1")

@@ -40,9 +40,11 @@ class Running:
         access: Access,
         limits: ServerLimits | None,
         positions: PositionColumns | None = None,
+        port: int = 0,
     ) -> None:
+        app = create_app(fleet, access, limits, positions)
         config = uvicorn.Config(
-            create_app(fleet, access, limits, positions), host="127.0.0.1", port=0, log_level="error"
+            app, host="127.0.0.1", port=port, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -106,6 +106,16 @@ def test_the_command_line_takes_a_server(serve: Serve, tmp_path: Path, monkeypat
     assert refused.exit_code == 1
     assert "nothing" in refused.output
     assert run.invoke(app, ["withdraw", "busy"]).output == "done\n"
+    with RemoteFleet(server.url, "admin") as fleet:
+        lines = fleet.table("lines", "id int, name string", key="id")
+    file = tmp_path / "lines.csv"
+    file.write_text("id,name\n1,Airport\n2,Beach\n")
+    assert run.invoke(app, ["table", "lines", str(file)]).output == "2 rows changed\n"
+    file.write_text("id,name\n1,Airport\n")
+    assert run.invoke(app, ["table", "lines", str(file), "--whole"]).output == "1 rows changed\n"
+    with RemoteFleet(server.url, "admin") as fleet:
+        assert [row["name"] for row in fleet.known_table(lines.name).rows()] == ["Airport"]
+    assert run.invoke(app, ["replan", "none", "--order", "a JOIN b"]).exit_code == 1
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_profile(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from godwit.client.remote import RemoteFleet
 from godwit.errors import ConfigError, SourceError
 from godwit.ingest.whereabouts import PositionColumns
 from tests.server.conftest import Running
-from tests.server.test_api import SQL, declare, row, until
+from tests.server.test_api import SQL, declare, row
+from tests.waiting import until
 
 Serve = Callable[..., Running]
 PLACED = """

@@ -49,6 +49,7 @@ EMBEDDED_ONLY = {
 REMOTE_ONLY = {
     "state": "desired and current state apart: embedded calls return when they agree",
     "subscribe": "embedded: query.write_to(CallbackSink(...))",
+    "known_table": "embedded: fleet.table again, with the same columns",
 }
 HANDLES: list[tuple[type, type, dict[str, str], dict[str, str]]] = [
     (

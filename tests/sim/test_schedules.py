@@ -38,6 +38,7 @@ from godwit.sim.schedule import (
     draw,
     draw_keys,
     draw_outer,
+    draw_replicas,
     draw_single_keys,
 )
 from godwit.sim.world import World
@@ -128,7 +129,10 @@ def test_key_schedules_that_were_wrong_once(seed: int) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("drawing", "count"), [(draw_keys, SCHEDULES // 5), (draw_single_keys, SCHEDULES // 20)])
+@pytest.mark.parametrize(
+    ("drawing", "count"),
+    [(draw_keys, SCHEDULES // 5), (draw_single_keys, SCHEDULES // 40), (draw_replicas, SCHEDULES // 40)],
+)
 def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer(
     drawing: Callable[[int], Schedule], count: int
 ) -> None:

@@ -23,7 +23,17 @@ from godwit.model.plan import Column
 from godwit.model.tables import reference_table
 from godwit.sql import compile_query
 from godwit.workloads.base import Settings, StreamWorkload
-from godwit.workloads.nexmark_suite import AS_PUBLISHED, AUCTION, BID, PERSON, QUERIES, events, prepare, side_rows, suite
+from godwit.workloads.nexmark_suite import (
+    AS_PUBLISHED,
+    AUCTION,
+    BID,
+    PERSON,
+    QUERIES,
+    events,
+    prepare,
+    side_rows,
+    suite,
+)
 from tests.region.world import three_regions
 
 SETTINGS = Settings(seed=5, rate=200, seconds=24, sources=2, disorder=1)

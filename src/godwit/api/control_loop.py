@@ -21,8 +21,9 @@ from godwit.api.executor import Executor
 from godwit.api.options import check_changes
 from godwit.api.own_commands import OwnCommands, Waiter
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys
-from godwit.control.events import ChangesArrived, Event, Request, TimedOut
+from godwit.control.events import ChangesArrived, Event, ReplicasDue, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
+from godwit.migration.hot_backup import REFRESH_MS
 from godwit.region.pool import RunnerPool
 from godwit.storage.command_log import CommandLog
 
@@ -65,6 +66,8 @@ class ControlLoop:
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
+        #: when replicas were last refreshed (monotonic seconds)
+        self._refreshed = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: what ended the loop, if something did
@@ -199,6 +202,7 @@ class ControlLoop:
         self._asked = False
         self._take_events()
         self._time_out()
+        self._refresh()
         while (command := self._read_next()) is not None:
             self._take_events()  # an acknowledgement that has come since lets this one be published at once
             if not isinstance(command, TAKEN_AT_ONCE) and not self._executor.plane.idle:
@@ -240,6 +244,13 @@ class ControlLoop:
             )
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
+
+    def _refresh(self) -> None:
+        """Replicas of keys are sent what has changed, all of them with one epoch."""
+        now = time.monotonic()
+        if self._pool.running and self._executor.plane.keys.replicas and now >= self._refreshed + REFRESH_MS / 1000:
+            self._refreshed = now
+            self._executor.handle(ReplicasDue())
 
     def _until_late(self) -> float:
         """Seconds until the next look: at the command log, and whether a region is silent for too long."""

@@ -77,22 +77,22 @@ def expected(fleet: FleetCore, query: Query) -> DataFrame:
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan that a query's rows come from: its own, or that of a shared part it stands on."""
+    """A scan that a query's rows come from: its own, or that of what it reads of another."""
 
     query: Query
     index: int
     stream: StreamId
 
-    def begun(self, runner: Runner, reader: QueryId) -> int:
-        """The last entry of the source log from before the reader."""
-        return runner.start_of(reader).get(f"source:{self.index}:{self.stream}", 0)
+    def begun(self, runner: Runner) -> int:
+        """The last entry of the source log from before it."""
+        return runner.start_of(self.query.id).get(f"source:{self.index}:{self.stream}", 0)
 
 
 def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
-    """The scans of everything but shared parts' streams, the query's own and those of its parts."""
+    """The scans of everything but the streams of what it reads of others, its own and those there."""
     parts = [fleet.execution(part) for part in query.parts]
     inside = {part.target for part in parts}
-    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans]
+    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
@@ -104,7 +104,7 @@ def _everything(fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId
         return whole
     found: list[Segment] = []
     last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
-    for region, begun in _begun(fleet, last, query.id):
+    for region, begun in _begun(fleet, last):
         log = fleet.store.log(source_log(region, stream))
         for _, record in log.after(max(begun, log.first - 1)):
             entry = SourceRecord.from_json(record, fleet.store)
@@ -128,13 +128,13 @@ def _view(query: Query, stream: str) -> str:
     return arrival_view(stream) if by_arrival(query) else stream
 
 
-def _begun(fleet: FleetCore, scanned: Scanned, reader: QueryId) -> Iterator[tuple[RegionId, int]]:
-    """(region, the last entry of its source log from before the reader), also of a version that has ended since."""
-    shape, name = scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
+def _begun(fleet: FleetCore, scanned: Scanned) -> Iterator[tuple[RegionId, int]]:
+    """(region, the last entry of its source log from before the query), also of a version that has ended since."""
+    reader, shape, name = scanned.query.id, scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
     running = {runner.region: runner for runner in fleet.runners_of(shape)}
     for region in sorted(fleet.pool.regions_of(shape)):
         if region in running:
-            yield region, scanned.begun(running[region], reader)
+            yield region, scanned.begun(running[region])
         else:
             ended = (record["ended"] for _, record in fleet.pool.commits((region, shape), 0))
             yield region, next((found[reader].get(name, 0) for found in ended if reader in found), 0)

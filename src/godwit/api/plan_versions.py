@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
 from godwit.control.commands import AdvancePlan
-from godwit.control.events import PlanChanged, QueryWithdrawn
+from godwit.control.events import PlanChanged, ProbesOrdered, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
 from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
@@ -34,7 +34,8 @@ from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
 from godwit.replan.box import JoinBox, reordered
 from godwit.replan.change_progress import ChangeProgress, NextStep
-from godwit.replan.matching import match
+from godwit.replan.matching import StateMatch, match
+from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, steps
 from godwit.replan.tracks import Answers, both, runs_both, second
 from godwit.storage import names
@@ -69,9 +70,24 @@ class PlanVersions:
         version = QueryId(f"{name}~{self._fleet.control.command}")
         if again and {version, _track(version)} & self._fleet.deployment.queries.keys():
             return
+        if self._ordered(name, order, strategy):
+            return
         found = self.planned(name, order, strategy, version, run_out)
         if found is not None:
             self._switch(name, found.old, found.first, found.strategy == "moving-state")
+
+    def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
+        """Whether the query has a probing join, whose order is changed at once; ConfigError if that is wrong."""
+        query = self._fleet.execution(self._fleet.known(name))
+        node = probes(query.shape.plan)
+        if node is None:
+            return False
+        chosen = "stateless-order" if strategy == AUTO else strategy
+        steps(chosen, BoxChange(StateMatch((), (), ()), probing=True))
+        asked = order_of(node, order)
+        if asked != query.probes:
+            self._fleet.control.ask(ProbesOrdered(query.id, asked))
+        return True
 
     def planned(
         self, name: QueryId, order: str, strategy: str, version: QueryId, run_out: bool = False
@@ -101,7 +117,7 @@ class PlanVersions:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
         the first micro-batches under another plan then take no longer than others."""
         fleet = self._fleet
-        if not fleet.pool.running:
+        if not fleet.pool.running or probes(fleet.execution(name).shape.plan) is not None:
             return
         found = self.planned(name, order, strategy, QueryId(f"{name}~{fleet.control.command + 1}"), run_out)
         for query in {q.id: q for q in (found.first, found.last)}.values() if found is not None else ():

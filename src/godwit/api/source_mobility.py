@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from godwit.api.core import FleetCore
-from godwit.api.migrating import COLUMN
+from godwit.api.key_names import COLUMN
 from godwit.control.commands import MigrateKeys
 from godwit.control.key_routes import region_of, route_table
 from godwit.errors import DeploymentError, MissingFileError

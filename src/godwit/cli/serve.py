@@ -14,13 +14,18 @@ import typer
 from godwit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from godwit.ingest.whereabouts import PositionColumns
+    from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
     from godwit.server.backend import Backend
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder; made if it is not there.")],
+    folder: Annotated[
+        str, typer.Argument(help="The fleet's folder, made if it is not there; with --processes, its store's URL.")
+    ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8321,
     tokens: Annotated[Path | None, typer.Option(help="File of tokens (`godwit token` prints its lines).")] = None,
@@ -40,6 +45,9 @@ def serve(
     hysteresis: Annotated[
         float, typer.Option(min=0, help="A site is left only for one that is nearer by so many metres.")
     ] = 0.0,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="Export reconfigurations as OpenTelemetry traces (OTEL_* variables).")
+    ] = False,
 ) -> None:
     """Run a fleet (or join one of processes) with a REST API, live results, metrics and a page, until interrupted."""
     from godwit.server.access import load_tokens
@@ -63,17 +71,29 @@ def serve(
 
     with _backend(folder, topology, processes, None if config is None else _load(config)) as backend:
         app = create_app(backend, access, positions=columns)
+        traces = _traces(app) if otel else None
         files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-        settings = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
+        more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
+        settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
         listening = settings.bind_socket()
         listening.listen()  # whoever reads the address below may call at once
         scheme, at = "https" if certificate else "http", listening.getsockname()[1]
         typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
         uvicorn.Server(settings).run(sockets=[listening])
+        if traces is not None:
+            traces.stop()
+
+
+def _traces(app: FastAPI) -> Traces:
+    from godwit.observe.traces import Traces
+
+    made = Traces()
+    app.state.service.tracing = made.tell
+    return made
 
 
 @contextmanager
-def _backend(folder: Path, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
+def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
     """The fleet that is served, while it is."""
     if processes:
         from godwit.model.topology_file import load_topology

@@ -49,6 +49,11 @@ class RemoteFleet:
         self._http.ask("POST", "/v1/tables", json=told)
         return RemoteTable(self._http, name)
 
+    def known_table(self, name: str) -> RemoteTable:
+        """A reference table that is declared."""
+        self._http.ask("GET", named("tables", name))
+        return RemoteTable(self._http, name)
+
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> RemoteDevice:
         self._http.ask("PUT", named("devices", name), json={"site": site, "streams": list(streams)})
         return RemoteDevice(self._http, name)

@@ -38,6 +38,8 @@ class Submit:
     query: str
     sql: str
     sink: str | None = None
+    #: "stateless": joins keep no intermediate rows, each new row probes the other streams
+    joins: str = "materialised"
 
 
 @dataclass(frozen=True)

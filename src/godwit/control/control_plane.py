@@ -25,9 +25,10 @@ from godwit.control.events import (
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
+    ReplicasDue,
 )
 from godwit.control.explain import explain
-from godwit.control.key_routes import check_migration, region_of, route_table
+from godwit.control.key_routes import by_region, check_migration, region_of, route_table
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import ChangeBatch, redeployment
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
@@ -93,6 +94,9 @@ class ControlPlane:
         if isinstance(event, KeysArrived):
             self.keys.arrived(event.move)
             return self._with_keys([])
+        if isinstance(event, ReplicasDue):
+            self.keys.refresh()
+            return self._with_keys([])
         if isinstance(event, KeysAsked):
             return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
         if isinstance(event, QueryWithdrawn):
@@ -153,7 +157,7 @@ class ControlPlane:
     def _elsewhere(self, one: KeyMigration) -> list[tuple[RegionId, KeySet]]:
         """The keys of a migration that are not where they are to go, each part with the region that has it."""
         table = route_table(self.planner, one.query, one.operator)
-        portions = table.portions(one.keys) if table is not None else ()
+        portions = by_region(table, one.keys) if table is not None else ()
         return [(route.process, part) for route, part in portions if route.process != one.target]
 
     def resume(self, waiting: Iterable[Change]) -> list[Instruction]:

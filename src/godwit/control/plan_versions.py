@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from godwit.control.events import PlanChanged
+from godwit.control.events import PlanChanged, ProbesOrdered
 from godwit.control.plan_state import Planner
 from godwit.ids import Epoch, QueryId, SiteId
 from godwit.model.instances import instance_id
@@ -36,6 +36,13 @@ def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
     ]
     planner.pending_moves([*leaving, *coming])
     return None
+
+
+def order_probes(planner: Planner, request: ProbesOrdered) -> None:
+    """One row changes; nothing moves."""
+    known = planner.rows.queries.get(request.query)
+    if known is not None:
+        planner.journal.put(planner.rows.queries, known.id, replace(known, probes=request.order))
 
 
 def _stateful(planner: Planner, query: QueryId) -> Iterator[Migration]:

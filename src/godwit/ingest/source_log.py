@@ -69,7 +69,9 @@ class SourceLog:
         sequence: dict[str, int],
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
-        number = self.log.append(SourceRecord(segment, told, rows, newest_us, sequence, self._now(segment is not None)).to_json())
+        number = self.log.append(
+            SourceRecord(segment, told, rows, newest_us, sequence, self._now(segment is not None)).to_json()
+        )
         self.appended()
         return number
 

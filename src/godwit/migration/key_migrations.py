@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.migration.phases import Await, Cancel, Copy, Phase, Proceed, Switch, phases
+from godwit.migration.hot_backup import AGAIN, taken_over
+from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed, Release, Switch, phases
 from godwit.model.keys import Key, KeySet, Listed, overlap
 from godwit.protocol.handover import Migration
 
@@ -80,6 +81,16 @@ class KeyMigration:
         return self.phases[self.at] if self.at < len(self.phases) else None
 
     @property
+    def replica(self) -> bool:
+        """Whether it only keeps a copy, which goes when the keys go elsewhere."""
+        return self.strategy == REPLICA
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing of it is under way."""
+        return self.phase == Await("interval")
+
+    @property
     def copying(self) -> bool:
         """Whether the source still answers, so that it can be cancelled."""
         switched = any(isinstance(phase, Switch) for phase in self.phases[: self.at])
@@ -105,7 +116,12 @@ class KeyMigrations:
     @property
     def busy(self) -> bool:
         """Whether any is queued or under way."""
-        return bool(self.active or self.queued)
+        return bool(self.queued) or any(not (one.replica and one.at_rest) for one in self.active.values())
+
+    @property
+    def replicas(self) -> bool:
+        """Whether any is to be refreshed now and then."""
+        return any(one.replica for one in self.active.values())
 
     # --- asking
 
@@ -176,9 +192,14 @@ class KeyMigrations:
         begun: dict[tuple[object, ...], list[KeyMigration]] = {}
         for one in self.queued:
             before = (*self.active.values(), *waiting, *(b for those in begun.values() for b in those))
-            other = next((o for o in before if _clash(o, one)), None)
-            if other is not None:
-                waiting.append(replace(one, reason=f"migration {other.number} has keys of it under way"))
+            others = [o for o in before if _clash(o, one)]
+            for bare in [o for o in others if o.replica and o.at_rest and not o.copies and o.number in self.active]:
+                self._end(bare, "cancelled")  # there was nothing to copy
+                others.remove(bare)
+            if others and others[0].replica and others[0].number in self.active and self._takes_over(others[0], one):
+                continue
+            if others:
+                waiting.append(replace(one, reason=f"migration {others[0].number} has keys of it under way"))
                 continue
             parts = split(one)
             if not parts:
@@ -191,6 +212,17 @@ class KeyMigrations:
         self.queued = waiting
         for those in begun.values():
             self.active[those[0].number] = _as_one(those)
+
+    def _takes_over(self, replica: KeyMigration, one: KeyMigration) -> bool:
+        """Whether a migration goes on from a replica of its keys. One that is of no use to it is given up first."""
+        fits = (replica.keys, replica.target, "hot-backup") == (one.keys, one.target, one.strategy)
+        if not fits and replica.copies and not isinstance(replica.phase, Cancel):
+            self.cancel(replica.number)
+        if not fits or not replica.at_rest:
+            return False
+        goes = replace(replica, strategy=one.strategy, site=one.site, phases=tuple(taken_over()), at=0)
+        self.active[replica.number] = replace(goes, members=(replace(one, reason=""),))
+        return True
 
     def _next(self) -> int:
         self.number += 1
@@ -206,9 +238,12 @@ class KeyMigrations:
             if one is None or not one.asked:
                 continue
             mine = [move for move in sent if move.number == number]
-            copies = (*one.copies, *(m for m in mine if m.copy)) if isinstance(one.phase, Copy) else one.copies
-            due = frozenset(move for move in mine if not move.cancel)
-            one = replace(one, at=one.at + 1, asked=False, due=due, epochs=(*one.epochs, epoch), copies=copies)
+            copied = tuple(m for m in mine if m.copy) if isinstance(one.phase, Copy) else ()
+            copies = (copied or one.copies) if one.replica else (*one.copies, *copied)
+            sent_now = frozenset(move for move in mine if not move.cancel)
+            due = one.due if isinstance(one.phase, Release) else sent_now
+            epochs = (epoch,) if one.replica else (*one.epochs, epoch)
+            one = replace(one, at=one.at + 1, asked=False, due=due, epochs=epochs, copies=copies)
             if not mine and isinstance(one.phases[one.at - 1], Copy | Switch):
                 # Nothing to move; what was stopped for it must go on all the same.
                 left = [k for k, phase in enumerate(one.phases) if k >= one.at and isinstance(phase, Proceed)]
@@ -229,9 +264,17 @@ class KeyMigrations:
             if one.phase == Await("regions") and not one.asked and one.epochs and one.epochs[-1] <= epoch:
                 self._go_on(replace(one, at=one.at + 1))
 
+    def refresh(self) -> None:
+        """It is time to send replicas what has changed."""
+        for one in list(self.active.values()):
+            if one.at_rest:
+                self.active[one.number] = replace(one, at=one.at + 1)
+
     def _go_on(self, one: KeyMigration) -> None:
         if one.phase == Await("state") and not one.due:
             one = replace(one, at=one.at + 1)
+        if one.phase is None and one.replica and not isinstance(one.phases[-1], Cancel):
+            one = replace(one, at=AGAIN)
         self.active[one.number] = one
         if one.phase is None:
             cancelled = isinstance(one.phases[-1], Cancel)

@@ -7,13 +7,13 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
-from godwit.model import changes, deployment, joins, keys, plan, ranking, routing, running, topology
+from godwit.model import changes, deployment, joins, keys, plan, probes, ranking, routing, running, topology
 from godwit.model.instances import ONCE, InstanceId, Scope
 from godwit.model.keys import KEY_SEPARATOR, Listed
 from godwit.model.routing import RouteTable
 
 _NOTHING: dict[str, Any] = {"@": "map", "items": []}
-_MODULES: tuple[ModuleType, ...] = (plan, running, joins, ranking, deployment, topology, changes, routing, keys)
+_MODULES: tuple[ModuleType, ...] = (plan, running, joins, probes, ranking, deployment, topology, changes, routing, keys)
 _CLASSES: dict[str, type] = {
     name: thing
     for module in _MODULES
@@ -79,4 +79,4 @@ def _texts(keys: Listed) -> dict[str, Any]:
     parted = columns != {1} and any(KEY_SEPARATOR in part for key in keys.keys for part in key)
     if len(columns) != 1 or parted:
         return {"@": "Listed", "keys": encode(keys.keys)}
-    return {"@": "keys", "columns": columns.pop(), "texts": sorted(map(KEY_SEPARATOR.join, keys.keys))}
+    return {"@": "keys", "columns": columns.pop(), "texts": keys.texts}

@@ -91,6 +91,13 @@ class TableBuilder(Generic[K, V]):
         else:
             del self._patch[key]
 
+    def fill(self, keys: Iterable[K], value: V) -> None:
+        """The same value for many keys."""
+        new = dict.fromkeys(keys, value)
+        there = sum(map(self.__contains__, new)) if self._size else 0
+        self._size += len(new) - there
+        self._patch.update(new)
+
     def frozen(self) -> Mapping[K, V]:
         """The table with the changes."""
         if len(self._base) > SMALL and len(self._patch) ** 2 <= 4 * len(self._base):
@@ -107,6 +114,8 @@ def differing(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
         return {}
     (base, left), (other, right) = _layers(old), _layers(new)
     keys: Iterable[K] = {**left, **right} if base is other else {**dict.fromkeys(old), **dict.fromkeys(new)}
+    if not old:
+        return dict(new)
     return {key: value for key in keys if (value := new.get(key)) is not (was := old.get(key)) and value != was}
 
 

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import TypeVar
 
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId
 from godwit.model.keys import BUCKETS, REST, HashRange, Key, KeySet, Listed, Rest, bucket_of, covers, ranges
 from godwit.model.layered import TableBuilder, differing
 
+W = TypeVar("W")
 #: in place of the keys of a route that many listed keys share
 EACH = Listed(frozenset())
 
@@ -163,9 +165,7 @@ class RouteTable:
         """Who processes which part of a key set now. Of a range, keys that are listed are no part."""
         match keys:
             case Listed(some):
-                by: dict[Route, list[Key]] = {}
-                for key in some:
-                    by.setdefault(self.route_of(key), []).append(key)
+                by = _grouped(zip(some, map(self.route_of, some), strict=True))
                 if len(by) == 1:
                     return [(route, keys) for route in by]
                 return [(route, Listed(frozenset(part))) for route, part in by.items()]
@@ -189,10 +189,12 @@ class RouteTable:
         turns = {**self.turns, to: turn}
         if isinstance(keys, Rest):
             return replace(self, rest=Route(REST, to), turn=turn, turns=turns)
-        below = replace(self, turn=turn, turns=turns, **self._without(keys))
-        if all(route.process == to and not route.copies for route, _ in below.portions(keys)):
-            return below  # they fall to the route below theirs, which is there as well: rows less in the table
-        return below._with(Route(_plain(keys), to, site=site))
+        table = replace(self, turn=turn, turns=turns)
+        if any(route.process == to and not route.copies for route in (*self.ranged, self.rest)):
+            below = replace(table, **self._without(keys))
+            if all(route.process == to and not route.copies for route, _ in below.portions(keys)):
+                return below  # they fall to the route below theirs, which is there as well: rows less in the table
+        return table._with(Route(_plain(keys), to, site=site))
 
     def copied(self, keys: KeySet, to: RegionId, rows: bool = True, number: int = 0) -> RouteTable:
         """The table by which a region gets a copy of the rows of these keys (or of their state alone); who processes
@@ -202,7 +204,7 @@ class RouteTable:
         now = replace(now, number=number, copies=(to,)) if rows else replace(now, number=number, backups=(to,))
         if isinstance(keys, Rest):
             return replace(self, rest=now)
-        return replace(self, **self._without(keys))._with(replace(now, keys=_plain(keys)))
+        return self._with(replace(now, keys=_plain(keys)))
 
     def uncopied(self, keys: KeySet) -> RouteTable:
         """The table without copies of these keys."""
@@ -210,7 +212,7 @@ class RouteTable:
             table = self
             for route, part in self.portions(keys):
                 plain = replace(route, keys=part, copies=(), backups=(), number=0)
-                table = replace(table, **table._without(part))._with(plain) if route in self.ways else table
+                table = table._with(plain) if route in self.ways else table
             return table
         return replace(
             self,
@@ -222,30 +224,37 @@ class RouteTable:
         """The table that a difference leads to."""
         table = replace(self, **self._without(edit.unlisted))
         for route in edit.listed:
-            table = replace(table, **table._without(route.keys))._with(route)
+            table = table._with(route)
         return replace(table, rest=edit.rest, ranged=edit.ranged, turn=edit.turn, turns=edit.turns)
 
     def since(self, before: RouteTable) -> RouteEdit:
         """The difference from an earlier table."""
-        by: dict[Route | None, list[Key]] = {}
-        for key, way in differing(before.listed, self.listed).items():
-            by.setdefault(way, []).append(key)
+        by = _grouped(differing(before.listed, self.listed).items())
         gone = Listed(frozenset(by.pop(None, ())))
         now = (replace(way, keys=Listed(frozenset(keys))) for way, keys in by.items() if way is not None)
         return RouteEdit(self.rest, self.ranged, tuple(now), gone, self.turn, self.turns)
 
     def _with(self, route: Route) -> RouteTable:
-        """With a route of keys that are not listed, or of buckets that are in no range."""
+        """With a route of some keys, or of some buckets, which have no other of their kind then."""
         if route.process in route.copies:
             msg = f"region '{route.process}' would process the same rows twice"
             raise DeploymentError(msg)
         if not isinstance(route.keys, Listed):
-            return replace(self, ranged=(route, *self.ranged))
-        way, rows = route.way, TableBuilder(self.listed)
-        for key in route.keys.keys:
-            rows[key] = way
-        ways = {**self.ways, way: self.ways.get(way, 0) + len(route.keys.keys)}
+            others = replace(self, **self._without(route.keys)).ranged
+            return replace(self, ranged=(route, *others))
+        way, rows, keys = route.way, TableBuilder(self.listed), route.keys.keys
+        ways = self._counted(keys)
+        ways[way] = ways.get(way, 0) + len(keys)
+        rows.fill(keys, way)
         return replace(self, listed=rows.frozen(), ways=ways)
+
+    def _counted(self, less: Iterable[Key]) -> dict[Route, int]:
+        """The ways of listed keys without some of these."""
+        ways = dict(self.ways)
+        there = ((key, way) for key in less if (way := self.listed.get(key)) is not None) if self.listed else ()
+        for way, keys in _grouped(there).items():
+            ways[way] -= len(keys)
+        return {way: count for way, count in ways.items() if count}
 
     def _without(self, keys: KeySet) -> dict[str, Mapping[Key, Route] | Mapping[Route, int] | tuple[Route, ...]]:
         """The fields in which none of these keys is listed, or none of these buckets is in a range."""
@@ -254,11 +263,10 @@ class RouteTable:
                 there = [key for key in gone if key in self.listed] if self.listed else []
                 if not there:
                     return {}
-                rows, ways = TableBuilder(self.listed), dict(self.ways)
+                rows = TableBuilder(self.listed)
                 for key in there:
-                    ways[rows[key]] -= 1
                     del rows[key]
-                return {"listed": rows.frozen(), "ways": {way: count for way, count in ways.items() if count}}
+                return {"listed": rows.frozen(), "ways": self._counted(there)}
             case HashRange(first, last):
                 return {"ranged": tuple(part for route in self.ranged for part in _outside(route, first, last))}
         return {}
@@ -274,6 +282,20 @@ class RouteEdit:
     unlisted: Listed = EACH
     turn: int = 0
     turns: Mapping[RegionId, int] = field(default_factory=dict)
+
+
+def _grouped(rows: Iterable[tuple[Key, W]]) -> dict[W, list[Key]]:
+    """The keys of each way. Keys share the very same value: it is compared once, not for each of a million keys."""
+    by: dict[int, tuple[W, list[Key]]] = {}
+    for key, way in rows:
+        found = by.get(id(way))
+        if found is None:
+            found = by[id(way)] = (way, [])
+        found[1].append(key)
+    ways: dict[W, list[Key]] = {}
+    for way, keys in by.values():
+        ways.setdefault(way, []).extend(keys)
+    return ways
 
 
 def _uncopied(route: Route) -> Route:

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher
+from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.schema import Rows
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import Membership, ProcessMember, region_document
 from godwit.process.notify import Notifier

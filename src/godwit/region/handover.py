@@ -121,7 +121,7 @@ def _given(
     what = f"handover-{index}-{side}"
     if [batch.tables.only] == [move.query for move in going]:
         (move,) = going
-        back_again = batch.since(index, batch.epoch).get(move.query, 0) >= move.epoch
+        back_again = batch.since(index, batch.epoch).get(move.query, 0) >= move.goes_before
         if not back_again:
             given = [segments.linked(segment, batch.folder, batch.name(what)) for segment in state.live]
             batch.outputs.dead += state.live
@@ -129,8 +129,8 @@ def _given(
             return {move: given}
     whole = State(state.live)
     for move in going:
-        state.leave_out(move.query, int(move.epoch))
-    mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
+        state.leave_out(move.query, move.goes_before)
+    mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {m.goes_before})" for m in going}
     if not batch.sizes.is_small(whole.rows):
         frame = whole.read(batch.spark, sizes=batch.sizes)
         assert frame is not None
@@ -139,7 +139,7 @@ def _given(
     found: dict[Migration, list[Segment]] = {}
     for schema, rows in _at_hand(batch, whole, " OR ".join(mine.values())):
         for move in going:
-            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], int(move.epoch)))
+            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], move.goes_before))
             segment = segments.write_table(rows.filter(leaves), batch.folder / batch.name(what), schema, time)
             if segment is not None:
                 found.setdefault(move, []).append(segment)

@@ -17,7 +17,7 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, QueryId
 from godwit.model.codec import encode
-from godwit.model.keys import NULL_KEY, REST, KeySet, bucket_of, buckets_of
+from godwit.model.keys import NULL_KEY, REST, KeySet, Listed, bucket_of, buckets_of
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
@@ -123,6 +123,8 @@ def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, 
 
 def part_of(move: Migration) -> str:
     """Tells the moves of one instance in one epoch apart."""
+    if isinstance(move.keys, Listed):
+        return move.keys.digest
     return "" if move.keys == REST else f"{crc32(repr(encode(move.keys)).encode()):08x}"
 
 

@@ -44,7 +44,7 @@ class ChangeProgress:
             if both and answers(version.shape.plan) == "later" and not self.released(version):
                 return NextStep.RELEASE if self._only_new_rows(version) else None
             return NextStep.RETIRE if old.until and self._taken_over(old, version) else None
-        if not both or version.until:
+        if not both or version.until or self.deployment.suspended(version.id):
             return None
         if answers(version.shape.plan) == "by age" and not self._only_new_rows(version):
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request, WebSocket
@@ -17,7 +18,7 @@ from godwit.ingest.whereabouts import PositionColumns, Whereabouts
 from godwit.model.plan import Stream
 from godwit.server.access import Access, Caller, Role
 from godwit.server.backend import Backend, table_of
-from godwit.server.hub import Hub
+from godwit.server.hub import Hub, News
 from godwit.server.inlet import Inlet
 from godwit.server.jobs import Jobs
 from godwit.server.limits import RateLimiter, ServerLimits
@@ -51,9 +52,9 @@ class Service:
         #: stream -> (how far its slowest reader is behind, as of when)
         self._unread: dict[str, tuple[int, float]] = {}
         self.started = time.time()
-        fleet.follow(
-            self.committed, lambda record: self.hub.publish(EVENTS, lambda: record), lambda: self.hub.count > 0
-        )
+        #: also told of every record of the history
+        self.tracing: Callable[[dict[str, Any]], None] | None = None
+        fleet.follow(self.committed, self._happened, lambda: self.hub.count > 0 or self.tracing is not None)
 
     # --- callers
 
@@ -117,8 +118,14 @@ class Service:
 
     # --- live
 
+    def _happened(self, record: dict[str, Any]) -> None:
+        self.hub.publish(EVENTS, lambda: News("reconfiguration", record))
+        if self.tracing is not None:
+            self.tracing(record)
+
     def committed(self, region: RegionId, shape: str, results: Sequence[Segment]) -> None:
         """A region has committed results: they go to those who listen."""
+        at = time.time()
         for name in self.fleet.queries:
             topic = results_topic(name)
             if not self.hub.listened(topic):
@@ -129,8 +136,8 @@ class Service:
             rows = rows_of(results, versions[-1], {version.id for version in versions})
             if rows:
                 told = [one for table in rows for one in json_rows(table)]
-                message = {"query": name, "region": region, "rows": told, "at": time.time()}
-                self.hub.publish(topic, lambda message=message: message)  # type: ignore[misc]
+                message = {"query": name, "region": region, "rows": told, "at": at}
+                self.hub.publish(topic, partial(News, "rows", message))
 
 
 def service_of(connection: HTTPConnection) -> Service:

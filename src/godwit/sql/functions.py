@@ -80,7 +80,7 @@ _CHANCE = Refusal(
 )
 _NOW = Refusal(
     "depends on when the row is processed, not on the row",
-    "use the stream's own time column, window.start / .end, or _arrived: when the row entered the fleet"
+    "use the stream's own time column, window.start / .end, or _arrived: when the row entered the fleet",
 )
 _WHERE = Refusal("depends on where and by whom the row is processed", "remove it, or add a column to the stream")
 _DANGER = Refusal("runs code or reads files on the machine", "remove it: queries work on the columns of streams only")

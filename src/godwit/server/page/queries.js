@@ -1,6 +1,6 @@
 // The table of queries, and the chosen one: what it waits for, its plan over the sites, keys, newest results.
 
-import { call, follow } from "./api.js";
+import { Refused, call, follow } from "./api.js";
 import { $, bytes, make, table } from "./dom.js";
 
 const path = (name) => `/v1/queries/${encodeURIComponent(name)}`;
@@ -104,7 +104,7 @@ export class Queries {
       this.drawKeys(query.runs_as);
       this.graph.mark(told);
     } catch (fault) {
-      this.leave();
+      if (fault instanceof Refused) this.leave();  // (otherwise the server is away for a moment)
     }
   }
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
 
-from godwit.api.migrating import as_keys
+from godwit.api.key_names import as_keys
 from godwit.control.commands import Alter, MigrateKeys, Replan, Submit, Withdraw
 from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
