@@ -16,6 +16,7 @@ commit shows that it can: so it survives a crash.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
@@ -37,9 +38,11 @@ from godwit.replan.change_progress import ChangeProgress, NextStep
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, steps
-from godwit.replan.tracks import Answers, both, runs_both, second
+from godwit.replan.tracks import Answers, both, first, runs_both, second
 from godwit.storage import names
 from godwit.storage.log import Record
+
+log = logging.getLogger(__name__)
 
 #: strategies that run both plans side by side for a while: who answers meanwhile
 ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
@@ -107,11 +110,11 @@ class PlanVersions:
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
-        first = new
+        begins = new
         if chosen in ANSWERS:
-            first = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
-        self._check_place(name, old, first)
-        return PlannedChange(old, first, new, chosen)
+            begins = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
+        self._check_place(name, old, begins)
+        return PlannedChange(old, begins, new, chosen)
 
     def rehearse(self, name: QueryId, order: str, strategy: str, run_out: bool) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
@@ -200,8 +203,12 @@ class PlanVersions:
                 self._retire(new)
             case NextStep.SWITCH:
                 name = self._fleet.aliases.name_of(new.id)
-                last = replace(second(new), id=_final(new.id), inherits=new.id, until=0)
-                self._switch(name, new, last, False)
+                reason = legacy.broken(self._fleet.store, new.id)
+                last = second(new) if reason is None else first(new)
+                if reason is not None:
+                    log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
+                self._asked.discard((new.id, step))  # it is asked for again if there is no place now
+                self._switch(name, new, replace(last, id=_final(new.id), inherits=new.id, until=0), False)
 
     def _retire(self, new: Query) -> None:
         old = self._progress.before(new)
