@@ -50,21 +50,21 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
 from godwit.model.changes import Change, DeviceMoved
 from godwit.model.deployment import Deployment
-from godwit.model.plan import QUERY, Query
+from godwit.model.plan import QUERY, Column, Query
 from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
+from godwit.operators.schema import row_columns
 from godwit.placement.rules.base import Wish
 from godwit.protocol.handover import Migration
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
-from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
-from godwit.storage.lock import FolderLock, no_other
 from godwit.storage.log import Record
+from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
 from godwit.testing.link_delays import LinkDelays
 from godwit.testing.link_emulator import Links
@@ -103,22 +103,28 @@ class FleetCore(ABC):
     """Logs, gateway, runners and control loop of one fleet in one folder."""
 
     def __init__(
-        self, root: Path, spark: SparkSession | None, options: FleetOptions, elsewhere: Elsewhere | None = None
+        self,
+        root: Path | str | Store,
+        spark: SparkSession | None,
+        options: FleetOptions,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`elsewhere`: regions are other processes, and this one has no Spark."""
-        root = Path(root).resolve()  # Java keeps the working directory it was started in
-        self.root, self._spark = root, spark
-        self.store = store = Store.local(root, options.durability, alone=elsewhere is None)  # (see the lock)
-        self.folder_lock = FolderLock(root)
+        """`root`: a folder, or the URL of a store; `elsewhere`: regions are other processes, this one has no Spark."""
+        self._spark = spark
+        if not isinstance(root, Store):
+            root = open_store(root, options.durability, alone=elsewhere is None)  # (alone: see the lock)
+        self.store = store = root
+        self.folder_lock = lock_of(store, "")
         self.folder_lock.take()
         if elsewhere is None:
-            no_other(root / names.PROCESSES)
+            no_processes(store)
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()
         #: pushes of sources that go back and forth between edges wait here for a moment
         self.gate = PushGate()
         self._events, self._news = deque[Event](), threading.Condition()
+        self._elsewhere = elsewhere
         self.analyst: Analyst = Analyst(self.spark) if elsewhere is None else elsewhere.analyst
         self.gateway: Gateway = Gateway(store) if elsewhere is None else elsewhere.gateway
         self.history = History(store)
@@ -222,6 +228,13 @@ class FleetCore(ABC):
 
     def runners_of(self, shape: str) -> list[Runner]:
         return self.pool.of_shape(shape)
+
+    def rows_of(self, query: Query, operator: int) -> tuple[Column, ...]:
+        """The typed columns of an operator's rows."""
+        if self._elsewhere is None:
+            return row_columns(self.analyst.session, query, operator)
+        found: tuple[Column, ...] = self._elsewhere.analyst.rows_of(query, operator)
+        return found
 
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped, also from before it was altered; of results that

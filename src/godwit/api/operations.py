@@ -38,15 +38,14 @@ from godwit.control.events import (
 )
 from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
-from godwit.model.plan import Column, Query, Stream
+from godwit.model.plan import ARRIVED, Column, Query, Stream
+from godwit.model.taps import producer
 from godwit.model.topology import Device
 from godwit.replan.probing import probing
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
-from godwit.sql.sharing import begins
 
 
 class Operations:
@@ -87,7 +86,7 @@ class Operations:
             case LoadTable(table, file, whole):
                 load_table(self._fleet, table, file, whole)
             case MigrateKeys():
-                self._fleet.control.ask(asked_keys(self._fleet, command))
+                self._fleet.control.ask_beside(asked_keys(self._fleet, command))
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)
@@ -109,28 +108,50 @@ class Operations:
             self._submit_version(name, sql, sink, again)
             return
         if known is not None or name in self._fleet.queries:
-            if again and self._fleet.execution(name).sql == query.sql:
+            runs = self._fleet.execution(name)
+            if again and runs.sql == query.sql:
                 if query.target is not None:
                     self._derive(query, self._fleet.analyst.output(query))
+                if any(part not in self._fleet.deployment.queries for part in runs.parts):
+                    # An earlier process began to share, and ended before what is shared was there: begin again.
+                    self._withdraw(name)
+                    self._submit(name, sql, sink)
                 return
             msg = f"there is a query '{name}' already; stop it first or choose another name"
             raise DeploymentError(msg)
+        self._check_arrival(query)
         candidates = self._admission.orders(query)
         if joins != "materialised":
             candidates = [self._probing(query, joins)]
         columns = self._fleet.analyst.output(query)
-        admitted = self._admission.admit(candidates)
-        for part, stream in admitted.starting:
-            self._deploy(part, stream.columns, admitted.sinks[part.id], admitted)
+        admitted = self._admission.admit(candidates, self._fleet.control.command)
+        for part, stream in admitted.parts:
+            self._declare(stream)
+            self._connect(producer(part.id), admitted.outlet, [stream.id])
         pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
-        self._deploy(begins(admitted.reader, int(self._fleet.deployment.epoch) + 1), columns, pinned, admitted)
+        self._deploy(admitted.reader, columns, pinned, admitted)
+        for part, _ in admitted.parts:  # after their reader: it is to see all that they make
+            self._cut(part, admitted)
         self._admission.settle(admitted)
+
+    def _check_arrival(self, query: Query) -> None:
+        derived = {known.target for known in self._fleet.deployment.queries.values()}
+        for _, scan in query.shape.plan.scans:
+            if scan.arrival and scan.stream in derived:
+                msg = f"'{scan.stream}' is derived: its rows come from a query, and none of them arrives"
+                remedy = f"read {ARRIVED} from a stream of devices, or window by the time column of '{scan.stream}'"
+                raise SqlError(msg, place=query.sql, remedy=remedy)
 
     def _probing(self, query: Query, joins: str) -> Query:
         if joins != "stateless":
             msg = f"joins are 'materialised' or 'stateless', not '{joins}'"
             raise ConfigError(msg)
         return probing(query, self._fleet.deployment.streams)
+
+    def _cut(self, part: Query, admitted: Let) -> None:
+        """Let a running query feed the stream of what it shares with a reader."""
+        assert admitted.outlet is not None
+        self._fleet.control.ask(QuerySubmitted(part, admitted.outlet))
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
@@ -199,7 +220,7 @@ class Operations:
 
     def _replace(self, name: QueryId, new: Query, sink: SiteId | None) -> None:
         """One epoch: the execution of a name ends, another begins."""
-        new = begins(self._admission.tapping(new), int(self._fleet.deployment.epoch) + 1)
+        new = self._admission.tapping(new)
         ended = self._fleet.aliases.leave(name, self._fleet.deployment)
         self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(new, sink))
         self._admission.leave(ended)

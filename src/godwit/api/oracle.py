@@ -14,9 +14,11 @@ import pandas as pd
 from pyspark.sql import DataFrame
 
 from godwit.api.core import FleetCore
-from godwit.engine import segments
+from godwit.engine import arrival, segments
+from godwit.engine.arrival import arrived
+from godwit.engine.lazy_frame import made
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.model.plan import Query
+from godwit.model.plan import ARRIVED, Column, Query, arrival_view
 from godwit.region.runner import Runner
 from godwit.region.state import union
 from godwit.storage.log import Segment
@@ -66,59 +68,73 @@ def expected(fleet: FleetCore, query: Query) -> DataFrame:
     for name, stream in reads:
         rows = _everything(fleet, query, QueryId(name), stream)
         # A view belongs to the session it was made in, so the rows must be read there.
-        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(stream)
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(_view(query, stream))
     answer = session.sql(query.oracle_sql)
     for _, stream in reads:
-        session.catalog.dropTempView(stream)  # or Java keeps the rows as long as the session
+        session.catalog.dropTempView(_view(query, stream))  # or Java keeps the rows as long as the session
     return answer
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan that a query's rows come from: its own, or that of a shared part it stands on."""
+    """A scan that a query's rows come from: its own, or that of what it reads of another."""
 
     query: Query
     index: int
     stream: StreamId
 
-    def begun(self, runner: Runner, reader: QueryId) -> int:
-        """The last entry of the source log from before the reader."""
-        return runner.start_of(reader).get(f"source:{self.index}:{self.stream}", 0)
+    def begun(self, runner: Runner) -> int:
+        """The last entry of the source log from before it."""
+        return runner.start_of(self.query.id).get(f"source:{self.index}:{self.stream}", 0)
 
 
 def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
-    """The scans of everything but shared parts' streams, the query's own and those of its parts."""
+    """The scans of everything but the streams of what it reads of others, its own and those there."""
     parts = [fleet.execution(part) for part in query.parts]
     inside = {part.target for part in parts}
-    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans]
+    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
 def _everything(fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
-        made = union(expected(fleet, producer) for producer in producers)
-        assert isinstance(made, DataFrame)
-        return made
+        whole = union(expected(fleet, producer) for producer in producers)
+        assert isinstance(whole, DataFrame)
+        return whole
     found: list[Segment] = []
     last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
-    for region, begun in _begun(fleet, last, query.id):
+    for region, begun in _begun(fleet, last):
         log = fleet.store.log(source_log(region, stream))
         for _, record in log.after(max(begun, log.first - 1)):
-            segment = SourceRecord.from_json(record, fleet.store).segment
-            if segment is not None:
-                found.append(segment)
-    frame = segments.frame(fleet.spark, found)
-    return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
+            entry = SourceRecord.from_json(record, fleet.store)
+            if entry.segment is not None:
+                found.append(arrived(entry.segment, entry.entered) if by_arrival(query) else entry.segment)
+    if not found:
+        columns = fleet.schema(stream).stream.columns
+        more = (Column(ARRIVED, "timestamp"),) if by_arrival(query) else ()
+        return segments.empty(fleet.spark, [*columns, *more])
+    frame = (arrival.read if by_arrival(query) else segments.read)(fleet.spark, found)
+    assert frame is not None
+    return made(frame)
 
 
-def _begun(fleet: FleetCore, scanned: Scanned, reader: QueryId) -> Iterator[tuple[RegionId, int]]:
-    """(region, the last entry of its source log from before the reader), also of a version that has ended since."""
-    shape, name = scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
+def by_arrival(query: Query) -> bool:
+    """Whether it reads its streams in the order of arrival, all of them."""
+    return any(scan.arrival for _, scan in query.shape.plan.scans)
+
+
+def _view(query: Query, stream: str) -> str:
+    return arrival_view(stream) if by_arrival(query) else stream
+
+
+def _begun(fleet: FleetCore, scanned: Scanned) -> Iterator[tuple[RegionId, int]]:
+    """(region, the last entry of its source log from before the query), also of a version that has ended since."""
+    reader, shape, name = scanned.query.id, scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
     running = {runner.region: runner for runner in fleet.runners_of(shape)}
     for region in sorted(fleet.pool.regions_of(shape)):
         if region in running:
-            yield region, scanned.begun(running[region], reader)
+            yield region, scanned.begun(running[region])
         else:
             ended = (record["ended"] for _, record in fleet.pool.commits((region, shape), 0))
             yield region, next((found[reader].get(name, 0) for found in ended if reader in found), 0)

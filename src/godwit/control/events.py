@@ -134,6 +134,11 @@ class KeysAsked:
 
 
 @dataclass(frozen=True)
+class ReplicasDue:
+    """Replicas of keys are to be refreshed; the control plane hears of it, not the coordinator."""
+
+
+@dataclass(frozen=True)
 class KeysArrived:
     """State of keys that a phase of a migration sent has come; the control plane hears of it, not the coordinator."""
 
@@ -173,6 +178,7 @@ Event = (
     | HandoverDone
     | KeysAsked
     | KeysArrived
+    | ReplicasDue
     | RouteKeys
     | RegionLost
     | RegionBack

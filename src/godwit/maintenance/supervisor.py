@@ -117,7 +117,7 @@ class Supervisor:
         fleet = self._fleet
         query = fleet.execution(query_id)
         logs = [
-            (fleet.store.log(source_log(runner.region, scanned.stream)), scanned.begun(runner, query.id))
+            (fleet.store.log(source_log(runner.region, scanned.stream)), scanned.begun(runner))
             for scanned in scans(fleet, query)
             for runner in fleet.runners_of(scanned.query.shape.key)
         ]

@@ -21,8 +21,8 @@ from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_join import numbered
 from godwit.region.key_rows import at_hand, of_query
-from godwit.region.key_sql import within
 from godwit.region.keyed import concerns, tagged, waiting_room
 from godwit.region.poll import Arrived
 from godwit.region.sql_text import text
@@ -185,9 +185,9 @@ def _given_by_key(
 
 def _marked(frame: Frame, going: Sequence[Migration], sql: Sequence[str]) -> Frame:
     """With the number of the move that each row goes with; -1: it stays."""
-    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
-    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
-    return frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+    older = [f"{QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)}" for m in going]
+    cases = [(holds, move.keys, number) for number, (holds, move) in enumerate(zip(older, going, strict=True))]
+    return numbered(frame, cases, sql, GOES, "-1")
 
 
 def _goes(rows: pa.Table, going: Sequence[Migration], sql: Sequence[str]) -> pa.Array:

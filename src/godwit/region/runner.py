@@ -24,6 +24,7 @@ from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Shape
+from godwit.model.taps import time_of
 from godwit.protocol import recovery
 from godwit.protocol.commit import ProtocolCommit, recall
 from godwit.protocol.handover import Migration
@@ -391,9 +392,8 @@ class Runner:
     def derived_clocks(self) -> dict[QueryId, int]:
         """How far the results of each query whose sink is here have come, in the derived stream's time."""
         sink = len(self.shape.plan.operators) - 1
-        lag = self.shape.plan.sink.lag_us
-        clocks = self.progress.clocks(self.memory.book, sink)
-        return {q: c if abs(c) >= FOREVER else c - lag for q, c in clocks.items()}
+        clocks, queries = self.progress.clocks(self.memory.book, sink), self.tables.queries
+        return {q: c if abs(c) >= FOREVER else c - time_of(queries[q])[1] for q, c in clocks.items()}
 
     # --- after a restart
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from godwit.migration.phases import AUTO, KEY_STRATEGIES
+from godwit.migration.phases import AUTO, KEY_STRATEGIES, REPLICA
 from godwit.model.keys import BUCKETS
 from godwit.sim.worlds import CHAINS, DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
 
@@ -144,6 +144,8 @@ class SubmitQuery:
     name: str
     kind: str
     over: int
+    #: only as far as its lowest join or window, for a query of another shape
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,11 @@ class MoveKeys:
 @dataclass(frozen=True)
 class CancelKeys:
     """Whatever migration of keys can still be given up is."""
+
+
+@dataclass(frozen=True)
+class RefreshReplicas:
+    """Replicas of keys are sent what has changed."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +215,7 @@ Action = (
     | WithdrawQuery
     | MoveKeys
     | CancelKeys
+    | RefreshReplicas
     | ChangePlan
     | RevertPlan
     | AdvancePlans
@@ -264,6 +272,31 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
         actions.append(SubmitQuery("q1", kind, 1))
     actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
     return Schedule(seed, rule, redeployment, tuple(actions))
+
+
+def draw_single_keys(seed: int) -> Schedule:
+    """The same schedule, but listed keys are asked to go one by one: those that begin together go as one."""
+    drawn = draw_keys(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        several = isinstance(action, MoveKeys) and action.keys[0] != "buckets"
+        actions += [replace(action, keys=(key,)) for key in action.keys] if several else [action]  # type: ignore
+    return replace(drawn, actions=tuple(actions))
+
+
+def draw_replicas(seed: int) -> Schedule:
+    """The same schedule, but keys have replicas, which are refreshed, where some of them will go."""
+    drawn, rng = draw_keys(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        if isinstance(action, MoveKeys) and rng.random() < 0.6:
+            there = action.site if rng.random() < 0.8 else rng.choice([*PARENT, "c"])
+            actions.append(replace(action, strategy=REPLICA, site=there))
+            action = replace(action, strategy=rng.choice(["hot-backup", "hot-backup", action.strategy]))
+            actions += [RefreshReplicas() for _ in range(rng.randint(0, 3))]
+        actions.append(action)
+        actions += [RefreshReplicas()] if rng.random() < 0.2 else []
+    return replace(drawn, actions=tuple(actions))
 
 
 def draw_plans(seed: int, longest: int = 60) -> Schedule:

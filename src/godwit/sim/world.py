@@ -22,6 +22,7 @@ from godwit.control.events import (
     RegionAcked,
     RegionBack,
     RegionLost,
+    ReplicasDue,
     Revert,
     TimedOut,
 )
@@ -54,7 +55,7 @@ from godwit.sim.plan_versions import Shelves, SimPlanVersions
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, site, topology
+from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, lowest, site, topology, whole
 
 
 @dataclass
@@ -143,15 +144,15 @@ class World:
                     placed = PlacedByHand({instance_id(QueryId(name), operator): SiteId(to)}, "by hand")
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
-            case act.SubmitQuery(name, kind, over):
-                query = ALL_KINDS[kind](name, over)
+            case act.SubmitQuery(name, kind, over, cut):
+                query = lowest(ALL_KINDS[kind](name, over)) if cut else ALL_KINDS[kind](name, over)
                 if self.schedule.shares:
                     taps = find(query, self.plane.planner.rows.queries.values())
                     query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
                 self.shelves.versions[query.id] = [query]
                 # Whether results come in order can be said where they leave at one place.
-                sink = SiteId("c") if kind in ("running", "over") else None
+                sink = SiteId("c") if cut or kind in ("running", "over") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if (
@@ -164,6 +165,8 @@ class World:
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
             case act.MoveKeys(name, keys, to, strategy):
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
+            case act.RefreshReplicas():
+                self._ask(lambda: self.plane.handle(ReplicasDue()))
             case act.ChangePlan(name, order, strategy):
                 self._drop_unplaced()
                 self.plans.change(self.deployment, QueryId(name), order, strategy)
@@ -404,6 +407,9 @@ class World:
         for region in REGIONS:
             self._up(RegionId(region))
         self._rest()
+        for number in [one.number for one in self.plane.keys.active.values() if one.replica]:
+            self._carry_out(self.plane.cancel_keys(number))
+        self._rest()
         mended = list(self._mending())
         if mended:
             self._carry_out(self.plane.change(mended))
@@ -455,7 +461,7 @@ class World:
             moved |= self.plans.advance(self.deployment)
             if not moved and not self.inbox:
                 assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
-                assert not self.plane.keys.active, f"at rest while keys migrate: {self.plane.keys.active}"
+                assert not self.plane.keys.busy, f"at rest while keys migrate: {self.plane.keys.active}"
                 assert not self.plane.keys.queued, f"at rest while keys wait: {self.plane.keys.queued}"
                 return
         msg = f"did not come to rest in {rounds} rounds"
@@ -481,7 +487,7 @@ class World:
             for region in sorted({region for region, _ in self.runners}):
                 for entry in self.source_log(region, scan.stream)[self._begun(query, region, scan) :]:
                     scans[index] += [(row["ts"], row["k"], row["v"]) for row in entry.rows]
-        return answer(query, scans)
+        return answer(whole(query), scans)
 
     def _begun(self, query: Query, region: RegionId, scan: Scan) -> int:
         """How many entries of a region's log came before the first version of a query there."""
