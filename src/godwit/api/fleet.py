@@ -331,10 +331,10 @@ class Fleet(RunningFleet):
         """Write a savepoint: into a new folder, or a file named like `x.tar.gz`; returns its bytes. The fleet may be
         open, but not running. `Fleet.restore` makes a fleet of it that goes on from there."""
         if self.pool.running:
-            msg = f"the fleet in {self.root} runs; stop it first, so that nothing is half written"
+            msg = f"the fleet in {self.store.disk.root} runs; stop it first, so that nothing is half written"
             raise StateError(msg)
         self.supervisor.flush()
-        return export(self.root, Path(target), mine=True)
+        return export(Path(self.store.disk.root), Path(target), mine=True)
 
     @staticmethod
     def restore(savepoint: str | Path, folder: str | Path, cores: int | None = None, **options: Any) -> Fleet:
