@@ -22,7 +22,7 @@ from godwit.api.running import RunningFleet
 from godwit.api.tables import TableHandle, declared_table
 from godwit.api.topology_store import TopologyStore
 from godwit.client import RemoteFleet
-from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
+from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replace, Replan, Submit, Withdraw
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
 from godwit.errors import ConfigError
@@ -37,6 +37,7 @@ from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
+from godwit.replan.wishes import PlanWish
 from godwit.sql import Builder
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
@@ -222,15 +223,41 @@ class Fleet(RunningFleet):
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
         return QueryHandle(self, self.supervisor, query)
 
-    def replan(self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False) -> str:
-        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
-        of them once. `strategy`: moving-state, background or parallel-track. Returns when the new plan is in force;
-        where both run side by side, the old one goes by itself later. `dry_run`: return what would be done.
+    def replan(
+        self,
+        query: str,
+        *,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
+        strategy: str = "auto",
+        dry_run: bool = False,
+    ) -> str:
+        """Another plan for a running query; its results go on, each of them once. `order`: how its streams are joined
+        (`"(b JOIN c) JOIN a"`); `partial`: whether rows are combined before they travel; `filters_up`, `filters_down`:
+        streams whose filters go above the joins, or back. `strategy`: moving-state, background or parallel-track.
+        Returns when the new plan is in force; where both run side by side, the old one goes by itself later.
+        `dry_run`: return what would be done.
         """
+        wish = PlanWish(order, partial, tuple(filters_up), tuple(filters_down))
         if dry_run:
-            return explained(self.execution(self.known(query)), order, self.deployment.streams)
-        self.control.execute(Replan(query, order, strategy))
-        return f"'{query}' joins as {order}"
+            return explained(self.execution(self.known(query)), wish, self.deployment.streams)
+        self.control.execute(Replan(query, order, strategy, partial, wish.up, wish.down))
+        return f"'{query}': {wish}"
+
+    def replace(self, query: str, sql: str | Builder, *, dry_run: bool = False) -> str:
+        """Give a running query another text, in one epoch; what both texts have below an operator goes on with its
+        state. Returns which operators go on and which begin again; `dry_run`: and does nothing.
+
+        What was due before the switch the old text has answered, the rest the new one answers.
+        """
+        text = sql if isinstance(sql, str) else sql.sql()
+        with self.control.driving():
+            told = self._operations.replacing.planned(self.known(query), text).explained()
+        if not dry_run:
+            self.control.execute(Replace(query, text))
+        return told
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

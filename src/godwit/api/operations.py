@@ -13,6 +13,7 @@ from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink
 from godwit.api.plan_versions import PlanVersions
+from godwit.api.replacing import Replacing
 from godwit.api.tables import load_table
 from godwit.control.commands import (
     AdvancePlan,
@@ -24,6 +25,7 @@ from godwit.control.commands import (
     LoadTable,
     MigrateKeys,
     PlaceByHand,
+    Replace,
     Replan,
     Submit,
     Withdraw,
@@ -43,6 +45,7 @@ from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
 from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Device
+from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
 from godwit.sql.sharing import begins
@@ -54,6 +57,7 @@ class Operations:
     def __init__(self, fleet: FleetCore, admission: AdmissionController) -> None:
         self._fleet, self._admission = fleet, admission
         self.plans = PlanVersions(fleet)
+        self.replacing = Replacing(fleet, self.plans)
 
     def carry_out(self, command: Command, again: bool) -> None:
         """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
@@ -74,8 +78,10 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
-            case Replan(name, order, strategy):
-                self.plans.change(QueryId(name), order, strategy, again)
+            case Replan(name, order, strategy, partial, up, down):
+                self.plans.change(QueryId(name), PlanWish(order, partial, up, down), strategy, again)
+            case Replace(name, sql):
+                self.replacing.replace(QueryId(name), sql, again)
             case AdvancePlan(version):
                 self.plans.advance(QueryId(version))
             case ChangeTopology(changes):

@@ -30,10 +30,10 @@ from godwit.placement.rules.base import Wish
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
 from godwit.region.runner import Runner
-from godwit.replan.box import JoinBox, reordered
 from godwit.replan.matching import match
 from godwit.replan.steps import AUTO, BoxChange, steps
 from godwit.replan.tracks import both, old_root, reach_us, runs_both, second
+from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
 
@@ -61,23 +61,22 @@ class PlanVersions:
 
     # --- asked for
 
-    def change(self, name: QueryId, order: str, strategy: str, again: bool) -> None:
+    def change(self, name: QueryId, wish: PlanWish, strategy: str, again: bool) -> None:
         version = QueryId(f"{name}~{self._fleet.control.command}")
         if again and {version, _track(version)} & self._fleet.deployment.queries.keys():
             return
-        found = self.planned(name, order, strategy, version)
+        found = self.planned(name, wish, strategy, version)
         if found is not None:
-            self._switch(name, found.old, found.first, WAITS[found.strategy])
+            self.switch(name, found.old, found.first, WAITS[found.strategy])
 
-    def planned(self, name: QueryId, order: str, strategy: str, version: QueryId) -> PlannedChange | None:
-        """The change, if it can be made; None: the query has that order. DeploymentError or ConfigError: it cannot."""
+    def planned(self, name: QueryId, wish: PlanWish, strategy: str, version: QueryId) -> PlannedChange | None:
+        """The change, if it can be made; None: the query has that plan. DeploymentError or ConfigError: it cannot."""
         old, streams = self._fleet.execution(self._fleet.known(name)), self._fleet.deployment.streams
-        self._check(name, old)
-        box = JoinBox.of(old.shape.plan, streams)
-        tree = box.order(order)
-        if tree.same_order(box.tree):
+        self.check(name, old)
+        wanted = rewritten(old, wish, streams)
+        if wanted is None:
             return None
-        new = replace(reordered(old, tree, streams), id=version, inherits=old.id, until=0)
+        new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
         chosen = ("parallel-track" if states.short else "background") if strategy == AUTO else strategy
         steps(chosen, BoxChange(states))
@@ -89,10 +88,10 @@ class PlanVersions:
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
         first = replace(both(old, new, streams), id=_track(version)) if chosen == "parallel-track" else new
-        self._check_place(name, old, first)
+        self.check_place(name, old, first)
         return PlannedChange(old, first, new, chosen)
 
-    def _check(self, name: QueryId, old: Query) -> None:
+    def check(self, name: QueryId, old: Query) -> None:
         deployment = self._fleet.deployment
         why = ""
         if old.parts or old.taps or readers(old.id, deployment.queries.values()):
@@ -113,7 +112,7 @@ class PlanVersions:
         """The version that a query goes on with, as long as it is there."""
         return None if query.inherits is None else self._fleet.deployment.queries.get(query.inherits)
 
-    def _check_place(self, name: QueryId, old: Query, new: Query) -> None:
+    def check_place(self, name: QueryId, old: Query, new: Query) -> None:
         planner = self._fleet.plane.planner
         with planner.dry_run():
             fault = change_plan(planner, self._request(old, new, False))
@@ -123,7 +122,7 @@ class PlanVersions:
 
     # --- one epoch
 
-    def _switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> None:
+    def switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> None:
         self._fleet.control.ask(self._request(old, new, wait))
         if new.id not in self._fleet.deployment.queries:
             msg = f"the new plan of '{name}' has no place any more: the old one goes on"
@@ -173,7 +172,7 @@ class PlanVersions:
             return
         name = self._fleet.aliases.name_of(new.id)
         last = replace(second(new), id=_final(new.id), inherits=new.id, until=0)
-        self._switch(name, new, last, False)
+        self.switch(name, new, last, False)
 
     def _heir(self, old: Query) -> Query | None:
         return next((q for q in list(self._fleet.deployment.queries.values()) if q.inherits == old.id), None)

@@ -28,7 +28,8 @@ COMMANDS = {
     "submit": ("ask", "submit", "Submit a query to a running fleet."),
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
-    "replan": ("replan", "replan", "Join a running query's streams in another order."),
+    "replan": ("replan", "replan", "Give a running query another plan."),
+    "replace": ("replan", "replace", "Give a running query another text; what both have goes on."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "table": ("table", "table", "Put the rows of a file into a reference table of a running fleet."),
@@ -53,7 +54,7 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "history", "status", "results")
+REMOTE = ("submit", "withdraw", "alter", "replan", "replace", "change", "migrate", "history", "status", "results")
 
 
 class Lazy(TyperGroup):

@@ -14,6 +14,7 @@ import yaml
 from godwit.cli.ask import text
 from godwit.cli.changes import lines
 from godwit.cli.output import as_json
+from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
 from godwit.client import RemoteFleet
 from godwit.errors import ConfigError
 
@@ -74,6 +75,27 @@ def alter(
     """Give a running query other parameters."""
     with connected() as fleet:
         _say(fleet.alter(query, text(sql), wait=not no_wait))
+
+
+def replan(
+    query: Query,
+    order: Order = "",
+    partial: Partial = None,
+    filters_up: Up = None,
+    filters_down: Down = None,
+    strategy: Strategy = "auto",
+    dry_run: DryRun = False,
+) -> None:
+    """Give a running query another plan; its results go on, each of them once."""
+    wish = {"order": order, "partial": partial, "filters_up": filters_up or (), "filters_down": filters_down or ()}
+    with connected() as fleet:
+        typer.echo(fleet.replan(query, **wish, strategy=strategy, dry_run=dry_run))  # type: ignore[arg-type]
+
+
+def replace(query: Query, sql: Text, dry_run: DryRun = False) -> None:
+    """Give a running query another text. What both texts have goes on with its state; what begins again is said."""
+    with connected() as fleet:
+        typer.echo(fleet.replace(query, text(sql), dry_run=dry_run))
 
 
 def change(

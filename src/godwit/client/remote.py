@@ -143,6 +143,29 @@ class RemoteFleet:
         path = f"/v1/queries/{quote(query, safe='')}"
         return self._sent("PATCH", path, body, wait) or RemoteQuery(self._http, query)
 
+    def replace(self, query: str, sql: Any, *, dry_run: bool = False) -> str:
+        """As `Fleet.replace`."""
+        body = {"sql": sql if isinstance(sql, str) else sql.sql()}
+        path = f"/v1/queries/{quote(query, safe='')}/replace"
+        return str(self._http.ask("POST", path, json=body, params={"dry_run": dry_run})["explanation"])
+
+    def replan(
+        self,
+        query: str,
+        *,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
+        strategy: str = "auto",
+        dry_run: bool = False,
+    ) -> str:
+        """As `Fleet.replan`."""
+        streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
+        body = {"order": order, "partial": partial, "strategy": strategy, **streams}
+        path = f"/v1/queries/{quote(query, safe='')}/replan"
+        return str(self._http.ask("POST", path, json=body, params={"dry_run": dry_run})["explanation"])
+
     def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
         return self._sent("DELETE", f"/v1/queries/{quote(query, safe='')}", None, wait)
 

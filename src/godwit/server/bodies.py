@@ -35,6 +35,17 @@ class NewText(RequestBody):
     sql: str = Field(max_length=100_000)
 
 
+class NewPlan(RequestBody):
+    """Another plan for a query; what is left out stays as it is."""
+
+    #: "(b JOIN c) JOIN a"
+    order: str = Field(default="", max_length=10_000)
+    partial: bool | None = None
+    filters_up: list[str] = Field(default_factory=list, max_length=100)
+    filters_down: list[str] = Field(default_factory=list, max_length=100)
+    strategy: str = Field(default="auto", max_length=100)
+
+
 class Connection(RequestBody):
     """Where a device is, and what it feeds; what is left out stays as it is."""
 

@@ -12,7 +12,7 @@ from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.explain import explain as explained
 from godwit.server.access import Caller, Role
-from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, Question
+from godwit.server.bodies import KeysToMove, MovedKey, NewPlan, NewQuery, NewText, Question
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.service import Service, needs, service_of
 from godwit.sql import compile_query
@@ -54,6 +54,20 @@ def alter(request: Request, name: str, body: NewText, caller: Operator, wait: Wa
 def withdraw(request: Request, name: str, caller: Operator, wait: Wait = True) -> CommandSent:
     """Stop a query; its results stay readable."""
     return send(request, Withdraw(service_of(request).query(name)), wait)
+
+
+@router.post("/queries/{name}/replace")
+def replace(request: Request, name: str, body: NewText, caller: Operator, dry_run: bool = False) -> dict[str, str]:
+    """Give a running query another text; says what of it goes on and what begins again. With `dry_run`: only that."""
+    service = service_of(request)
+    return {"explanation": service.fleet.replace(service.query(name), body.sql, dry_run=dry_run)}
+
+
+@router.post("/queries/{name}/replan")
+def replan(request: Request, name: str, body: NewPlan, caller: Operator, dry_run: bool = False) -> dict[str, str]:
+    """Give a running query another plan; with `dry_run`, say what that would do."""
+    service = service_of(request)
+    return {"explanation": service.fleet.replan(service.query(name), **body.model_dump(), dry_run=dry_run)}
 
 
 @router.post("/queries/{name}/migrate")
