@@ -29,6 +29,8 @@ class Totals:
     bytes_by_source: dict[str, float] = field(default_factory=dict)
     #: "region/operator" that rows were sent to -> bytes
     sent: dict[str, int] = field(default_factory=dict)
+    #: "operator/input" of stateful operators -> rows
+    taken: dict[str, int] = field(default_factory=dict)
     #: query -> rows
     out: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -45,6 +47,8 @@ class Totals:
         for source, rows in metrics["by_source"].items():
             self.rows_by_source[source] = self.rows_by_source.get(source, 0) + rows
             self.bytes_by_source[source] = self.bytes_by_source.get(source, 0.0) + rows * per_row
+        for where, rows in metrics.get("taken", {}).items():
+            self.taken[where] = self.taken.get(where, 0) + rows
         for parcel in record["channels"]:
             to = f"{parcel['to']}/{parcel['operator']}"
             self.sent[to] = self.sent.get(to, 0) + parcel["segment"]["bytes"]
