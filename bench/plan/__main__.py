@@ -1,4 +1,4 @@
-"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; `lengths`, `series` and `swaps` need no Spark.
+"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; only `constants` needs Spark.
 
 Each writes docs/results/plan/<name>.json; docs/results/plan.md and the plots are made from whatever has been run.
 """
@@ -10,8 +10,9 @@ import time
 from dataclasses import asdict
 
 from bench._harness import machine, save
-from bench.plan import model, report, swapping
+from bench.plan import fitting, model, report, swapping
 from bench.plan.settings import Setting
+from godwit.engine.session import spark_session
 
 AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 
@@ -45,7 +46,14 @@ def swaps() -> None:
     save(report.FOLDER / "swaps.json", out)
 
 
-EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps}
+def constants() -> None:
+    """Needs Spark, and a quiet machine: the cost models' constants, fitted to changes that are timed."""
+    found = list(fitting.samples(spark_session()))
+    out = {"title": "Cost models fitted to this engine", **fitting.fitted(found), "machine": machine()}
+    save(report.FOLDER / "constants.json", out)
+
+
+EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps, "constants": constants}
 
 
 def main(names: list[str]) -> None:

@@ -37,6 +37,7 @@ from godwit.model.changes import Change
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
+from godwit.replan.optimiser import ReplanPolicy
 from godwit.replan.wishes import PlanWish
 from godwit.sql import Builder
 from godwit.sql.keep import with_changes
@@ -59,6 +60,7 @@ class Fleet(RunningFleet):
         admission: bool | str | None = None,
         reoptimise: bool | Watching = False,
         mobility: bool | Following = False,
+        replan: bool | ReplanPolicy = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
         durability: Durability = "process",
@@ -70,7 +72,7 @@ class Fleet(RunningFleet):
         check_session(spark)
         parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
         options = FleetOptions(rule, redeployment, state, *parts)
-        super().__init__(root, spark, options, admission, reoptimise, mobility)
+        super().__init__(root, spark, options, admission, reoptimise, mobility, replan)
         self.topology = TopologyStore(self)
 
     @staticmethod
@@ -242,7 +244,8 @@ class Fleet(RunningFleet):
         """
         wish = PlanWish(order, partial, tuple(filters_up), tuple(filters_down))
         if dry_run:
-            return explained(self.execution(self.known(query)), wish, self.deployment.streams)
+            name = self.known(query)
+            return explained(self.execution(name), wish, self.deployment.streams, self.replanner.load(name))
         self.control.execute(Replan(query, order, strategy, partial, wish.up, wish.down))
         return f"'{query}': {wish}"
 

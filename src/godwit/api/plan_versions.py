@@ -14,6 +14,7 @@ commit shows that it can: so it survives a crash.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
@@ -30,8 +31,12 @@ from godwit.placement.rules.base import Wish
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
 from godwit.region.runner import Runner
-from godwit.replan.matching import match
-from godwit.replan.steps import AUTO, BoxChange, steps
+from godwit.replan import auto
+from godwit.replan.box import JoinBox
+from godwit.replan.forecast import ChangeCase, forecasts
+from godwit.replan.load import BoxLoad, spans_of
+from godwit.replan.matching import StateMatch, match
+from godwit.replan.steps import AUTO, BoxChange, possible, steps
 from godwit.replan.tracks import both, old_root, reach_us, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
@@ -57,6 +62,8 @@ class PlanVersions:
         self._fleet = fleet
         #: versions of queries that were to be advanced, so that a command is written once
         self._asked: set[tuple[QueryId, int]] = set()
+        #: a query's load, as far as it was measured
+        self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         fleet.pool.follow(self._committed)
 
     # --- asked for
@@ -78,7 +85,7 @@ class PlanVersions:
             return None
         new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
-        chosen = ("parallel-track" if states.short else "background") if strategy == AUTO else strategy
+        chosen = self._best(name, old, new, states) if strategy == AUTO else strategy
         steps(chosen, BoxChange(states))
         if chosen not in WAITS:
             msg = f"'{chosen}' is not to be had for running queries; choose one of {', '.join(WAITS)}"
@@ -90,6 +97,17 @@ class PlanVersions:
         first = replace(both(old, new, streams), id=_track(version)) if chosen == "parallel-track" else new
         self.check_place(name, old, first)
         return PlannedChange(old, first, new, chosen)
+
+    def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
+        """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
+        can = [one for one in possible(BoxChange(states)) if one in WAITS]
+        if states.short or "background" not in can:
+            return "parallel-track"
+        load, streams = self.load(name), self._fleet.deployment.streams
+        if load is None:
+            return "background"
+        was, then = (JoinBox.of(query.shape.plan, streams).tree for query in (old, new))
+        return auto.best(forecasts(ChangeCase(was, then, load, spans_of(old, streams))), can).strategy
 
     def check(self, name: QueryId, old: Query) -> None:
         deployment = self._fleet.deployment

@@ -11,8 +11,12 @@ from godwit.cli.ask import Folder, Wait, answered, text
 from godwit.control.commands import Replace, Replan
 from godwit.errors import DeploymentError, SqlError
 from godwit.ids import QueryId, StreamId
-from godwit.model.plan import Query, Stream
+from godwit.model.plan import Join, Query, Stream
+from godwit.observe.loads import measured
+from godwit.observe.status import Ledger
+from godwit.replan.box import JoinBox
 from godwit.replan.explain import explained
+from godwit.replan.load import BoxLoad
 from godwit.replan.replacement import replacement
 from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
@@ -47,7 +51,7 @@ def replan(
     wish = PlanWish(order, partial, tuple(filters_up or ()), tuple(filters_down or ()))
     if dry_run:
         known, streams = _running(folder, query)
-        typer.echo(explained(known, wish, streams))
+        typer.echo(explained(known, wish, streams, _load(folder, known, streams)))
         return
     answered(folder, Replan(query, order, strategy, partial, wish.up, wish.down), wait)
 
@@ -64,6 +68,14 @@ def replace(folder: Folder, query: Name, sql: Text, dry_run: DryRun = False, wai
         # (it may call a function that only the running fleet knows: the fleet has the last word)
     if not dry_run:
         answered(folder, Replace(query, new), wait)
+
+
+def _load(folder: Path, query: Query, streams: dict[StreamId, Stream]) -> BoxLoad | None:
+    """As it was measured since the query's plan began; None: it joins nothing, or hardly anything has come."""
+    if not any(isinstance(operator, Join) for operator in query.shape.plan.operators):
+        return None
+    box = JoinBox.of(query.shape.plan, streams)
+    return measured(query, box, Ledger(Store.local(folder)).flows(query.shape.key), None)
 
 
 def _running(folder: Path, query: str) -> tuple[Query, dict[StreamId, Stream]]:

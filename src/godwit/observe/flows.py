@@ -7,7 +7,7 @@ looks lie as far apart as the newest events that were read by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from godwit.model.plan import Plan, Project, Sink
@@ -24,21 +24,22 @@ class Flows:
     taken: Mapping[Where, int] = field(default_factory=dict)
     #: results
     out: int = 0
-    #: the newest event (microseconds); of a difference: how far it has come
+    #: how far event time has come (microseconds) since the first micro-batch, or since the look before
     event_us: int = 0
 
     @staticmethod
-    def of(totals: Iterable[Totals]) -> Flows:
+    def of(totals: Collection[Totals]) -> Flows:
         taken: dict[Where, int] = {}
-        out, newest = 0, 0
+        out = 0
+        known = [one for one in totals if one.first_us is not None]
+        spans = [(one.first_us or 0, one.newest_us or 0) for one in known]
         for one in totals:
             for where, rows in one.taken.items():
                 operator, _, side = where.partition("/")
                 key = int(operator), int(side)
                 taken[key] = taken.get(key, 0) + rows
             out += one.rows_out
-            newest = max(newest, one.newest_us or 0)
-        return Flows(taken, out, newest)
+        return Flows(taken, out, max(last for _, last in spans) - min(first for first, _ in spans) if spans else 0)
 
     def since(self, before: Flows) -> Flows:
         taken = {where: rows - before.taken.get(where, 0) for where, rows in self.taken.items()}

@@ -34,8 +34,9 @@ class Totals:
     #: query -> rows
     out: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
-    #: the newest event that was read (microseconds)
+    #: the newest event that was read (microseconds), at last and after the first micro-batch
     newest_us: int | None = None
+    first_us: int | None = None
 
     def add(self, record: Record, store: SegmentStore) -> None:
         """Count a commit record in."""
@@ -53,6 +54,7 @@ class Totals:
             to = f"{parcel['to']}/{parcel['operator']}"
             self.sent[to] = self.sent.get(to, 0) + parcel["segment"]["bytes"]
         if record["newest_us"] is not None:
+            self.first_us = record["newest_us"] if self.first_us is None else self.first_us
             self.newest_us = max(record["newest_us"], self.newest_us or record["newest_us"])
         count(self.out, results_of(record, store))
         count(self.late, late_of(record, store))

@@ -61,6 +61,10 @@ class ReplanPolicy:
     #: what is taken for the horizon before any change was seen, and at most
     horizon_s: float = 60.0
     constants: CostConstants = DEFAULTS
+    #: seconds between two looks
+    every_s: float = 1.0
+    #: so many rows must have come in since the last look, or it says too little
+    least_rows: int = 50
 
 
 @dataclass(frozen=True)
