@@ -58,10 +58,10 @@ bench-peers: setup  ## Apache Flink, plain Spark and godwit on the same rows; AR
 	$(PY) -m bench.peers $(ARGS)
 
 docs: setup  ## the documentation as a site, in out/site
-	$(PY) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 lock: setup  ## write requirements.lock again from pyproject.toml
-	.venv/bin/uv pip compile -q --extra java --extra connectors --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
+	.venv/bin/uv pip compile -q --extra java --extra connectors --extra otel --group dev pyproject.toml -o requirements.lock --no-emit-index-url --no-annotate --no-header
 
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts

@@ -5,6 +5,7 @@ Each is skipped with the reason where it cannot be had.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -18,6 +19,8 @@ from typing import Any
 
 import pyspark
 import pytest
+
+from godwit.testing.broker import LocalNats
 
 KAFKA = "4.1.0"
 #: where jars are kept from one run to the next
@@ -45,18 +48,18 @@ def until(holds: Callable[[], Any], seconds: float = 30) -> Any:
 
 @contextmanager
 def _running(
-    command: Sequence[str | Path], port: int, folder: Path, seconds: float = 30, **more: Any
-) -> Iterator[None]:
+    command: Sequence[str | Path], port: int, folder: Path, seconds: float = 30, ends: float = 20, **more: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, **more)
     try:
         if not until(lambda: answers(port) or process.poll() is not None, seconds) or process.poll() is not None:
             pytest.fail(f"{command[0]} did not start: {(folder / 'server.log').read_text()[-2000:]}")
-        yield
+        yield process
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(ends)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -92,6 +95,50 @@ def nats_server(folder: Path, port: int | None = None) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     with _running([program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(port)], port, folder):
         yield f"nats://127.0.0.1:{port}"
+
+
+class Nats(LocalNats):
+    """A NATS server that can be killed; the test is skipped where there is none."""
+
+    def start(self) -> None:
+        found("nats-server")
+        super().start()
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """SeaweedFS, which speaks S3 and has put-if-absent; its endpoint. See `bucket_url`."""
+    program, port = found("weed"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {"accessKey": "godwit", "secretKey": "godwit-secret"}
+    who = {"name": "godwit", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [who]}))
+    ports = {name: free_port() for name in ("master", "volume", "filer")}
+    grpc = {f"{name}.port.grpc": free_port() for name in ("master", "volume", "filer", "s3")}
+    told: dict[str, Any] = {f"{name}.port": at for name, at in ports.items()} | grpc
+    told |= {"s3.port": port, "s3.config": folder / "s3.json"}
+    more = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-master.telemetry=false", "-volume.max=8"]
+    more += ["-master.volumeSizeLimitMB=64", "-master.volumePreallocate=false", f"-dir={folder}"]
+    command = [program, "server", *more, *(f"-{k}={v}" for k, v in told.items())]
+    with _running(command, port, folder, ends=1, cwd=folder):
+        endpoint = f"http://127.0.0.1:{port}"
+        until(lambda: _takes(bucket_url(endpoint, "ready")))
+        yield endpoint
+
+
+def bucket_url(endpoint: str, fleet: str) -> str:
+    keys = "access_key_id=godwit&secret_access_key=godwit-secret&region=us-east-1"
+    return f"s3://godwit-tests/{fleet}?endpoint={endpoint}&{keys}"
+
+
+def _takes(url: str) -> bool:
+    from godwit.storage.bucket import Bucket
+
+    try:
+        Bucket(url).put("ready", b"")
+    except Exception:
+        return False
+    return True
 
 
 @contextmanager
@@ -139,7 +186,7 @@ def _for_nobody(folder: Path) -> Path:
 @contextmanager
 def kafka(folder: Path) -> Iterator[str]:
     """A Kafka broker (KRaft, one node); its address. Its jars come by Ivy, which is part of Spark, once."""
-    jars, port, control = _jars("org.apache.kafka", "kafka_2.13", KAFKA), free_port(), free_port()
+    jars, port, control = package_jars("org.apache.kafka", "kafka_2.13", KAFKA), free_port(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "process.roles": "broker,controller",
@@ -171,7 +218,7 @@ def kafka(folder: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-def _jars(organisation: str, name: str, version: str) -> Path:
+def package_jars(organisation: str, name: str, version: str) -> Path:
     """The jars of a package and of what it needs, as Ivy is configured to find them."""
     folder = CACHE / f"{name}-{version}"
     if (folder / "complete").exists():

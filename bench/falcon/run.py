@@ -18,7 +18,7 @@ OUT = RESULTS / "falcon"
 CELLS = ("fig8", "fig10", "fig11", "fig12", "fig13", "fig14")
 #: workloads that Java has seen
 _played: set[str] = set()
-OWN = ("fig9", "migration_rate", "routing")
+OWN = ("fig9", "migration_rate", "routing", "many_totals")
 
 
 def module(figure: str) -> ModuleType:

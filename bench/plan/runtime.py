@@ -1,8 +1,9 @@
-"""A change of plan on Spark: the longest gap between steps under each strategy, and the oracle's verdict.
+"""A change of plan on Spark while rows come: how long it takes, the longest silence, intermediate rows, the oracle.
 
-Rows are pushed step by step, each step a share of a second of event time; nothing is emulated. Rates are the setting's,
-scaled up by `scale`, and matches are made as much rarer, so that states grow and results do not. The first change of a
-process also pays for compiling the new plan. Needs `Fleet.replan`.
+A running fleet; rows are pushed every `STEP_S` of the wall clock with Poisson arrivals, and results are timed as a sink
+gets them. Rates are the setting's, scaled up by `scale`, and matches are made as much rarer, so that states grow and
+results per row do not. A change is made `repeats` times, there and back, so that the first, which compiles the new plan, is
+told apart from those that find it compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import datetime as dt
 import random
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ from pyspark.sql import SparkSession
 
 from bench.plan.settings import LINKS, Setting
 from godwit.api.fleet import Fleet
+from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.maintenance.housekeeping import Retention
+from godwit.model.plan import Join
 from godwit.model.topology import Site, Topology
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-STEP_S = 0.5
+STEP_S = 0.1
+OLD_ORDER, NEW_ORDER = "a JOIN b JOIN c JOIN d", "(b JOIN c) JOIN d JOIN a"
 
 
 def sql(window_ms: int) -> str:
@@ -39,47 +44,162 @@ def sql(window_ms: int) -> str:
     )
 
 
-def run(spark: SparkSession, setting: Setting, strategy: str, scale: float, seconds: float) -> dict[str, Any]:
-    """One change at half of the time; `strategy` "none": the old plan throughout."""
-    rng = random.Random(1)
+class Timed(ResultSink):
+    """When results came, and how many."""
+
+    exactly_once = False
+
+    def __init__(self) -> None:
+        self.name = "timed"
+        self.came: list[tuple[float, int]] = []
+
+    def write(self, batch: ResultBatch) -> None:
+        rows = sum(table.num_rows for table in batch.tables())
+        if rows:
+            self.came.append((time.perf_counter(), rows))
+
+    def longest_gap(self, since: float, until: float) -> float:
+        times = [since, *(at for at, _ in self.came if since < at < until), until]
+        return max(b - a for a, b in pairwise(times))
+
+
+class Load:
+    """Rows of a setting, pushed as the wall clock goes."""
+
+    def __init__(self, fleet: Fleet, setting: Setting, scale: float, seed: int = 1) -> None:
+        self._fleet, self._setting, self._scale, self._rng = fleet, setting, scale, random.Random(seed)
+        self.pushed, self.kept, self._begun, self._step = 0, list[tuple[float, int, int]](), 0.0, 0
+
+    def run(self, seconds: float) -> None:
+        """Push for so long; a step that is late is made up for, and nothing is left out."""
+        self._begun = self._begun or time.perf_counter() - self._step * STEP_S
+        end = self._step + round(seconds / STEP_S)
+        while self._step < end:
+            wait = self._begun + self._step * STEP_S - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            self.push()
+
+    def push(self) -> None:
+        for alias in "abcd":
+            rows = self._rows(alias)
+            self.pushed += len(rows)
+            if rows:
+                self._fleet.push(alias, rows)
+        self._step += 1
+        if self._step % 5 == 0:
+            self.kept.append((time.perf_counter(), *rows_kept(self._fleet)))
+
+    def _rows(self, alias: str) -> list[dict[str, Any]]:
+        gap_s = self._setting.gaps_ms["abcd".index(alias)] / 1000 / self._scale
+        rows, at = list[dict[str, Any]](), self._rng.expovariate(1 / gap_s)
+        while at < STEP_S:
+            keys = {
+                link.lower(): self._rng.randrange(max(1, round(self._scale / sigma)))
+                for link, sigma in zip(LINKS, self._setting.sigma, strict=True)
+            }
+            moment = START + dt.timedelta(seconds=self._step * STEP_S + at)
+            rows.append({"n": self._rng.randrange(10**6), **keys, "ts": moment})
+            at += self._rng.expovariate(1 / gap_s)
+        return rows
+
+
+def rows_kept(fleet: Fleet) -> tuple[int, int]:
+    """(rows of streams, rows that joins have made for other joins) that are in states now."""
+    leaves = inner = 0
+    for runner in list(fleet.pool.runners.values()):
+        plan = runner.shape.plan
+        for index, operator in enumerate(plan.operators):
+            for side, child in enumerate(operator.inputs if operator.stateful else ()):
+                rows = runner.memory.state(_key(runner, index, side)).rows
+                if isinstance(plan.operators[child], Join):
+                    inner += rows
+                else:
+                    leaves += rows
+    return leaves, inner
+
+
+def _key(runner: Any, index: int, side: int) -> Any:
+    from godwit.model.signature import StateKey
+
+    return StateKey(runner.shape.signatures[index], side)
+
+
+def run(
+    spark: SparkSession,
+    setting: Setting,
+    strategy: str,
+    scale: float,
+    warm_s: float,
+    calm_s: float,
+    changes: int = 2,
+    most_s: float = 30.0,
+) -> dict[str, Any]:
+    """`changes` of plan in a row, each after a calm time; "none": the old plan throughout, "new": the new one."""
+    order = {"new": NEW_ORDER}.get(strategy, OLD_ORDER)
     with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, retention=Retention(keep=True)) as fleet:
         fleet.topology.add(Topology.of([Site("here")]))  # type: ignore[arg-type]
         for alias in "abcd":
             fleet.stream(alias, "n int, ab int, bc int, cd int, ts timestamp", site="here", ahead=None)
-        query = fleet.submit(sql(setting.window_ms), "q")
-        steps, gaps, called = int(seconds / STEP_S), list[float](), 0.0
-        for step in range(steps):
-            for alias in "abcd":
-                fleet.push(alias, _rows(setting, alias, step, scale, rng))
+        probing = {"joins": "stateless"} if strategy.startswith("stateless") else {}
+        query, sink, load = fleet.submit(sql(setting.window_ms), "q", **probing), Timed(), Load(fleet, setting, scale)  # type: ignore[arg-type]
+        if order != OLD_ORDER:
+            fleet.replan("q", order=order, strategy="moving-state")
+        query.write_to(sink)
+        fleet.start()
+        load.run(warm_s)
+        found = []
+        for number in range(changes if strategy not in ("none", "new", "stateless") else 0):
             begun = time.perf_counter()
-            if step == steps // 2 and strategy != "none":
-                fleet.replan("q", order="(b JOIN c) JOIN d JOIN a", strategy=strategy)
-                called = time.perf_counter() - begun
-            fleet.process_available()
-            gaps.append(time.perf_counter() - begun)
+            load.run(calm_s)
+            calm = sink.longest_gap(begun, time.perf_counter())
+            found.append(
+                {
+                    **_changed(fleet, load, sink, strategy, (NEW_ORDER, OLD_ORDER)[number % 2], most_s),
+                    "calm_gap_s": calm,
+                }
+            )
+        begun = time.perf_counter()
+        load.run(calm_s)
+        calm = sink.longest_gap(begun, time.perf_counter())
+        fleet.process_available()
+        fleet.stop()
         fleet.close_sources()
         fleet.process_available()
         verdict = query.verdict()
-        calm = sorted(gaps[steps // 4 : steps // 2])
         return {
             "strategy": strategy,
-            "call_s": called,
-            "calm_gap_s": calm[len(calm) // 2],
-            "longest_gap_s": max(gaps[steps // 2 : steps // 2 + 4]),
+            "changes": found,
+            "calm_gap_s": calm,
+            "rows": load.pushed,
+            "kept": [(round(at - load._begun, 2), leaves, inner) for at, leaves, inner in load.kept],
+            "results_at": [(round(at - load._begun, 2), rows) for at, rows in sink.came],
             "results": verdict.got,
             "oracle": "equal" if verdict.equal else "different",
         }
 
 
-def _rows(setting: Setting, alias: str, step: int, scale: float, rng: random.Random) -> list[dict[str, Any]]:
-    gap_s = setting.gaps_ms["abcd".index(alias)] / 1000 / scale
-    rows, at = list[dict[str, Any]](), rng.expovariate(1 / gap_s)
-    while at < STEP_S:
-        keys = {
-            link.lower(): rng.randrange(max(1, round(scale / sigma)))
-            for link, sigma in zip(LINKS, setting.sigma, strict=True)
-        }
-        moment = START + dt.timedelta(seconds=step * STEP_S + at)
-        rows.append({"n": rng.randrange(10**6), **keys, "ts": moment})
-        at += rng.expovariate(1 / gap_s)
-    return rows
+def _changed(fleet: Fleet, load: Load, sink: Timed, strategy: str, order: str, most_s: float) -> dict[str, Any]:
+    import threading
+
+    begun, pushed = time.perf_counter(), load.pushed
+    asked = threading.Thread(
+        target=lambda: fleet.replan("q", order=order, strategy=strategy, run_out=strategy == "pause-drain-resume")
+    )
+    asked.start()
+    while time.perf_counter() - begun < most_s:
+        load.run(STEP_S)
+        if not asked.is_alive() and len(fleet.deployment.queries) == 1 and _is(fleet, order):
+            break
+    ended = time.perf_counter()
+    load.run(1.0)
+    return {
+        "at_s": round(begun - load._begun, 2),
+        "length_s": ended - begun,
+        "silence_s": sink.longest_gap(begun, time.perf_counter()),
+        "rows_meanwhile": load.pushed - pushed,
+    }
+
+
+def _is(fleet: Fleet, order: str) -> bool:
+    return fleet.execution(fleet.known("q")).until == 0

@@ -105,5 +105,9 @@ class StateError(GodwitError):
     """What lies on disk is not what was written, or somebody else works on it."""
 
 
+class StoreAwayError(StateError):
+    """A store cannot be written or read just now (a full disk, a broker that is away): try again."""
+
+
 class MissingFileError(StateError):
     """A file that a record names is not there."""

@@ -29,7 +29,7 @@ JOINS = (
 )
 PLAIN = f"SELECT a.v AS x, b.v AS y, c.v AS z, c.ts AS ts {JOINS} WHERE b.v > 0"
 COUNTED = f"SELECT a.k AS k, count(*) AS n, sum(c.v) AS total {JOINS} GROUP BY a.k, window(c.ts, '5 seconds')"
-STRATEGIES = ["moving-state", "background", "parallel-track"]
+STRATEGIES = ["moving-state", "background", "parallel-track", "pause-drain-resume"]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     query, delivered = fleet.submit(sql, "q"), Collected()
     query.write_to(delivered)
     _push(fleet, random_, range(12))
-    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
     _push(fleet, random_, range(12, 20), process=False)
     fleet.process_available()
     _push(fleet, random_, range(20, 45))
@@ -102,11 +102,11 @@ def test_over_regions_while_devices_move_and_twice_in_a_row(spark: SparkSession,
         joins = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
         fleet.move({f"q/{joins[0]}": "west"})
         _push(fleet, random_, range(10), streams="abcd")
-        fleet.replan("q", order="(c JOIN b) JOIN (a JOIN d)", strategy=strategy)
+        fleet.replan("q", order="(c JOIN b) JOIN (a JOIN d)", strategy=strategy, run_out=True)
         _push(fleet, random_, range(10, 14), process=False, streams="abcd")
         fleet.move_device(DeviceId("a"), SiteId("east"))
         _push(fleet, random_, range(14, 45), streams="abcd")
-        fleet.replan("q", order="((d JOIN a) JOIN b) JOIN c", strategy=strategy)
+        fleet.replan("q", order="((d JOIN a) JOIN b) JOIN c", strategy=strategy, run_out=True)
         fleet.move_device(DeviceId("b"), SiteId("west"))
         _push(fleet, random_, range(45, 80), streams="abcd")
         assert len(fleet.deployment.queries) == 1
@@ -122,7 +122,7 @@ def test_a_process_that_ends_in_the_middle_is_gone_on_with(spark: SparkSession, 
             fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
         fleet.submit(PLAIN, "q")
         _push(fleet, random_, range(12))
-        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy)
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
         _push(fleet, random_, range(12, 15), process=False)
     with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
         _push(fleet, random_, range(15, 20))
@@ -187,3 +187,61 @@ def _receiver(fleet: Fleet) -> object:
     (runner,) = [runner for runner in fleet.pool.of_shape(shape) if runner.region == "west"]
     sent = [parcel for _, record in runner.commits.after(0) for parcel in record["channels"]]
     return sent[-1]["operator"]
+
+
+@pytest.mark.parametrize("sql", [PLAIN, COUNTED], ids=["rows", "an aggregate above"])
+def test_a_probing_join_changes_its_order_in_one_epoch_and_moves_nothing(fleet: Fleet, sql: str) -> None:
+    random_ = random.Random(7)
+    query = fleet.submit(sql, "q", joins="stateless")
+    assert "moved:     nothing" in fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
+    _push(fleet, random_, range(12))
+    before = fleet.deployment.epoch
+    fleet.replan("q", order="(b JOIN c) JOIN a")
+    assert fleet.deployment.epoch == before + 1
+    assert fleet.deployment.queries["q"].probes == ("b", "c", "a")  # type: ignore[index]
+    _push(fleet, random_, range(12, 20))
+    fleet.replan("q", order="c JOIN a JOIN b", strategy="stateless-order")
+    _push(fleet, random_, range(20, 30))
+    (runner,) = fleet.pool.runners.values()
+    assert len(runner.memory.states) == 3 + (sql == COUNTED)  # a, b, c; nothing in between
+    _ends_well(fleet, query)
+
+
+def test_a_probing_join_moves_with_its_state_and_shares_its_shape_with_another_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    random_ = random.Random(3)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        sites = [Site("west", "west"), Site("east", "east"), Site("cloud", "cloud", kind="cloud")]  # type: ignore[arg-type]
+        fleet.topology.add(Topology.of(sites, [Link("west", "cloud"), Link("east", "cloud")]))  # type: ignore[arg-type]
+        for stream, site in zip("abcd", ("west", "east", "west", "east"), strict=True):
+            fleet.stream(stream, "k int, v int, ts timestamp", site=site, ahead=None)
+        query = fleet.submit(FOUR, "q", joins="stateless")
+        other = fleet.submit(FOUR, "p", joins="stateless")
+        fleet.replan("p", order="d JOIN a JOIN b JOIN c")
+        (join,) = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
+        for turn, site in enumerate(("west", "east", "cloud", "west")):
+            fleet.move({f"q/{join}": site})
+            _push(fleet, random_, range(8 * turn, 8 * turn + 4), streams="abcd")
+            _push(fleet, random_, range(8 * turn + 4, 8 * turn + 8), process=False, streams="abcd")
+        fleet.replan("q", order="c JOIN b JOIN a JOIN d")
+        _push(fleet, random_, range(32, 36), streams="abcd")
+        _ends_well(fleet, query)
+        assert other.verdict().equal
+
+
+def test_what_a_strategy_refuses_changes_nothing(fleet: Fleet) -> None:
+    fleet.submit(PLAIN, "q")
+    fleet.submit(PLAIN, "probing", joins="stateless")
+    before = fleet.deployment
+    with pytest.raises(ConfigError, match="only when new rows come, and pausing holds those back"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="pause-drain-resume")
+    with pytest.raises(ConfigError, match="keep intermediate states"):
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy="stateless-order")
+    with pytest.raises(ConfigError, match="no intermediate state"):
+        fleet.replan("probing", order="(b JOIN c) JOIN a", strategy="background")
+    with pytest.raises(ConfigError, match="'d' is no stream"):
+        fleet.replan("probing", order="(b JOIN d) JOIN a")
+    with pytest.raises(ConfigError, match="materialised"):
+        fleet.submit(PLAIN, "other", joins="none")  # type: ignore[arg-type]
+    assert fleet.deployment == before

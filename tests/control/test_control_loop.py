@@ -43,6 +43,7 @@ from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.store import Store
 from tests.control.worlds import FEEDS, STREAMS, aggregate, tree
+from tests.waiting import until
 
 #: epochs that it takes to set the world up: two streams, the topology, seven devices that feed streams
 BASE = 10
@@ -158,13 +159,6 @@ class Plane:
 
 def move(device: str, site: str) -> ChangeTopology:
     return ChangeTopology((DeviceMoved(DeviceId(device), SiteId(site)),))
-
-
-def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.005)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from godwit.errors import ConfigError, SourceError
 from godwit.scenario.run import set_up
 from godwit.scenario.spec import load_scenario
 from tests.region.world import START, three_regions
+from tests.waiting import until
 
 SCHEMA = "id string, model string, seats int"
 SCENARIOS = Path(__file__).parents[1] / "fixtures" / "scenarios" / "good"
@@ -34,13 +34,6 @@ def table(open_fleet: Callable[..., Fleet]) -> Iterator[TableHandle]:
 
 def seats(table: TableHandle) -> dict[str, int]:
     return {row["id"]: row["seats"] for row in table.rows()}
-
-
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
 
 
 def test_a_file_that_is_written_anew(table: TableHandle, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class Player:
 
     def publish(self) -> list[Migration]:
         """One epoch for all phases that can be carried out."""
-        changes = list(self.keys.changes(lambda one: [one.keys]))
+        changes = list(self.keys.changes(lambda one: [(WEST, one.keys)]))
         self.epoch += bool(changes)
         moves = [self._move(change) for change in changes]
         self.told += [f"{c.number} {type(c.phase).__name__}" for c in changes]
@@ -82,13 +82,76 @@ def test_keys_that_lie_in_several_places_become_several_migrations() -> None:
     keys = KeyMigrations()
     keys.ask(QUERY, 3, listed("k1", "k2"), EAST, "b1", "falcon")
 
-    def split(one: KeyMigration) -> list[KeySet]:
-        return [listed("k1"), listed("k2")]
+    def split(one: KeyMigration) -> list[tuple[RegionId, KeySet]]:
+        return [(WEST, listed("k1")), (RegionId("north"), listed("k2"))]
 
     assert [(c.number, c.keys) for c in keys.changes(split)] == [(1, listed("k1")), (2, listed("k2"))]
     keys.ask(QUERY, 3, listed("k9"), EAST, "b1", "delta")
     assert not list(keys.changes(lambda one: []))
     assert [outcome for _, outcome in keys.ended] == ["all there already"]
+
+
+def test_keys_that_begin_together_and_go_the_same_way_go_as_one() -> None:
+    player = Player()
+    numbers = [player.ask("falcon", key) for key in ("k1", "k2", "k3")]
+    other = player.ask("delta", "k4")
+    copy, apart = player.publish()
+    assert (copy.keys, copy.number, apart.number) == (listed("k1", "k2", "k3"), numbers[0], other)
+    waits = player.ask("falcon", "k2")
+    player.publish()
+    assert [one.reason for one in player.keys.queued] == ["migration 1 has keys of it under way"]
+    player.keys.arrived(copy)
+    (switch,) = player.publish()
+    player.keys.arrived(switch)
+    done = [(one.number, one.keys, outcome, one.epochs) for one, outcome in player.keys.ended]
+    assert done == [(n, listed(k), "done", (1, 2)) for n, k in zip(numbers, ("k1", "k2", "k3"), strict=True)]
+    assert [move.number for move in player.publish()] == [waits]
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_one_of_several_that_go_together_is_cancelled_and_the_others_begin_again(cancelled: int) -> None:
+    player = Player()
+    numbers = [player.ask("falcon", key) for key in ("k1", "k2", "k3")]
+    player.publish()
+    player.keys.cancel(numbers[cancelled])
+    (cancel,) = player.publish()
+    assert (cancel.cancel, cancel.keys) == (True, listed("k1", "k2", "k3"))
+    assert [(one.number, outcome) for one, outcome in player.keys.ended] == [(numbers[cancelled], "cancelled")]
+    (again,) = player.publish()
+    assert again.keys == (listed("k2", "k3") if cancelled == 0 else listed("k1", "k3"))
+    assert again.number != cancel.number, "what is left of the copy that was given up may still be there"
+
+
+def test_a_replica_is_refreshed_and_taken_over_by_the_last_difference_alone() -> None:
+    player = Player()
+    replica = player.ask("replica", "k1")
+    (first,) = player.publish()
+    assert player.keys.busy
+    player.keys.arrived(first)
+    assert player.publish() == []
+    assert not player.keys.busy, "a replica that stands holds nobody up"
+    for _ in range(3):
+        player.keys.refresh()
+        (again,) = player.publish()
+        player.keys.arrived(again)
+    assert player.keys.active[replica].copies == (again,)
+    number = player.ask("hot-backup", "k1")
+    (switch,) = player.publish()
+    assert (switch.number, switch.copy) == (replica, False)
+    player.keys.arrived(switch)
+    assert [(one.number, outcome) for one, outcome in player.keys.ended] == [(number, "done")]
+    assert player.told == ["1 Copy", *["1 Copy"] * 3, "1 Switch"]
+
+
+def test_a_replica_of_keys_that_go_elsewhere_is_given_up_first() -> None:
+    player = Player()
+    player.ask("replica", "k1", "k2")
+    (first,) = player.publish()
+    player.keys.arrived(first)
+    player.ask("delta", "k1")
+    player.publish()
+    player.publish()
+    assert player.told == ["1 Copy", "1 Cancel", "2 Switch"]
 
 
 def test_only_a_copy_can_be_cancelled() -> None:
@@ -114,11 +177,11 @@ def test_a_copy_that_an_earlier_process_opened_is_given_up() -> None:
     keys = KeyMigrations(7000)
     keys.give_up(12, QUERY, 3, listed("k1"), EAST, dual=True)
     assert keys.ask(QUERY, 3, listed("k1"), EAST, "b1", "delta").number == 7001
-    (change,) = keys.changes(lambda one: [one.keys])
+    (change,) = keys.changes(lambda one: [(WEST, one.keys)])
     assert (change.number, change.phase, change.dual) == (12, Cancel(), True)
     assert [one.reason for one in keys.queued] == ["migration 12 has keys of it under way"]
     keys.published(Epoch(8), [12], ())
-    assert [change.number for change in keys.changes(lambda one: [one.keys])] == [7001]
+    assert [change.number for change in keys.changes(lambda one: [(WEST, one.keys)])] == [7001]
 
 
 def test_a_query_that_goes_takes_its_migrations_with_it() -> None:
@@ -136,7 +199,7 @@ def test_what_stopped_for_nothing_goes_on() -> None:
     player.ask("full-restart", "k1")
     keys = player.keys
     for expected in ("Suspend", "Switch", "Proceed"):
-        (change,) = keys.changes(lambda one: [one.keys])
+        (change,) = keys.changes(lambda one: [(WEST, one.keys)])
         assert type(change.phase).__name__ == expected
         keys.published(Epoch(1), [change.number], ())  # the switch moves nothing
         keys.in_force(Epoch(1))

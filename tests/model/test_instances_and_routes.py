@@ -42,8 +42,8 @@ def test_what_names_no_instance_is_refused_with_the_form(text: str) -> None:
 def test_listed_keys_win_over_ranges_and_ranges_over_rest() -> None:
     hot = Route(Listed(frozenset({("k1",)})), WEST)
     half = Route(HashRange(0, BUCKETS // 2), EAST)
-    table = RouteTable((hot, half, Route(REST, CLOUD)))
-    assert table.route_of(("k1",), 3) == hot
+    table = RouteTable.of((hot, half, Route(REST, CLOUD)))
+    assert table.route_of(("k1",), 3) == hot.way
     assert table.route_of(("k2",), 3) == half
     assert table.route_of(("k2",), BUCKETS - 1).process == CLOUD
     assert table.owners() == {WEST, EAST, CLOUD}
@@ -54,7 +54,7 @@ def test_an_undivided_operator_has_rest_alone() -> None:
     table = RouteTable.undivided(WEST)
     assert table.only == WEST
     assert table.route_of(("anything",), 0).emits
-    assert RouteTable((Route(REST, WEST, copies=(EAST,)),)).only is None
+    assert RouteTable.of((Route(REST, WEST, copies=(EAST,)),)).only is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_undivided_operator_has_rest_alone() -> None:
 )
 def test_a_table_that_does_not_divide_the_keys_is_refused(routes: tuple[Route, ...], fault: str) -> None:
     with pytest.raises(DeploymentError, match=fault):
-        RouteTable(routes)
+        RouteTable.of(routes)
 
 
 @pytest.mark.parametrize("scope", [ONCE, Scope("device", "t@7#1"), Scope("keys", "hot")])
@@ -98,7 +98,7 @@ def test_instances_sort_by_query_operator_and_scope() -> None:
     assert found == ["p/9", "q/1@a", "q/1@b", "q/1#a", "q/1", "q/2", "q/10"]
 
 
-DIVIDED = RouteTable((Route(Listed(frozenset({("k1",)})), WEST, (EAST,), emits=False), Route(REST, CLOUD)))
+DIVIDED = RouteTable.of((Route(Listed(frozenset({("k1",)})), WEST, (EAST,), emits=False), Route(REST, CLOUD)))
 
 
 def test_key_routes_are_rows_of_the_deployment() -> None:

@@ -9,22 +9,28 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import httpx
 import pytest
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
+from godwit.client import RemoteFleet
 from godwit.errors import ConfigError, TypeMismatchError
 from godwit.maintenance.housekeeping import Retention
 from godwit.process.chaos import ChaosPlayer
 from godwit.process.connect import ConnectedFleet
 from godwit.process.launcher import Launcher
 from godwit.process.wire import TOKEN, WireCaller
+from godwit.server.access import Access
+from godwit.server.processes import ProcessBackend
 from godwit.testing.chaos import FaultWeights, chaos
 from tests.process.conftest import REGIONS
 from tests.process.feed import Feed
 from tests.region.world import QUERIES
+from tests.server.conftest import Running
 
 pytestmark = pytest.mark.lane("other")
 NAMES = ("tumbling", "join")
@@ -62,6 +68,50 @@ def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: F
     fleet.process_available()
 
 
+def test_the_fleet_is_served_over_rest(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+    """The same application as over an embedded fleet: submit, push, follow, read, explain, move, status, page."""
+    backend = ProcessBackend(lambda: ConnectedFleet(launcher.spec.store, launcher.token()))
+    server = Running(backend, Access(), None)
+    try:
+        with RemoteFleet(server.url) as remote, httpx.Client(base_url=server.url, timeout=60) as http:
+            assert "<title>godwit" in http.get("/").text
+            assert "tumbling" in remote.queries
+            assert set(remote.topology.now.sites) == {"west", "east", "cloud"}
+            remote.stream("served", "n int, ts timestamp", site="west")
+            remote.submit("SELECT n, ts FROM served WHERE n > 1", "served_rows")
+            assert "Filter" in remote.explain("SELECT n, ts FROM served WHERE n > 1")
+            came: list[int] = []
+            following = remote.subscribe("served_rows")
+            thread = threading.Thread(target=lambda: came.extend(next(following)["n"] for _ in range(2)), daemon=True)
+            thread.start()
+            sent = [{"n": n, "ts": "2026-01-01T00:00:01Z"} for n in (1, 2, 3)]
+            assert remote.push("served", sent)
+            thread.join(60)
+            assert sorted(came) == [2, 3]
+            assert sorted(row["n"] for row in remote.results("served_rows")) == [2, 3]
+            assert "served" in remote.explain_change(["device served -> east"])
+            remote.change(["device served -> east"])
+            assert remote.push("served", [{"n": 4, "ts": "2026-01-01T00:00:02Z"}], device="served", sequence=1)
+            assert not remote.push("served", [{"n": 4, "ts": "2026-01-01T00:00:02Z"}], device="served", sequence=1)
+            remote.process_available()
+            assert sorted(row["n"] for row in remote.results("served_rows")) == [2, 3, 4]
+            remote.check()
+            state = http.get("/v1/state").json()
+            assert set(state["current"]["regions"]) == {"edge", "cloud"}
+            assert any(query["name"] == "served_rows" for query in remote.status()["queries"])
+            assert any("served" in story["cause"] for story in remote.history.read())
+            assert "godwit_query_results_total" in http.get("/metrics").text
+            assert http.post("/v1/streams/served/rows", json=[1, 2]).status_code == 422
+            assert "fleet of processes" in http.get("/v1/dead-letters").json()["message"]
+            with pytest.raises(ConfigError, match="fleet of processes"):
+                remote.table("t", "id string", key="id")
+            remote.withdraw("served_rows")
+            assert "served_rows" not in remote.queries
+    finally:
+        server.stop()
+        backend.stop()
+
+
 def test_two_processes_under_one_name_are_refused(launcher: Launcher, fleet: ConnectedFleet) -> None:
     environment = {**os.environ, TOKEN: launcher.token()}
     started = [
@@ -81,7 +131,7 @@ def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: L
     stranger = WireCaller(launcher.running()[1].member.address, "not the token at all", "cloud")
     with pytest.raises(ConfigError, match="does not take this token"):
         stranger.call({"do": "status"})
-    log = launcher.spec.store / "run" / f"{launcher.running()[1].name}.log"
+    log = launcher.spec.run / f"{launcher.running()[1].name}.log"
     assert "knocked without the fleet's token" in log.read_text()
 
 

@@ -17,9 +17,9 @@ from godwit.process.fleet_document import FleetDocument, fleet_options, write_fl
 from godwit.process.fleet_file import RegionSpec, load_fleet_file
 from godwit.process.members import ProcessMember, SilenceWatch, member, region_document
 from godwit.process.sequences import SequenceIndex
-from godwit.process.store_url import folder_of
 from godwit.process.wire import Head, Listener, WireCaller
 from godwit.storage import names
+from godwit.storage.open_store import folder_of, open_store
 from godwit.storage.store import Store
 
 SECRET = "a token of the fleet"
@@ -154,7 +154,7 @@ def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
         "store: x\nregions: {a: {memroy: 1g}}": "did you mean 'memory'",
         "store: x\nlease: soon\nregions: {a: }": "lease",
         "store: x\nregions: {a/b: }": "a/b",
-        "store: s3://bucket\nregions: {a: }": "file:/path",
+        "store: ftp://bucket\nregions: {a: }": "one of file:, s3:",
         "store: [": "cannot be read",
     }.items():
         file.write_text(text)
@@ -166,3 +166,8 @@ def test_stores_by_url(tmp_path: Path) -> None:
     assert folder_of(f"file:{tmp_path}") == folder_of(f"file://{tmp_path}") == folder_of(str(tmp_path)) == tmp_path
     with pytest.raises(ConfigError, match="file:/path"):
         folder_of("ftp://somewhere/else")
+    with pytest.raises(ConfigError, match="there is no 'ftp:'"):
+        open_store("ftp://somewhere/else")
+    with pytest.raises(ConfigError, match="name the fleet"):
+        open_store("nats://127.0.0.1:4222")
+    assert open_store(f"file:{tmp_path}").disk.root == str(tmp_path)

@@ -17,7 +17,7 @@ from godwit.sim.worlds import LEFT
 from tests.protocol.pair import EAST, NORTH, QUERY, WEST, WINDOW, Pair, deployment
 
 SINK = WINDOW + 1
-HALVES = RouteTable((Route(HashRange(0, BUCKETS // 2), EAST), Route(REST, WEST)))
+HALVES = RouteTable.of((Route(HashRange(0, BUCKETS // 2), EAST), Route(REST, WEST)))
 ONE_OWNER = deployment(["d1"])
 TWO_OWNERS = replace(ONE_OWNER, key_routes={(QUERY.id, WINDOW): HALVES})
 

@@ -14,6 +14,7 @@ from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError, DeploymentError
 from godwit.migration.phases import KEY_STRATEGIES
 from godwit.model.keys import NULL_KEY, HashRange, Listed, Rest, bucket_of, contains, listed
+from godwit.region import key_join
 from godwit.region.key_rows import inside as few
 from godwit.region.key_sql import bucket, key_text, within
 from godwit.storage.log import Segment
@@ -75,7 +76,7 @@ def test_a_crash_while_keys_migrate(open_fleet: Callable[..., Fleet], strategy: 
     assert [str(v) for v in world.finish() if not v.equal] == []
 
 
-def test_spark_and_python_agree_on_buckets_and_key_sets(spark: SparkSession) -> None:
+def test_spark_and_python_agree_on_buckets_and_key_sets(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [("t1", 4), ("", -7), ("Zürich", 0), (None, 3), ("a'b\\c", None)]
     frame = spark.createDataFrame(keys, "name string, coach int")
     sql = ["name", "coach"]
@@ -88,6 +89,12 @@ def test_spark_and_python_agree_on_buckets_and_key_sets(spark: SparkSession) -> 
         inside = [row["x"] for row in frame.selectExpr(f"{within(keyset, sql)} AS x").collect()]
         assert inside == [contains(keyset, key) for key in texts]
         assert few(frame.toArrow(), keyset, sql).to_pylist() == inside
+        monkeypatch.setattr(key_join, "LISTED", 0)  # as if the keys were many: they are joined
+        mine, others = key_join.parted(frame, "true", keyset, sql)
+        assert [{tuple(row) for row in one.collect()} for one in (mine, others)] == [
+            {key for key, within_ in zip(keys, inside, strict=True) if within_ == wanted} for wanted in (True, False)
+        ]
+        monkeypatch.undo()
 
 
 def test_bad_input_changes_nothing(open_fleet: Callable[..., Fleet]) -> None:

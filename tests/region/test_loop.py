@@ -18,6 +18,7 @@ from godwit.ids import QueryId
 from godwit.model.topology import Site, Topology
 from godwit.region import epochs, loop
 from godwit.region.runner import Limits, Runner
+from tests.waiting import until
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 FILTER = "SELECT train, n FROM {} WHERE n >= 0"
@@ -38,13 +39,6 @@ def fleet_of(opened: Callable[..., Fleet], *queries: str, **options: Any) -> Fle
     for number, sql in enumerate(queries):
         fleet.submit(sql, f"q{number}")
     return fleet
-
-
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.002)
 
 
 def runner_of(fleet: Fleet, query: str) -> Runner:

@@ -9,13 +9,7 @@ from typing import Any
 
 from godwit.api.fleet import Fleet
 from tests.region.world import QUERIES, Push, World
-
-
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def test_a_silent_region_is_reverted_the_others_go_on_and_its_return_takes_the_changes_along(

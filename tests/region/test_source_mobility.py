@@ -19,6 +19,7 @@ from godwit.mobility.trace import Trace, TraceEvent
 from godwit.model.keys import listed
 from godwit.model.topology import Link, Site, Topology
 from godwit.testing.rows import START
+from tests.waiting import until
 
 TOTALS = "SELECT /*+ keep('forever') */ car, count(*) AS n, sum(speed) AS s FROM cars GROUP BY car"
 WINDOWS = "SELECT car, count(*) AS n, window.end AS until FROM cars GROUP BY car, window(ts, '5 seconds')"
@@ -105,7 +106,7 @@ def test_in_a_deeper_hierarchy_a_key_goes_no_further_up_than_it_must(open_fleet:
     cars = Cars(open_fleet, TOTALS, metro=True)
     cars.until("e1")
     policy = cars.fleet.mobility.watched["q", cars.operator].policy  # type: ignore[index]
-    assert policy.below(SiteId("cloud"))[SiteId("metro")] == {("c0",)}
+    until(lambda: policy.below(SiteId("cloud"))[SiteId("metro")] == {("c0",)})
     cars.fleet.notify_handover("c0", "e2")
     cars.until("e2")
     cars.fleet.notify_handover("c0", "e3")

@@ -11,8 +11,10 @@ import pytest
 import uvicorn
 
 from godwit.api.fleet import Fleet
+from godwit.ingest.whereabouts import PositionColumns
 from godwit.server.access import Access, Token, digest_of
 from godwit.server.app import create_app
+from godwit.server.backend import Backend
 from godwit.server.limits import ServerLimits
 
 TOPOLOGY = """
@@ -32,8 +34,18 @@ def tokens() -> Access:
 class Running:
     """A server in this process."""
 
-    def __init__(self, fleet: Fleet, access: Access, limits: ServerLimits | None) -> None:
-        config = uvicorn.Config(create_app(fleet, access, limits), host="127.0.0.1", port=0, log_level="error")
+    def __init__(
+        self,
+        fleet: Fleet | Backend,
+        access: Access,
+        limits: ServerLimits | None,
+        positions: PositionColumns | None = None,
+        port: int = 0,
+    ) -> None:
+        app = create_app(fleet, access, limits, positions)
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=port, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

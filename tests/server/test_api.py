@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pyarrow as pa
-import pytest
 
 from godwit.server.limits import ServerLimits
-from tests.server.conftest import ROLES, Running
+from tests.server.conftest import Running
+from tests.waiting import until
 
 SQL = "SELECT train, sum(boarded) AS n, window.end AS until FROM passengers GROUP BY train, window(ts, '10 seconds')"
 Serve = Callable[..., Running]
@@ -28,13 +27,6 @@ def declare(client: httpx.Client) -> None:
 
 def row(boarded: int, second: int) -> dict[str, Any]:
     return {"train": "t1", "boarded": boarded, "ts": f"2026-01-01T00:00:{second:02d}Z"}
-
-
-def until(holds: Callable[[], Any], seconds: float = 30) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := holds()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
 
 
 def test_a_fleet_is_declared_fed_moved_and_read_over_http(serve: Serve) -> None:
@@ -185,39 +177,6 @@ def test_bad_input_is_refused_with_place_and_remedy(serve: Serve) -> None:
         assert until(lambda: 'godwit_dead_letters_total{stream="passengers"} 1.0' in client.get("/metrics").text)
 
 
-@pytest.mark.parametrize("role", [*ROLES, None])
-def test_every_role_against_every_kind_of_route(serve: Serve, role: str | None) -> None:
-    server = serve()
-    with server.client("admin") as admin:
-        declare(admin)
-    allowed = {
-        "read": {"read"},
-        "feed": {"feed"},
-        "operate": {"read", "feed", "operate"},
-        "admin": set(ROLES),
-        None: set(),
-    }[role]
-    routes = {
-        "read": [
-            ("GET", "/v1/topology", None),
-            ("GET", "/v1/queries", None),
-            ("GET", "/v1/status", None),
-            ("GET", "/metrics", None),
-        ],
-        "feed": [("POST", "/v1/streams/passengers/rows", [row(1, 1)])],
-        "operate": [("POST", "/v1/changes", {"changes": ["device t1 -> east"]}), ("DELETE", "/v1/queries/none", None)],
-        "admin": [("POST", "/v1/streams", {"name": "s2", "columns": "ts timestamp"})],
-    }
-    with server.client(role) as client:
-        for need, calls in routes.items():
-            for method, path, body in calls:
-                got = client.request(method, path, json=body).status_code
-                refused = {None: 401}.get(role, 403)
-                assert (got == refused) == (need not in allowed), (role, method, path, got)
-        assert client.get("/v1/health").status_code == 200
-        assert client.get("/v1/ready").status_code == 200
-
-
 def test_a_device_token_is_tied_to_its_device(serve: Serve) -> None:
     server = serve()
     with server.client("admin") as admin:
@@ -235,14 +194,14 @@ def test_a_device_token_is_tied_to_its_device(serve: Serve) -> None:
 def test_a_slow_subscriber_is_let_go_and_holds_nobody_up() -> None:
     import asyncio
 
-    from godwit.server.hub import LAGGED, Hub
+    from godwit.server.hub import LAGGED, Hub, News
 
-    async def play() -> list[Any]:
+    async def play() -> list[str]:
         hub = Hub(10, 3)
         with hub.subscribed("x") as one:
             for n in range(10):
-                hub.publish("x", lambda n=n: {"n": n})  # type: ignore[misc]
+                hub.publish("x", lambda n=n: News("rows", {"n": n}))  # type: ignore[misc]
             await asyncio.sleep(0)
-            return [one.queue.get_nowait() for _ in range(one.queue.qsize())]
+            return [one.queue.get_nowait().text for _ in range(one.queue.qsize())]
 
-    assert asyncio.run(play()) == [{"n": 0}, {"n": 1}, {"n": 2}, LAGGED]
+    assert asyncio.run(play()) == ['{"n": 0}', '{"n": 1}', '{"n": 2}', LAGGED.text]

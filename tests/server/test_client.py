@@ -20,7 +20,7 @@ from godwit.client.pages import newest
 from godwit.client.remote import RemoteCommand, RemoteFleet, RemoteQuery
 from godwit.errors import ConfigError, DeploymentError, SqlError, UnknownNameError
 from tests.server.conftest import Running
-from tests.servers import until
+from tests.waiting import until
 
 SQL = "SELECT train, boarded, ts FROM passengers WHERE boarded > 1"
 Serve = Callable[..., Running]
@@ -63,8 +63,8 @@ def test_the_methods_of_a_fleet_work_over_a_server(serve: Serve) -> None:
         thread.join(20)
         assert sorted(came) == [2, 3, 4, 5]
         assert fleet.status()["epoch"] >= 5
-        assert any("t1" in json.dumps(story) for story in fleet.history())
-        assert {site["id"] for site in fleet.topology()["sites"]} == {"west", "east", "cloud"}
+        assert any("t1" in json.dumps(story) for story in fleet.history.read())
+        assert set(fleet.topology.now.sites) == {"west", "east", "cloud"}
 
 
 def test_refusals_are_the_errors_that_a_fleet_here_would_raise(serve: Serve) -> None:
@@ -116,6 +116,16 @@ def test_the_command_line_takes_a_server(serve: Serve, tmp_path: Path, monkeypat
         assert told.output == "keeps no state: rows from the switch on are answered by the new text\n"
     assert "joins nothing" in run.invoke(app, ["replan", "busy", "--order", "a JOIN b"]).output
     assert run.invoke(app, ["withdraw", "busy"]).output == "done\n"
+    with RemoteFleet(server.url, "admin") as fleet:
+        lines = fleet.table("lines", "id int, name string", key="id")
+    file = tmp_path / "lines.csv"
+    file.write_text("id,name\n1,Airport\n2,Beach\n")
+    assert run.invoke(app, ["table", "lines", str(file)]).output == "2 rows changed\n"
+    file.write_text("id,name\n1,Airport\n")
+    assert run.invoke(app, ["table", "lines", str(file), "--whole"]).output == "1 rows changed\n"
+    with RemoteFleet(server.url, "admin") as fleet:
+        assert [row["name"] for row in fleet.known_table(lines.name).rows()] == ["Airport"]
+    assert run.invoke(app, ["replan", "none", "--order", "a JOIN b"]).exit_code == 1
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_profile(tmp_path: Path) -> None:

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.server.conftest import Running
+from godwit.api.fleet import Fleet
+from godwit.ids import DeviceId, SiteId
+from godwit.model.changes import DeviceMoved
+from tests.server.conftest import TOPOLOGY, Running, tokens
 from tests.server.test_api import SQL, declare, row
+from tests.waiting import until
 
 Serve = Callable[..., Running]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -78,15 +82,88 @@ def test_the_page_follows_a_fleet_and_changes_it(
         page.locator("#stories summary").first.click()
         expect(page.locator("#stories pre").first).to_contain_text("publish")
 
-        # results arrive live; the query is withdrawn
+        # it is opened: before and after
+        expect(page.locator("#stories .moved").first).to_contain_text("device t1: west -> east", timeout=20_000)
+
+        # results arrive live; the query is altered, and withdrawn
         page.get_by_role("tab", name="queries").click()
         page.locator("tr[data-query=delta]").click()
         expect(page.locator("#query-detail h2")).to_have_text("delta", timeout=20_000)
         for n, second in ((3, 1), (4, 15), (0, 40)):
             client.post("/v1/streams/passengers/rows", json=row(n, second))
         expect(page.locator("#query-detail .results")).to_contain_text('"n":3', timeout=30_000)
+        expect(page.locator("#query-detail .instances")).to_contain_text("Aggregate")
+        expect(page.locator("#query-detail .waits")).not_to_be_empty()
+        page.locator("#query-detail .edit").click()
+        expect(page.locator("#sql")).to_have_value(SQL)
+        page.fill("#sql", SQL.replace("sum(boarded)", "max(boarded)"))
+        page.click("#alter-if")
+        expect(page.locator("#answer")).to_contain_text("cannot be altered", timeout=20_000)
+        page.fill("#sql", SQL.replace("passengers GROUP", "passengers WHERE boarded > 1 GROUP"))
+        page.click("#alter")
+        expect(page.locator("#answer")).to_have_class("error", timeout=20_000)
+        page.get_by_role("tab", name="queries").click()
         page.locator("#query-detail .withdraw").click()
         expect(page.locator("tr[data-query=delta]")).to_have_count(0, timeout=20_000)
+
+
+FILTER = "SELECT train, boarded, ts FROM passengers WHERE boarded > 5 /* threshold */"
+
+
+def test_a_query_is_altered_with_keys_alone(serve: Serve, open_page: Callable[[Running, str | None], Page]) -> None:
+    server = serve()
+    with server.client() as client:
+        declare(client)
+        client.post("/v1/queries", json={"name": "busy", "sql": FILTER})
+        page = open_page(server, "operate")
+        expect(page.locator("tr[data-query=busy]")).to_have_count(1, timeout=20_000)
+        page.keyboard.press("j")
+        expect(page.locator("#query-detail h2")).to_have_text("busy", timeout=20_000)
+        page.keyboard.press("3")
+        page.fill("#name", "busy")
+        page.fill("#sql", "SET threshold = 7")
+        page.click("#alter-if")
+        expect(page.locator("#answer")).to_contain_text("can be altered", timeout=20_000)
+        page.click("#alter")
+        expect(page.locator("#answer")).to_contain_text("altered in epoch", timeout=20_000)
+        assert "> 7" in client.get("/v1/queries/busy").json()["sql"]
+        page.locator("#answer").click()
+        page.keyboard.press("t")
+        page.keyboard.press("?")
+        expect(page.locator("#help")).to_be_visible()
+
+
+def test_a_dropped_connection_recovers(
+    open_fleet: Callable[..., Fleet], open_page: Callable[[Running, str | None], Page]
+) -> None:
+    fleet = open_fleet()
+    fleet.topology.load(TOPOLOGY)
+    fleet.start()
+    server = Running(fleet, tokens(), None)
+    with server.client() as client:
+        declare(client)
+        client.post("/v1/queries", json={"name": "all", "sql": "SELECT train, boarded, ts FROM passengers"})
+    page = open_page(server, "operate")
+    page.locator("tr[data-query=all]").click(timeout=20_000)
+    expect(page.locator("#query-detail h2")).to_have_text("all", timeout=20_000)
+    server.stop()
+    expect(page.locator("#connection")).to_have_text("not connected", timeout=20_000)
+    fleet.change([DeviceMoved(DeviceId("t1"), SiteId("east"))])  # (nobody is told)
+    again = Running(fleet, tokens(), None, port=server.port)
+    try:
+        expect(page.locator("#connection")).to_have_text("live", timeout=20_000)
+        page.get_by_role("tab", name="timeline").click()
+        expect(page.locator("#stories")).to_contain_text("t1", timeout=20_000)
+        page.get_by_role("tab", name="queries").click()
+        with again.client() as client:
+
+            def pushed() -> bool:
+                client.post("/v1/streams/passengers/rows", json=row(3, 1)).raise_for_status()
+                return '"boarded":3' in page.locator("#query-detail .results").inner_text()
+
+            assert until(pushed)
+    finally:
+        again.stop()
 
 
 def test_a_token_without_rights_is_turned_away(serve: Serve, open_page: Callable[[Running, str | None], Page]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,8 @@ from godwit.sim.schedule import (
     draw,
     draw_keys,
     draw_outer,
+    draw_replicas,
+    draw_single_keys,
 )
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
@@ -126,9 +129,15 @@ def test_key_schedules_that_were_wrong_once(seed: int) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer() -> None:
-    bad = run(SCHEDULES // 4, drawing=draw_keys)
-    assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_keys(bad[0]))}"
+@pytest.mark.parametrize(
+    ("drawing", "count"),
+    [(draw_keys, SCHEDULES // 5), (draw_single_keys, SCHEDULES // 40), (draw_replicas, SCHEDULES // 40)],
+)
+def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer(
+    drawing: Callable[[int], Schedule], count: int
+) -> None:
+    bad = run(count, drawing=drawing)
+    assert not bad, f"{len(bad)} of {count} schedules failed; the first:\n{story(drawing(bad[0]))}"
 
 
 def test_every_schedule_of_outer_joins_ends_with_the_oracles_answer() -> None:

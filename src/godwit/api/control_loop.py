@@ -4,7 +4,8 @@ While the fleet runs, it is a thread. While it does not, whoever has a command d
 reading sources) until an epoch that must be in force is: so the same coordinator runs in both cases.
 
 Changes of the topology are handed over as they come, also in the middle of a reconfiguration, which they may spoil;
-every other command waits until the epoch before it is acknowledged.
+and so are migrations of keys, whose phases queue for the next epoch and share it. Every other command waits until the
+epoch before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from contextlib import contextmanager
 from godwit.api.executor import Executor
 from godwit.api.options import check_changes
 from godwit.api.own_commands import OwnCommands, Waiter
-from godwit.control.commands import Answer, ChangeTopology, Command
-from godwit.control.events import ChangesArrived, Event, Request, TimedOut
+from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys
+from godwit.control.events import ChangesArrived, Event, ReplicasDue, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
+from godwit.migration.hot_backup import REFRESH_MS
 from godwit.region.pool import RunnerPool
 from godwit.storage.command_log import CommandLog
 
@@ -31,7 +33,9 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 0.25
 #: how often whoever waits for regions to work under the newest epoch looks (seconds)
 REST_EVERY = 0.002
-#: how long whoever has changed the topology waits until that is published: an epoch before it may still be under way
+#: commands that need not wait for the epoch before them
+TAKEN_AT_ONCE = (ChangeTopology, MigrateKeys)
+#: how long whoever gave one of these waits until it is published: an epoch before it may still be under way
 PUBLISHED_WITHIN = 0.015
 
 
@@ -62,6 +66,8 @@ class ControlLoop:
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
+        #: when replicas were last refreshed (monotonic seconds)
+        self._refreshed = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: what ended the loop, if something did
@@ -69,24 +75,25 @@ class ControlLoop:
 
     # -- from any thread
 
-    def execute(self, command: Command) -> None:
-        """Write a command down, and have it carried out; raises what is wrong with it."""
+    def execute(self, command: Command) -> int:
+        """Write a command down, and have it carried out; its number. Raises what is wrong with it."""
         if self._driver == threading.get_ident():
             self._carry_out(command, False)  # part of a command that is being carried out
-            return
+            return self.command
         number, waiter = self._own.write(command)
         with self._news:
             self._asked = True
             self._news.notify_all()
         if waiter is not None:
             waiter.taken.wait()
-            waiter.answered.wait(PUBLISHED_WITHIN if isinstance(command, ChangeTopology) else None)
+            waiter.answered.wait(PUBLISHED_WITHIN if isinstance(command, TAKEN_AT_ONCE) else None)
         if waiter is None or waiter.left:
             waiter = self._own.wait_for(number)
             self._drive(waiter)
         self._own.forget(number)
         if waiter.error is not None:
             raise waiter.error
+        return number
 
     def post(self, command: Command) -> int:
         """Write a command down and return its number at once; its answer is found by `answer_of`."""
@@ -109,6 +116,15 @@ class ControlLoop:
     def known(self, number: int) -> bool:
         """Whether there is, or was, a command of that number."""
         return 0 < number <= self._commands.last
+
+    @property
+    def last(self) -> int:
+        """The number of the newest command."""
+        return self._commands.last
+
+    def waiting(self) -> tuple[int, ...]:
+        """Commands that are not answered yet."""
+        return (*self._open, *range(self._next, self._commands.last + 1))
 
     @contextmanager
     def driving(self) -> Iterator[None]:
@@ -138,6 +154,11 @@ class ControlLoop:
             self._await(lambda: plane.idle)
             self._executor.handle(event, *more)
             self._await(lambda: not plane.coordinator.unpublished)
+
+    def ask_beside(self, event: Event) -> None:
+        """Let the coordinator decide at once: what follows shares the next epoch, if one is under way."""
+        with self.driving():
+            self._executor.handle(event)
 
     def _await(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -181,9 +202,10 @@ class ControlLoop:
         self._asked = False
         self._take_events()
         self._time_out()
+        self._refresh()
         while (command := self._read_next()) is not None:
             self._take_events()  # an acknowledgement that has come since lets this one be published at once
-            if not isinstance(command, ChangeTopology) and not self._executor.plane.idle:
+            if not isinstance(command, TAKEN_AT_ONCE) and not self._executor.plane.idle:
                 if self._pool.running:
                     break
                 self._await(lambda: self._executor.plane.idle)
@@ -222,6 +244,13 @@ class ControlLoop:
             )
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
+
+    def _refresh(self) -> None:
+        """Replicas of keys are sent what has changed, all of them with one epoch."""
+        now = time.monotonic()
+        if self._pool.running and self._executor.plane.keys.replicas and now >= self._refreshed + REFRESH_MS / 1000:
+            self._refreshed = now
+            self._executor.handle(ReplicasDue())
 
     def _until_late(self) -> float:
         """Seconds until the next look: at the command log, and whether a region is silent for too long."""

@@ -60,12 +60,11 @@ from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
 from godwit.replan.matching import match
-from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
-from godwit.storage.lock import FolderLock, no_other
 from godwit.storage.log import Record
+from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
 from godwit.testing.link_delays import LinkDelays
 from godwit.testing.link_emulator import Links
@@ -104,16 +103,21 @@ class FleetCore(ABC):
     """Logs, gateway, runners and control loop of one fleet in one folder."""
 
     def __init__(
-        self, root: Path, spark: SparkSession | None, options: FleetOptions, elsewhere: Elsewhere | None = None
+        self,
+        root: Path | str | Store,
+        spark: SparkSession | None,
+        options: FleetOptions,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`elsewhere`: regions are other processes, and this one has no Spark."""
-        root = Path(root).resolve()  # Java keeps the working directory it was started in
-        self.root, self._spark = root, spark
-        self.store = store = Store.local(root, options.durability, alone=elsewhere is None)  # (see the lock)
-        self.folder_lock = FolderLock(root)
+        """`root`: a folder, or the URL of a store; `elsewhere`: regions are other processes, this one has no Spark."""
+        self._spark = spark
+        if not isinstance(root, Store):
+            root = open_store(root, options.durability, alone=elsewhere is None)  # (alone: see the lock)
+        self.store = store = root
+        self.folder_lock = lock_of(store, "")
         self.folder_lock.take()
         if elsewhere is None:
-            no_other(root / names.PROCESSES)
+            no_processes(store)
         inspect(store)
         #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
         self.lock = threading.RLock()

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.api.core import FleetOptions
 from godwit.api.handles import DeviceHandle, QueryHandle
-from godwit.api.migrating import as_keys, asked_keys, explain_keys
+from godwit.api.key_names import Keys, as_keys, in_words
+from godwit.api.migrating import asked_keys, explain_keys
 from godwit.api.options import AHEAD, check_options, declared, length
 from godwit.api.running import RunningFleet
 from godwit.api.tables import TableHandle, declared_table
@@ -30,16 +31,20 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.derived import PRODUCER
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
-from godwit.ingest.sources.spark_source import SparkSource, stream_of_format
+from godwit.ingest.sources.spark_source import SparkSource, json_messages, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.migration.phases import REPLICA
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
+from godwit.model.explain import explain
 from godwit.model.plan import Stream
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
 from godwit.replan.optimiser import ReplanPolicy
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
 from godwit.replan.wishes import PlanWish
-from godwit.sql import Builder
+from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
 from godwit.testing.link_emulator import Links
@@ -50,7 +55,7 @@ class Fleet(RunningFleet):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         spark: SparkSession,
         *,
         rule: str = "bottom-up",
@@ -170,8 +175,11 @@ class Fleet(RunningFleet):
         return Replay(self, StreamId(stream), files, **options)
 
     def ingest(self, stream: str, source: DataFrame | str, *, name: str = "spark", **options: str) -> SparkSource:
-        """Feed a stream from a streaming DataFrame, or from a Spark format ("kafka") and its options."""
+        """Feed a stream from a streaming DataFrame, or from a Spark format and its options; messages of "kafka" are
+        JSON objects. The session must have the format's package (`spark.jars.packages`)."""
         rows = stream_of_format(self.spark, source, options) if isinstance(source, str) else source
+        if source == "kafka":
+            rows = json_messages(rows, self.schema(StreamId(stream)).stream)
         opened = SparkSource(self, StreamId(stream), rows, name)
         self._opened.append(opened)
         return opened.start()
@@ -202,13 +210,16 @@ class Fleet(RunningFleet):
         *,
         sink: str | None = None,
         emit: Literal["final", "changes"] = "final",
+        joins: Literal["materialised", "stateless"] = "materialised",
     ) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
 
         `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
+        `joins`: "stateless" joins keep no intermediate rows: their order is changed in one epoch (`replan`), and every
+        new row makes its combinations again.
         """
         text = sql if isinstance(sql, str) else sql.sql()
-        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink))
+        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink, joins))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
@@ -234,19 +245,23 @@ class Fleet(RunningFleet):
         filters_up: Sequence[str] = (),
         filters_down: Sequence[str] = (),
         strategy: str = "auto",
+        run_out: bool = False,
         dry_run: bool = False,
     ) -> str:
         """Another plan for a running query; its results go on, each of them once. `order`: how its streams are joined
         (`"(b JOIN c) JOIN a"`); `partial`: whether rows are combined before they travel; `filters_up`, `filters_down`:
-        streams whose filters go above the joins, or back. `strategy`: moving-state, background or parallel-track.
-        Returns when the new plan is in force; where both run side by side, the old one goes by itself later.
+        streams whose filters go above the joins, or back. `strategy`: moving-state, background, parallel-track,
+        pause-drain-resume (`run_out`: by letting windows run out) or, for a query with probing joins, stateless-order.
+        Returns when the change has begun; where both plans run side by side, the old one goes by itself later.
         `dry_run`: return what would be done.
         """
-        wish = PlanWish(order, partial, tuple(filters_up), tuple(filters_down))
+        wish, name = PlanWish(order, partial, tuple(filters_up), tuple(filters_down)), self.known(query)
+        if dry_run and (node := probes(self.execution(name).shape.plan)) is not None:
+            return explained_probes(self.execution(name), node, order)
         if dry_run:
-            name = self.known(query)
             return explained(self.execution(name), wish, self.deployment.streams, self.replanner.load(name))
-        self.control.execute(Replan(query, order, strategy, partial, wish.up, wish.down))
+        self._operations.plans.rehearse(name, wish, strategy, run_out)
+        self.control.execute(Replan(query, order, strategy, run_out, partial, wish.up, wish.down))
         return f"'{query}': {wish}"
 
     def replace(self, query: str, sql: str | Builder, *, dry_run: bool = False) -> str:
@@ -262,6 +277,13 @@ class Fleet(RunningFleet):
             self.control.execute(Replace(query, text))
         return told
 
+    def explain(self, sql: str | Builder) -> str:
+        """What a query would become: its plan, parameters and shape. Nothing happens."""
+        text = sql if isinstance(sql, str) else sql.sql()
+        query = compile_query(text, self.deployment.streams, QueryId("query"), (), self.functions.names)
+        self.analyst.output(query)
+        return explain(query)
+
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""
         return QueryHandle(self, self.supervisor, self.known(name))
@@ -272,24 +294,32 @@ class Fleet(RunningFleet):
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""
         self.control.execute(PlaceByHand(placement, cause))
 
+    def replicate(self, query: str, *, keys: Keys, to: str, operator: int | None = None) -> None:
+        """Keep a replica of the state of these keys at a site, refreshed every 500 ms with what has changed, until
+        they migrate: `migrate(..., strategy="hot-backup")` to that site then moves the last difference alone. Given up
+        when they go elsewhere, and when the fleet is closed."""
+        self.control.execute(MigrateKeys(query, as_keys(keys), to, REPLICA, operator))
+
     def migrate(
         self,
         query: str,
         *,
-        keys: str | Sequence[Any],
+        keys: Keys,
         to: str,
         strategy: str = "auto",
         operator: int | None = None,
         dry_run: bool = False,
     ) -> str:
         """Move keys of a running query to a site, live: listed ones, a pattern (`"S41-*"`), `("buckets", 0, 32)`, or
-        `"*"` for all that no other route names. `dry_run`: move nothing, and return what would move where."""
+        `"*"` for all that no other route names. Many keys are best given as an Arrow column (or, where a key has
+        several columns, as a table of them). Returns when the migration is taken on; `fleet.status()` and `godwit
+        history` show how far it is. `dry_run`: move nothing, and return what would move where."""
         command = MigrateKeys(query, as_keys(keys), to, strategy, operator)
         if dry_run:
             with self.control.driving():
                 return explain_keys(self, asked_keys(self, command))
         self.control.execute(command)
-        return f"keys {', '.join(command.keys)} of '{query}' go to {to}"
+        return f"keys {in_words(command.keys)} of '{query}' go to {to}"
 
     def notify_handover(self, device: str, site: str) -> None:
         """The network says that a source is attached to another site (as in ETSI MEC's notifications): its rows come in

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from pyspark.sql import functions as F
 
 from godwit.api.core import FleetCore
+from godwit.api.key_names import COLUMN, in_words
 from godwit.control.commands import MigrateKeys
 from godwit.control.events import KeysAsked
 from godwit.control.key_routes import check_migration, route_table
@@ -21,21 +21,13 @@ from godwit.model.instances import instance_id
 from godwit.model.keys import BUCKETS, KEY_SEPARATOR, HashRange, Key, KeySet, Listed
 from godwit.model.plan import QUERY, Partial, Plan, Query, Scan
 from godwit.model.signature import StateKey
-from godwit.region.key_sql import key_text, within
+from godwit.region.key_join import parted
+from godwit.region.key_sql import key_text
 from godwit.region.sql_text import text
 from godwit.region.state import State
 
-#: in a command, between the columns of a key
-COLUMN = "/"
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "long", "short", "byte", "integer")
-
-
-def as_keys(keys: str | Sequence[Any]) -> tuple[str, ...]:
-    """As a command has them: one text a key."""
-    if isinstance(keys, str):
-        return (keys,)
-    return tuple(COLUMN.join(map(str, key)) if isinstance(key, tuple | list) else str(key) for key in keys)
 
 
 def asked_keys(fleet: FleetCore, command: MigrateKeys) -> KeysAsked:
@@ -72,7 +64,7 @@ def _set(fleet: FleetCore, query: Query, operator: int, keys: tuple[str, ...]) -
         there = known_keys(fleet, query, operator)
         found |= {key for key in there if any(fnmatchcase(COLUMN.join(key), one) for one in patterns)}
     if not found:
-        msg = f"no key of {query.id}/{operator} is like {', '.join(keys) or 'that'}; name keys one by one"
+        msg = f"no key of {query.id}/{operator} is like {in_words(keys) or 'that'}; name keys one by one"
         raise DeploymentError(msg)
     return Listed(frozenset(found))
 
@@ -165,7 +157,7 @@ def _weight(fleet: FleetCore, asked: KeysAsked, part: KeySet) -> tuple[int, int]
     for state in _states(fleet, query, asked.operator):
         rows = state.read(fleet.spark)
         if rows is not None:
-            mine = lazy_frame.made(rows).where(f"{QUERY} = {text(query.id)} AND {within(part, sql)}").count()
+            mine = parted(rows, f"{QUERY} = {text(query.id)}", part, sql)[0].count()
             count += mine
             size += state.bytes * mine / max(state.rows, 1)
     return round(size), count

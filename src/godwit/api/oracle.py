@@ -14,10 +14,12 @@ import pandas as pd
 from pyspark.sql import DataFrame
 
 from godwit.api.core import FleetCore
-from godwit.engine import segments
+from godwit.engine import arrival, segments
+from godwit.engine.arrival import arrived
+from godwit.engine.lazy_frame import made
 from godwit.errors import StateError
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.model.plan import Aggregate, Query
+from godwit.model.plan import ARRIVED, Aggregate, Column, Query, arrival_view
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import Migration
 from godwit.region.runner import Runner
@@ -117,14 +119,12 @@ def expected(
     for name, stream in reads:
         rows = _everything(fleet, query, QueryId(name), stream, since or query, until)
         # A view belongs to the session it was made in, so the rows must be read there.
-        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(stream)
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(_view(query, stream))
     answer = session.sql(sql or query.oracle_sql)
-    if sql or since is not None:
-        answer = fleet.spark.createDataFrame(
-            answer.toArrow(), answer.schema
-        )  # (two answers are compared in one session)
+    if sql or since is not None:  # two answers meet in one session
+        answer = fleet.spark.createDataFrame(answer.toArrow(), answer.schema)
     for _, stream in reads:
-        session.catalog.dropTempView(stream)  # or Java keeps the rows as long as the session
+        session.catalog.dropTempView(_view(query, stream))  # or Java keeps the rows as long as the session
     return answer
 
 
@@ -154,9 +154,9 @@ def _everything(
 ) -> DataFrame:
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
-        made = union(expected(fleet, producer) for producer in producers)
-        assert isinstance(made, DataFrame)
-        return made
+        whole = union(expected(fleet, producer) for producer in producers)
+        assert isinstance(whole, DataFrame)
+        return whole
     found: list[Segment] = []
     if since is query:
         begun = dict(_begun(fleet, _scan_of(fleet, query, stream, reads), query.id))
@@ -168,11 +168,25 @@ def _everything(
         for number, record in log.after(max(start, log.first - 1)):
             if number > ends.get(region, number):
                 break
-            segment = SourceRecord.from_json(record, fleet.store).segment
-            if segment is not None:
-                found.append(segment)
-    frame = segments.frame(fleet.spark, found)
-    return segments.empty(fleet.spark, fleet.schema(stream).stream.columns) if frame is None else frame
+            entry = SourceRecord.from_json(record, fleet.store)
+            if entry.segment is not None:
+                found.append(arrived(entry.segment, entry.entered) if by_arrival(query) else entry.segment)
+    if not found:
+        columns = fleet.schema(stream).stream.columns
+        more = (Column(ARRIVED, "timestamp"),) if by_arrival(query) else ()
+        return segments.empty(fleet.spark, [*columns, *more])
+    frame = (arrival.read if by_arrival(query) else segments.read)(fleet.spark, found)
+    assert frame is not None
+    return made(frame)
+
+
+def by_arrival(query: Query) -> bool:
+    """Whether it reads its streams in the order of arrival, all of them."""
+    return any(scan.arrival for _, scan in query.shape.plan.scans)
+
+
+def _view(query: Query, stream: str) -> str:
+    return arrival_view(stream) if by_arrival(query) else stream
 
 
 def _scan_of(fleet: FleetCore, query: Query, stream: StreamId, reads: QueryId) -> Scanned:

@@ -4,9 +4,11 @@ A change is made of one or two *switches*. Each is one epoch: the source logs' e
 between the two versions. The old one answers everything up to the line and leaves its state; the new one reads on from
 the line, and takes the state over like that of an instance that moved (`region/inherit.py`).
 
-    moving-state      rows wait in front of the new joins until their state is there
-    background        new rows are taken in at once; they meet the old ones when the state is there
-    parallel-track    first a plan that runs both boxes, then, when the old one has no old row left, the new plan
+    moving-state        rows wait in front of the new joins until their state is there
+    background          first a plan that runs both boxes, of which the old one answers; when the new one has all its
+                        states, which are computed beside, the new plan
+    parallel-track      first a plan that runs both boxes, then, when the old one has no old row left, the new plan
+    pause-drain-resume  the same, but rows wait in front of the new box until then; only where it was asked for
 
 What must follow a switch (the old version goes; the second switch) is asked for by a command of its own, as soon as a
 commit shows that it can: so it survives a crash.
@@ -19,31 +21,37 @@ from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
 from godwit.control.commands import AdvancePlan
-from godwit.control.events import PlanChanged, QueryWithdrawn
+from godwit.control.events import PlanChanged, ProbesOrdered, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
 from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
-from godwit.ids import Epoch, QueryId, SiteId
+from godwit.ids import QueryId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Join, Operator, Query
+from godwit.model.plan import Operator, Query
 from godwit.model.taps import readers
 from godwit.placement.rules.base import Wish
-from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
+from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
+from godwit.replan.change_progress import ChangeProgress, NextStep
 from godwit.replan.forecast import ChangeCase, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
+from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, possible, steps
-from godwit.replan.tracks import both, old_root, reach_us, runs_both, second
+from godwit.replan.tracks import Answers, both, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
 
-#: how each strategy begins: whether rows wait for the state
-WAITS = {"moving-state": True, "background": False, "parallel-track": False}
+#: strategies that run both plans side by side for a while: who answers meanwhile
+ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
+
+
+#: those that `auto` may choose
+CHOSEN = ("moving-state", "parallel-track", "background")
 
 
 @dataclass(frozen=True)
@@ -60,23 +68,41 @@ class PlannedChange:
 class PlanVersions:
     def __init__(self, fleet: FleetCore) -> None:
         self._fleet = fleet
-        #: versions of queries that were to be advanced, so that a command is written once
-        self._asked: set[tuple[QueryId, int]] = set()
+        #: steps of versions that were asked for, so that a command is written once
+        self._asked: set[tuple[QueryId, NextStep]] = set()
+        self._newest: dict[QueryId, int] = {}
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         fleet.pool.follow(self._committed)
 
     # --- asked for
 
-    def change(self, name: QueryId, wish: PlanWish, strategy: str, again: bool) -> None:
+    def change(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, again: bool) -> None:
         version = QueryId(f"{name}~{self._fleet.control.command}")
         if again and {version, _track(version)} & self._fleet.deployment.queries.keys():
             return
-        found = self.planned(name, wish, strategy, version)
+        if self._ordered(name, wish.order, strategy):
+            return
+        found = self.planned(name, wish, strategy, version, run_out)
         if found is not None:
-            self.switch(name, found.old, found.first, WAITS[found.strategy])
+            self.switch(name, found.old, found.first, found.strategy == "moving-state")
 
-    def planned(self, name: QueryId, wish: PlanWish, strategy: str, version: QueryId) -> PlannedChange | None:
+    def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
+        """Whether the query has a probing join, whose order is changed at once; ConfigError if that is wrong."""
+        query = self._fleet.execution(self._fleet.known(name))
+        node = probes(query.shape.plan)
+        if node is None:
+            return False
+        chosen = "stateless-order" if strategy == AUTO else strategy
+        steps(chosen, BoxChange(StateMatch((), (), ()), probing=True))
+        asked = order_of(node, order)
+        if asked != query.probes:
+            self._fleet.control.ask(ProbesOrdered(query.id, asked))
+        return True
+
+    def planned(
+        self, name: QueryId, wish: PlanWish, strategy: str, version: QueryId, run_out: bool = False
+    ) -> PlannedChange | None:
         """The change, if it can be made; None: the query has that plan. DeploymentError or ConfigError: it cannot."""
         old, streams = self._fleet.execution(self._fleet.known(name)), self._fleet.deployment.streams
         self.check(name, old)
@@ -86,28 +112,39 @@ class PlanVersions:
         new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
         chosen = self._best(name, old, new, states) if strategy == AUTO else strategy
-        steps(chosen, BoxChange(states))
-        if chosen not in WAITS:
-            msg = f"'{chosen}' is not to be had for running queries; choose one of {', '.join(WAITS)}"
-            raise DeploymentError(msg)
-        if states.short and chosen != "parallel-track":
+        steps(chosen, BoxChange(states, run_out=run_out))
+        if states.short and chosen in ("moving-state", "background"):
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
-        first = replace(both(old, new, streams), id=_track(version)) if chosen == "parallel-track" else new
+        first = new
+        # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
+        if chosen in ANSWERS and (states.recompute or chosen != "background"):
+            first = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
         self.check_place(name, old, first)
         return PlannedChange(old, first, new, chosen)
 
     def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
         """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
-        can = [one for one in possible(BoxChange(states)) if one in WAITS]
+        can = [one for one in possible(BoxChange(states)) if one in CHOSEN]
         if states.short or "background" not in can:
             return "parallel-track"
         load, streams = self.load(name), self._fleet.deployment.streams
-        if load is None:
+        if load is None or not states.recompute:
             return "background"
         was, then = (JoinBox.of(query.shape.plan, streams).tree for query in (old, new))
         return auto.best(forecasts(ChangeCase(was, then, load, spans_of(old, streams))), can).strategy
+
+    def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool) -> None:
+        """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
+        the first micro-batches under another plan then take no longer than others."""
+        fleet = self._fleet
+        if not fleet.pool.running or probes(fleet.execution(name).shape.plan) is not None:
+            return
+        found = self.planned(name, wish, strategy, QueryId(f"{name}~{fleet.control.command + 1}"), run_out)
+        for query in {q.id: q for q in (found.first, found.last)}.values() if found is not None else ():
+            for region in sorted({runner.region for runner in fleet.runners_of(found.old.shape.key)}):  # type: ignore[union-attr]
+                rehearse(fleet.spark, fleet.store, region, fleet.deployment, query)
 
     def check(self, name: QueryId, old: Query) -> None:
         deployment = self._fleet.deployment
@@ -120,15 +157,11 @@ class PlanVersions:
             why = "it has no place now"
         elif any(operator[0] == old.id for operator in deployment.key_routes):
             why = "its keys are divided over several regions"
-        elif self._before(old) is not None or runs_both(old.shape.plan):
+        elif self._progress.before(old) is not None or runs_both(old.shape.plan):
             why = "the change before is still under way"
         if why:
             msg = f"the plan of '{name}' cannot be changed: {why}. Withdraw and submit it, or wait"
             raise DeploymentError(msg)
-
-    def _before(self, query: Query) -> Query | None:
-        """The version that a query goes on with, as long as it is there."""
-        return None if query.inherits is None else self._fleet.deployment.queries.get(query.inherits)
 
     def check_place(self, name: QueryId, old: Query, new: Query) -> None:
         planner = self._fleet.plane.planner
@@ -164,68 +197,69 @@ class PlanVersions:
 
     def _committed(self, runner: Runner, number: int, record: Record) -> None:
         """Called by regions' threads: what is to follow is left to the control loop."""
+        if record.get("left"):
+            self._fleet.pool.wake()  # whoever goes on with it need not look for it
         for query in list(self._fleet.deployment.of_shape(runner.shape.key)):
             new = self._heir(query) if query.until else query
-            if new is None or not (new.inherits or runs_both(new.shape.plan)) or not self._can_advance(new):
+            if new is None or not (new.inherits or runs_both(new.shape.plan)):
                 continue
-            key = (new.id, int(self._before(new) is None))
-            if key not in self._asked:
-                self._asked.add(key)
+            step = self._progress.next(new)
+            if step is not None and (new.id, step) not in self._asked:
+                self._asked.add((new.id, step))
                 self._fleet.control.post(AdvancePlan(new.id))
 
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
         new = self._fleet.deployment.queries.get(version)
-        if new is None or not self._can_advance(new):
+        step = None if new is None else self._progress.next(new)
+        if new is None or step is None:
             return
-        old = self._before(new)
-        if old is not None:
-            if runs_both(new.shape.plan):
-                self._keep_newest(old, new)
-            self._fleet.control.ask(QueryWithdrawn(old.id))
-            name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
-            subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
-            self._fleet.dispatcher.succeed(old.id, subject)
-            legacy.forget(self._fleet.store, old.id)
-            return
-        name = self._fleet.aliases.name_of(new.id)
-        last = replace(second(new), id=_final(new.id), inherits=new.id, until=0)
-        self.switch(name, new, last, False)
+        match step:
+            case NextStep.RELEASE:
+                legacy.release(self._fleet.store, new.id)
+                self._fleet.pool.wake()
+            case NextStep.RETIRE:
+                self._retire(new)
+            case NextStep.SWITCH:
+                name = self._fleet.aliases.name_of(new.id)
+                last = replace(second(new), id=_final(new.id), inherits=new.id, until=0)
+                self.switch(name, new, last, False)
+
+    def _retire(self, new: Query) -> None:
+        old = self._progress.before(new)
+        assert old is not None
+        if runs_both(new.shape.plan):
+            self._newest_us(new)  # it is kept before what says it goes
+        self._fleet.control.ask(QueryWithdrawn(old.id))
+        name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
+        subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
+        self._fleet.dispatcher.succeed(old.id, subject)
+        legacy.forget(self._fleet.store, old.id)
 
     def _heir(self, old: Query) -> Query | None:
         return next((q for q in list(self._fleet.deployment.queries.values()) if q.inherits == old.id), None)
 
-    def _can_advance(self, new: Query) -> bool:
-        old = self._before(new)
-        if old is not None:
-            return bool(old.until) and self._taken_over(old, new)
-        return runs_both(new.shape.plan) and not new.until and self._only_new_rows(new)
+    @property
+    def _progress(self) -> ChangeProgress:
+        fleet = self._fleet
+        return ChangeProgress(
+            fleet.deployment,
+            lambda shape: [runner.kernel for runner in fleet.runners_of(shape)],
+            self._newest_us,
+            lambda version: legacy.released(fleet.store, version.id),
+        )
 
-    def _taken_over(self, old: Query, new: Query) -> bool:
-        """Whether the new version has all state, and the old one's last results are committed."""
-        since = Epoch(old.until)
-        ours, theirs = self._fleet.runners_of(new.shape.key), self._fleet.runners_of(old.shape.key)
-        if not ours or any(r.deployment.epoch < since for r in (*ours, *theirs)):
-            return False
-        if any(move.query == new.id and move.inherits for r in ours for move in list(r.kernel.moves.incoming)):
-            return False
-        sink = len(old.shape.plan.operators) - 1
-        return all(r.kernel.published.get(sink, Epoch(0)) >= since for r in theirs)
-
-    def _only_new_rows(self, query: Query) -> bool:
-        """Whether no result to come can have a row from before the two plans ran side by side: rows to come are past
-        the newest of those by more than any result spans."""
-        newest = self._fleet.store.get_document(_newest(query))
-        root, runners = old_root(query.shape.plan), self._fleet.runners_of(query.shape.key)
-        clocks = [r.kernel.released.get(root, {}).get(query.id, NEVER) for r in runners]
-        return newest is not None and max(clocks, default=NEVER) > newest + 2 * reach_us(query.shape.plan)
-
-    def _keep_newest(self, old: Query, new: Query) -> None:
-        """How old the newest of the old rows is: they count as long as the plans run side by side."""
-        left = legacy.left_by(self._fleet.store, old) or {}
-        joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-        highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
-        self._fleet.store.put_document(_newest(new), max(highs, default=NEVER))
+    def _newest_us(self, version: Query) -> int | None:
+        """How new the newest of the old rows is: they count as long as the plans run side by side. Kept on disk."""
+        if version.id not in self._newest:
+            store, old = self._fleet.store, self._progress.before(version)
+            known = store.get_document(_newest(version))
+            if known is None and old is not None and (known := legacy.newest_us(store, old)) is not None:
+                store.put_document(_newest(version), known)
+            if known is None:
+                return None
+            self._newest[version.id] = known
+        return self._newest[version.id]
 
 
 def _newest(query: Query) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 from godwit.api.core import FleetCore
-from godwit.api.plan_versions import WAITS, PlanVersions
+from godwit.api.plan_versions import CHOSEN, PlanVersions
 from godwit.control.commands import Replan
 from godwit.control.reconfigurations import Story
 from godwit.errors import ConfigError, DeploymentError
@@ -85,7 +85,7 @@ class Replanner:
             return None
         self._loads[name] = load
         geometry = spans_of(query, self._fleet.deployment.streams)
-        return MeasuredQuery(name, box.tree, tuple(box.orders()), load, geometry, tuple(WAITS))
+        return MeasuredQuery(name, box.tree, tuple(box.orders()), load, geometry, CHOSEN)
 
     def _can_change(self, name: QueryId, query: Query) -> bool:
         try:

@@ -9,6 +9,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from godwit.api.admission_controller import AdmissionController
+from godwit.api.arrival_clocks import ArrivalClocks
 from godwit.api.control_loop import check as check_loop
 from godwit.api.core import Elsewhere, FleetCore, FleetOptions
 from godwit.api.operations import Operations
@@ -26,6 +27,7 @@ from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
 from godwit.replan.optimiser import ReplanPolicy
+from godwit.storage.store import Store
 
 
 class OpenSource(Protocol):
@@ -40,7 +42,7 @@ class RunningFleet(FleetCore):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str | Store,
         spark: SparkSession | None,
         options: FleetOptions,
         admission: bool | str | None,
@@ -54,6 +56,7 @@ class RunningFleet(FleetCore):
         #: of reference tables
         self.clocks = TableClocks(self)
         self.gateway.advanced = self.clocks.beat
+        self.arrivals = ArrivalClocks(self)
         self.admission = AdmissionController(self, admission)
         self.reoptimiser = Reoptimiser(self, reoptimise)
         self.mobility = MobilityDriver(self, mobility)
@@ -66,6 +69,7 @@ class RunningFleet(FleetCore):
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
             "admission": lambda: self.admission.look_if_due(),
             "tables": lambda: self.clocks.say(),
+            "arrival": lambda: self.arrivals.beat(),
         }
         self.supervisor = Supervisor(self, self.retention, looks)
         self._reopen()
@@ -98,6 +102,7 @@ class RunningFleet(FleetCore):
     def process_available(self, timeout: float = 300.0) -> None:
         """Work until everything that was pushed has been answered."""
         until = time.monotonic() + timeout
+        self.arrivals.beat()
         while time.monotonic() < until:
             self.check()
             self.clocks.beat(now=True)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from godwit.api.core import FleetCore
-from godwit.api.migrating import COLUMN
+from godwit.api.key_names import COLUMN
 from godwit.control.commands import MigrateKeys
 from godwit.control.key_routes import region_of, route_table
 from godwit.errors import DeploymentError, MissingFileError
@@ -253,4 +253,5 @@ class MobilityDriver:
 
     def _underway(self, operated: Operated) -> Iterator[KeyMigration]:
         keys = self._fleet.plane.keys
-        yield from (m for m in (*keys.active.values(), *keys.queued) if (m.query, m.operator) == operated)
+        mine = (m for m in (*keys.active.values(), *keys.queued) if (m.query, m.operator) == operated)
+        yield from (one for m in mine for one in m.members or (m,))

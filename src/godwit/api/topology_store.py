@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from godwit.api.core import FleetCore
@@ -33,12 +32,12 @@ class TopologyStore:
         self.add(load_topology(source))
 
     def add(self, topology: Topology) -> None:
-        missing = list(_missing(self.now, topology))
-        if missing:
-            self._fleet.change(missing)
+        if new := missing(self.now, topology):
+            self._fleet.change(new)
 
 
-def _missing(have: Topology, want: Topology) -> Iterable[Change]:
+def missing(have: Topology, want: Topology) -> list[Change]:
+    """What of a topology is not there yet."""
     changes: list[Change] = [SiteAdded(s) for s in want.sites.values() if s.id not in have.sites]
     changes += [LinkAdded(link) for ends, link in want.links.items() if ends not in have.links]
     changes += [DeviceAdded(d) for d in want.devices.values() if d.id not in have.devices]

@@ -43,7 +43,7 @@ COMMANDS = {
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
     "down": ("up", "down", "Stop them cleanly."),
     "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
-    "serve": ("serve", "serve", "Run a fleet with a REST API, live results and metrics."),
+    "serve": ("serve", "serve", "Run a fleet with a REST API, live results, metrics and a page."),
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
@@ -54,7 +54,19 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = ("submit", "withdraw", "alter", "replan", "replace", "change", "migrate", "history", "status", "results")
+REMOTE = (
+    "submit",
+    "withdraw",
+    "alter",
+    "change",
+    "migrate",
+    "replan",
+    "replace",
+    "table",
+    "history",
+    "status",
+    "results",
+)
 
 
 class Lazy(TyperGroup):
@@ -84,7 +96,9 @@ class Lazy(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in self.list_commands(ctx):
             return None
-        module, inside, _ = COMMANDS[name]
+        module, inside, about = COMMANDS[name]
+        if _offered(name):
+            return _command(name, _described(about))
         return _command(name, getattr(import_module(f"godwit.cli.{module}"), inside))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -98,6 +112,19 @@ class Lazy(TyperGroup):
         except GodwitError as fault:
             typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(1) from None
+
+
+def _offered(name: str) -> bool:
+    """Whether a shell only wants to know what there is: for that no command need be imported."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return "_GODWIT_COMPLETE" in os.environ and name not in typed.split()
+
+
+def _described(about: str) -> Callable[[], None]:
+    def nothing() -> None: ...
+
+    nothing.__doc__ = about
+    return nothing
 
 
 def _command(name: str, found: typer.Typer | Callable[..., Any]) -> Any:

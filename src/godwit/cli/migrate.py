@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from godwit.api.key_names import as_keys
 from godwit.cli.ask import Folder, Wait, answered
+from godwit.cli.keys_file import keys_of
 from godwit.control.commands import MigrateKeys
-from godwit.errors import DeploymentError
+from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import NodeId, QueryId, SiteId
 from godwit.migration.phases import chosen, phases
 from godwit.model.instances import instance_id
@@ -26,21 +28,34 @@ from godwit.storage.store import Store
 def migrate(
     folder: Folder,
     query: Annotated[str, typer.Argument(help="The query's name.")],
-    keys: Annotated[
-        list[str], typer.Option(help="A key, a pattern ('S41-*'), buckets/LOW/HIGH, or '*' for the rest; repeatable.")
-    ],
     to: Annotated[str, typer.Option(help="The site they go to.")],
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(help="A key, a pattern ('S41-*'), buckets/LOW/HIGH, or '*' for the rest; repeatable."),
+    ] = None,
+    keys_file: Annotated[Path | None, typer.Option(help="Keys from a .parquet, .arrow, .csv or text file.")] = None,
     strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
     operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
     wait: Wait = 10.0,
 ) -> None:
     """Move keys of a running query to another site while it runs."""
-    named = tuple(keys[0].split("/")) if len(keys) == 1 and keys[0].startswith("buckets/") else tuple(keys)
+    named = named_keys(keys, keys_file)
     if dry_run:
         typer.echo(_explained(folder, MigrateKeys(query, named, to, strategy, operator)))
         return
     answered(folder, MigrateKeys(query, named, to, strategy, operator), wait)
+
+
+def named_keys(keys: list[str] | None, file: Path | None) -> tuple[str, ...]:
+    """The keys of a command, given one by one or in a file."""
+    if bool(keys) == (file is not None):
+        msg = "say which keys: either --keys, once or several times, or --keys-file"
+        raise ConfigError(msg)
+    if file is not None:
+        return as_keys(keys_of(file))
+    assert keys
+    return tuple(keys[0].split("/")) if len(keys) == 1 and keys[0].startswith("buckets/") else tuple(keys)
 
 
 def _explained(folder: Path, command: MigrateKeys) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from godwit.errors import ConfigError
 
-StoreUrl = Annotated[str, typer.Option(help="What all processes share: file:/path, or a path.")]
+StoreUrl = Annotated[
+    str, typer.Option(help="What all processes share: a path, file:/path, s3://bucket/fleet, nats://host:4222/fleet.")
+]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -19,13 +22,22 @@ def coordinator(
     rule: Annotated[str, typer.Option(help="Where operators go.")] = "bottom-up",
     state: Annotated[str, typer.Option(help="How the state of a moved instance travels.")] = "delta",
     ack_timeout: Annotated[float, typer.Option(help="Seconds that regions have to acknowledge an epoch.")] = 10.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    admission: Annotated[
+        bool | None, typer.Option(help="Refuse queries that do not fit. Unless said: if all sites say what they have.")
+    ] = None,
+    reoptimise: Annotated[bool, typer.Option(help="Move operators when what is measured says so.")] = False,
+    sinks: Annotated[
+        Path | None, typer.Option(help="A file with the sinks of queries: {busy: {parquet: out}}.")
+    ] = None,
 ) -> None:
     """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit.process.serve import serve_coordinator
-    from godwit.process.store_url import folder_of
+    from godwit.scenario.sink_file import sinks_of_queries
 
     options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
-    serve_coordinator(folder_of(store), options, host, lease)
+    extras = {"admission": admission, "reoptimise": reoptimise, "sinks": sinks_of_queries(sinks) if sinks else {}}
+    serve_coordinator(store, options, host, lease, port, extras)
 
 
 def region(
@@ -38,14 +50,19 @@ def region(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     advertise: Annotated[str, typer.Option(help="The address that others are told: behind NAT, or a proxy.")] = "",
     quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
+    conf: Annotated[list[str] | None, typer.Option(help="More of Spark's settings: spark.executor.memory=2g.")] = None,
 ) -> None:
     """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
     from godwit import names
     from godwit.process.serve import serve_region
-    from godwit.process.store_url import folder_of
 
     names.check("region", name)
     if not master:
         msg = "--master is empty; give local[2], or the URL of a cluster"
         raise ConfigError(msg)
-    serve_region(folder_of(store), name, host, master, memory, keep, quick, port, advertise)
+    told = [one.partition("=") for one in conf or ()]
+    if wrong := [key for key, equals, _ in told if not (equals and key.startswith("spark."))]:
+        msg = f"--conf {wrong[0]}: write --conf spark.NAME=VALUE"
+        raise ConfigError(msg)
+    settings = {key: value for key, _, value in told}
+    serve_region(store, name, host, master, memory, keep, quick, port, advertise, settings)

@@ -13,6 +13,7 @@ import yaml
 
 from godwit.cli.ask import text
 from godwit.cli.changes import lines
+from godwit.cli.migrate import named_keys
 from godwit.cli.output import as_json
 from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
 from godwit.client import RemoteFleet
@@ -109,23 +110,41 @@ def change(
 
 def migrate(
     query: Query,
-    keys: Annotated[list[str], typer.Option(help="A key, a pattern ('S41-*'), or '*' for the rest; repeatable.")],
     to: Annotated[str, typer.Option(help="The site they go to.")],
+    keys: Annotated[
+        list[str] | None, typer.Option(help="A key, a pattern ('S41-*'), or '*' for the rest; repeatable.")
+    ] = None,
+    keys_file: Annotated[Path | None, typer.Option(help="Keys from a .parquet, .arrow, .csv or text file.")] = None,
     strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
     operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
 ) -> None:
     """Move keys of a running query to another site."""
     with connected() as fleet:
-        named = keys[0] if len(keys) == 1 else keys
+        named = keys[0] if keys and len(keys) == 1 and keys_file is None else named_keys(keys, keys_file)
         told = fleet.migrate(query, keys=named, to=to, strategy=strategy, operator=operator, dry_run=dry_run)
         typer.echo(told)
+
+
+def table(
+    name: Annotated[str, typer.Argument(help="The table's name.")],
+    file: Annotated[Path, typer.Argument(help="Its rows: .csv, .json (one row per line), .jsonl or .parquet.")],
+    whole: Annotated[bool, typer.Option(help="The file has all rows: what it does not have is taken out.")] = False,
+) -> None:
+    """Put the rows of a file of this machine into a reference table."""
+    from godwit.client.handles import RemoteTable
+    from godwit.client.row_files import rows_of_file
+
+    rows = rows_of_file(file)
+    with connected() as fleet:
+        to: RemoteTable = fleet.known_table(name)
+        typer.echo(f"{to.replace(rows) if whole else to.upsert(rows)} rows changed")
 
 
 def history(last: Annotated[int, typer.Option(help="At most this many of the newest (0: all).")] = 50) -> None:
     """What was reconfigured, when and why, as JSON."""
     with connected() as fleet:
-        as_json(fleet.history()[-last:])
+        as_json(fleet.history.read()[-last:])
 
 
 def status() -> None:

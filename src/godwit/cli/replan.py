@@ -31,7 +31,10 @@ Partial = Annotated[
 ]
 Up = Annotated[list[str] | None, typer.Option(help="A stream whose filters go above the joins; repeatable.")]
 Down = Annotated[list[str] | None, typer.Option(help="A stream whose filters go back below them; repeatable.")]
-Strategy = Annotated[str, typer.Option(help="moving-state, background, parallel-track, or auto: the best of them.")]
+Strategy = Annotated[
+    str, typer.Option(help="moving-state, background, parallel-track, pause-drain-resume, stateless-order, or auto.")
+]
+RunOut = Annotated[bool, typer.Option(help="pause-drain-resume: let windows run out.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 Text = Annotated[str, typer.Argument(help="A file with the new SQL, or the SQL itself.")]
 
@@ -44,6 +47,7 @@ def replan(
     filters_up: Up = None,
     filters_down: Down = None,
     strategy: Strategy = "auto",
+    run_out: RunOut = False,
     dry_run: DryRun = False,
     wait: Wait = 60.0,
 ) -> None:
@@ -53,7 +57,7 @@ def replan(
         known, streams = _running(folder, query)
         typer.echo(explained(known, wish, streams, _load(folder, known, streams)))
         return
-    answered(folder, Replan(query, order, strategy, partial, wish.up, wish.down), wait)
+    answered(folder, Replan(query, order, strategy, run_out, partial, wish.up, wish.down), wait)
 
 
 def replace(folder: Folder, query: Name, sql: Text, dry_run: DryRun = False, wait: Wait = 60.0) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +14,18 @@ import typer
 from godwit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from godwit.ingest.whereabouts import PositionColumns
+    from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
+    from godwit.server.backend import Backend
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder; made if it is not there.")],
+    folder: Annotated[
+        str, typer.Argument(help="The fleet's folder, made if it is not there; with --processes, its store's URL.")
+    ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8321,
     tokens: Annotated[Path | None, typer.Option(help="File of tokens (`godwit token` prints its lines).")] = None,
@@ -26,8 +35,21 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="Scenario file: its streams, devices, queries, broker sources and sinks.")
     ] = None,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="The fleet's coordinator and regions run already (`godwit up`).")
+    ] = False,
+    positions: Annotated[
+        str | None,
+        typer.Option(help="Columns with a device's position, 'lat,lon': it goes to the nearest site."),
+    ] = None,
+    hysteresis: Annotated[
+        float, typer.Option(min=0, help="A site is left only for one that is nearer by so many metres.")
+    ] = 0.0,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="Export reconfigurations as OpenTelemetry traces (OTEL_* variables).")
+    ] = False,
 ) -> None:
-    """Run a fleet with a REST API, live results and metrics, until interrupted."""
+    """Run a fleet (or join one of processes) with a REST API, live results, metrics and a page, until interrupted."""
     from godwit.server.access import load_tokens
 
     access = load_tokens(tokens, os.environ)
@@ -39,32 +61,79 @@ def serve(
     if (certificate is None) != (key is None):
         msg = "TLS needs both --certificate and --key"
         raise ConfigError(msg)
+    columns = _columns(positions, hysteresis)
+    if processes and config is not None:
+        msg = "--config sets an embedded fleet up; give a fleet of processes its streams and queries over the API"
+        raise ConfigError(msg)
     import uvicorn
 
+    from godwit.server.app import create_app
+
+    with _backend(folder, topology, processes, None if config is None else _load(config)) as backend:
+        app = create_app(backend, access, positions=columns)
+        traces = _traces(app) if otel else None
+        files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
+        more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
+        settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
+        listening = settings.bind_socket()
+        listening.listen()  # whoever reads the address below may call at once
+        scheme, at = "https" if certificate else "http", listening.getsockname()[1]
+        typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
+        uvicorn.Server(settings).run(sockets=[listening])
+        if traces is not None:
+            traces.stop()
+
+
+def _traces(app: FastAPI) -> Traces:
+    from godwit.observe.traces import Traces
+
+    made = Traces()
+    app.state.service.tracing = made.tell
+    return made
+
+
+@contextmanager
+def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
+    """The fleet that is served, while it is."""
+    if processes:
+        from godwit.model.topology_file import load_topology
+        from godwit.process.connect import connect
+        from godwit.server.backend import add_topology
+        from godwit.server.processes import ProcessBackend
+
+        over = ProcessBackend(lambda: connect(folder))
+        try:
+            if topology is not None:
+                add_topology(over, load_topology(topology))
+            yield over
+        finally:
+            over.stop()
+        return
     from godwit.api.fleet import Fleet
     from godwit.scenario.connect import follow_brokers
     from godwit.scenario.run import set_up
-    from godwit.server.app import create_app
+    from godwit.server.embedded import EmbeddedBackend
 
-    told = None if config is None else _load(config)
-    fleet = Fleet.embedded(folder)
-    if topology is not None:
-        fleet.topology.load(topology)
-    if told is not None:
-        set_up(fleet, told, told.ground())
-    app = create_app(fleet, access)
-    files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-    settings = uvicorn.Config(app, host=host, port=port, log_level="warning", **files)  # type: ignore[arg-type]
-    listening = settings.bind_socket()
-    listening.listen()  # whoever reads the address below may call at once
-    fleet.start()
-    follow_brokers(fleet, [] if told is None else told.sources)
-    scheme, at = "https" if certificate else "http", listening.getsockname()[1]
-    typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
-    try:
-        uvicorn.Server(settings).run(sockets=[listening])
-    finally:
-        fleet.stop()
+    with Fleet.embedded(folder) as fleet:
+        if topology is not None:
+            fleet.topology.load(topology)
+        if told is not None:
+            set_up(fleet, told, told.ground())
+        fleet.start()
+        follow_brokers(fleet, [] if told is None else told.sources)
+        yield EmbeddedBackend(fleet)
+
+
+def _columns(positions: str | None, hysteresis: float) -> PositionColumns | None:
+    if positions is None:
+        return None
+    from godwit.ingest.whereabouts import PositionColumns
+
+    lat, comma, lon = (part.strip() for part in positions.partition(","))
+    if not (lat and comma and lon):
+        msg = f"--positions '{positions}': name two columns, latitude first, such as lat,lon"
+        raise ConfigError(msg)
+    return PositionColumns(lat, lon, hysteresis)
 
 
 def _load(file: Path) -> Scenario:

@@ -51,7 +51,7 @@ def ps(file: File = Path("fleet.yaml"), output: Output = "auto") -> None:
                 {
                     "name": one.name, "alive": one.alive, "pid": one.member.pid, "address": one.member.address,
                     "epoch": one.member.epoch, "megabytes": round(one.megabytes), "failures": one.member.failures,
-                    "log": str(spec.store / "run" / f"{one.name}.log"),
+                    "log": str(spec.run / f"{one.name}.log"),
                 }
                 for one in found
             ]

@@ -25,8 +25,9 @@ class Http:
         self.url = url.rstrip("/")
         self.client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
 
-    def ask(self, method: str, path: str, **more: Any) -> Any:
-        """The response's JSON; a GodwitError says what the server refuses, or that it cannot be reached."""
+    def ask(self, method: str, path: str, any_status: bool = False, **more: Any) -> Any:
+        """The response's JSON; a GodwitError says what the server refuses (unless `any_status` will do), or that it
+        cannot be reached."""
         until = time.monotonic() + PATIENCE
         while True:
             try:
@@ -34,7 +35,7 @@ class Http:
             except httpx.TransportError as error:
                 msg = f"the server {self.url} cannot be reached ({error}); is it running, and the address right?"
                 raise ConfigError(msg) from error
-            if response.is_success:
+            if response.is_success or any_status:
                 return response.json()
             wait = _seconds(response)
             if wait is None or time.monotonic() + wait > until:

@@ -5,6 +5,7 @@ So nothing is missed or repeated when a connection drops, or when the server let
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -36,4 +37,20 @@ def subscribed(http: Http, path: str, from_now: bool) -> Iterator[dict[str, Any]
                             yield from rows
         except httpx.TransportError:
             pass  # the server was restarted, or the network is gone for a moment
+        time.sleep(AGAIN)
+
+
+def events(http: Http, path: str) -> Iterator[dict[str, Any]]:
+    """Messages of a stream of events; what comes while a connection is lost is not repeated."""
+    while True:
+        try:
+            with http.client.stream("GET", path, timeout=httpx.Timeout(30.0)) as response:
+                if not response.is_success:
+                    response.read()
+                    raise refusal(response)
+                for line in response.iter_lines():
+                    if line.startswith("data:"):
+                        yield json.loads(line[5:])
+        except httpx.TransportError:
+            pass
         time.sleep(AGAIN)

@@ -6,92 +6,18 @@ What an embedded fleet returns as a Spark DataFrame is a list of dicts here, wit
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-import pyarrow as pa
-
+from godwit.client.bodies import body_of, key_json
+from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
 from godwit.client.http import Http
-from godwit.client.live import subscribed
-from godwit.client.pages import newest, pages
-from godwit.delivery.json_rows import html_table
+from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
+from godwit.model.change_text import change_text, move_text
+from godwit.model.changes import Change
 
-ARROW = "application/vnd.apache.arrow.stream"
-
-
-class RemoteCommand:
-    """A command that was sent, and is carried out in its turn."""
-
-    def __init__(self, http: Http, number: int) -> None:
-        self._http, self.number = http, number
-
-    def state(self) -> dict[str, Any]:
-        """{"state": "waiting"}, "done" with its epoch, or "refused" with the message."""
-        found: dict[str, Any] = self._http.ask("GET", f"/v1/commands/{self.number}")
-        return found
-
-    def __repr__(self) -> str:
-        return f"RemoteCommand({self.number})"
-
-
-class RemoteQuery:
-    """A query of a fleet behind a server."""
-
-    def __init__(self, http: Http, name: str) -> None:
-        self._http, self.id = http, name
-        self._path = f"/v1/queries/{quote(name, safe='')}"
-
-    def results(self) -> list[dict[str, Any]]:
-        """Every result so far; of results that replace each other the newest per key."""
-        key = self._http.ask("GET", self._path).get("key")
-        return newest(self.changes(), key)
-
-    def changes(self) -> list[dict[str, Any]]:
-        """The results as they were committed."""
-        return [row for rows, _ in pages(self._http, self._path) for row in rows]
-
-    def subscribe(self, *, from_now: bool = True) -> Iterator[dict[str, Any]]:
-        """Results as they are committed, without gaps or repeats, also over a connection that drops."""
-        return subscribed(self._http, self._path, from_now)
-
-    def explain(self) -> str:
-        return str(self._http.ask("GET", f"{self._path}/explain")["plan"])
-
-    def stop(self) -> None:
-        self._http.ask("DELETE", self._path)
-
-    def __repr__(self) -> str:
-        return f"RemoteQuery({self.id!r})"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the plan, and some results."""
-        rows = self._http.ask("GET", f"{self._path}/results", params={"limit": 20})["rows"]
-        return f"<b>{escape(self.id)}</b><pre>{escape(self.explain())}</pre>{html_table(rows)}"
-
-
-class RemoteDevice:
-    """A device that sends its rows to a server."""
-
-    def __init__(self, fleet: RemoteFleet, name: str, streams: Sequence[str]) -> None:
-        self._fleet, self.id, self._streams = fleet, name, tuple(streams)
-
-    def push(self, rows: Any, stream: str | None = None, sequence: int | None = None) -> bool:
-        target = stream or (self._streams[0] if len(self._streams) == 1 else None)
-        if target is None:
-            msg = f"device '{self.id}' feeds {list(self._streams) or 'no stream'}; name one of them"
-            raise DeploymentError(msg)
-        return self._fleet.push(target, rows, device=self.id, sequence=sequence)
-
-    def attach(self, site: str) -> None:
-        self._fleet.device(self.id, site=site)
-
-    def detach(self) -> None:
-        self._fleet.change([f"device {self.id} left"])
+Emit = Literal["final", "changes"]
 
 
 class RemoteFleet:
@@ -100,29 +26,65 @@ class RemoteFleet:
     def __init__(self, url: str, token: str | None = None) -> None:
         self._http = Http(url, token)
         self._http.ask("GET", "/v1/health")
+        self.topology, self.history = RemoteTopology(self._http), RemoteHistory(self._http)
 
-    # --- streams and devices
+    # --- streams, tables and devices
 
     def stream(self, name: str, schema: str, **options: Any) -> dict[str, Any]:
         """Declare a stream; options as in `Fleet.stream`."""
-        told = {"name": name, "columns": schema, **options}
-        found: dict[str, Any] = self._http.ask("POST", "/v1/streams", json=told)
-        return found
+        return self._told("POST", "/v1/streams", json={"name": name, "columns": schema, **options})
+
+    def table(
+        self,
+        name: str,
+        schema: str,
+        *,
+        key: str | Sequence[str],
+        disorder: str | None = None,
+        site: str | None = None,
+    ) -> RemoteTable:
+        """Declare a reference table, which queries join by its key."""
+        keys = [key] if isinstance(key, str) else list(key)
+        told = {"name": name, "columns": schema, "key": keys, "disorder": disorder, "site": site}
+        self._http.ask("POST", "/v1/tables", json=told)
+        return RemoteTable(self._http, name)
+
+    def known_table(self, name: str) -> RemoteTable:
+        """A reference table that is declared."""
+        self._http.ask("GET", named("tables", name))
+        return RemoteTable(self._http, name)
 
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> RemoteDevice:
-        body = {"site": site, "streams": list(streams)}
-        self._http.ask("PUT", f"/v1/devices/{quote(name, safe='')}", json=body)
-        return RemoteDevice(self, name, streams)
+        self._http.ask("PUT", named("devices", name), json={"site": site, "streams": list(streams)})
+        return RemoteDevice(self._http, name)
 
     def push(self, stream: str, rows: Any, *, device: str | None = None, sequence: int | None = None) -> bool:
         """Send rows (dicts, an Arrow table, a pandas frame). When this returns, they are durable."""
-        params = {"device": device, "sequence": sequence}
-        given = {name: value for name, value in params.items() if value is not None}
-        path = f"/v1/streams/{quote(stream, safe='')}/rows"
-        body = (
-            {"content": _arrow(rows), "headers": {"content-type": ARROW}} if _is_table(rows) else {"json": _plain(rows)}
-        )
-        return bool(self._http.ask("POST", path, params=given, **body)["taken"])
+        given = {k: v for k, v in {"device": device, "sequence": sequence}.items() if v is not None}
+        path = f"{named('streams', stream)}/rows"
+        return bool(self._http.ask("POST", path, params=given, **body_of(rows))["taken"])
+
+    def tell_time(self, stream: str, clocks: Mapping[str, int]) -> None:
+        """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
+        self._http.ask("POST", f"{named('streams', stream)}/clocks", json={"clocks": dict(clocks)})
+
+    def close_sources(self) -> None:
+        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+        self._http.ask("POST", "/v1/sources/close")
+
+    def close_device(self, device: str) -> None:
+        RemoteDevice(self._http, device).close()
+
+    def reset_clock(self, device: str) -> None:
+        RemoteDevice(self._http, device).reset_clock()
+
+    def is_attached(self, device: str) -> bool:
+        return RemoteDevice(self._http, device).attached
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Rows that did not fit their stream, each with the reason."""
+        found: list[dict[str, Any]] = self._http.ask("GET", "/v1/dead-letters", params={"limit": 10_000})
+        return found
 
     # --- queries
 
@@ -130,24 +92,31 @@ class RemoteFleet:
     def queries(self) -> list[str]:
         return [query["name"] for query in self._http.ask("GET", "/v1/queries")]
 
+    def known(self, query: str) -> str:
+        """The name of a running query; DeploymentError lists those that run."""
+        return self.query(query).id
+
     def query(self, name: str) -> RemoteQuery:
-        self._http.ask("GET", f"/v1/queries/{quote(name, safe='')}")
+        self._http.ask("GET", named("queries", name))
         return RemoteQuery(self._http, name)
 
-    def submit(self, sql: Any, name: str, *, sink: str | None = None, wait: bool = True) -> RemoteQuery | RemoteCommand:
-        body = {"name": name, "sql": sql if isinstance(sql, str) else sql.sql(), "sink": sink}
+    def submit(
+        self, sql: Any, name: str, *, sink: str | None = None, emit: Emit = "final", wait: bool = True
+    ) -> RemoteQuery | RemoteCommand:
+        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit}
         return self._sent("POST", "/v1/queries", body, wait) or RemoteQuery(self._http, name)
 
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:
-        body = {"sql": sql if isinstance(sql, str) else sql.sql()}
-        path = f"/v1/queries/{quote(query, safe='')}"
-        return self._sent("PATCH", path, body, wait) or RemoteQuery(self._http, query)
+        return self._sent("PATCH", named("queries", query), {"sql": _text(sql)}, wait) or RemoteQuery(self._http, query)
 
-    def replace(self, query: str, sql: Any, *, dry_run: bool = False) -> str:
+    def replace(self, query: str, sql: Any, *, dry_run: bool = False, wait: bool = True) -> str | RemoteCommand:
         """As `Fleet.replace`."""
-        body = {"sql": sql if isinstance(sql, str) else sql.sql()}
-        path = f"/v1/queries/{quote(query, safe='')}/replace"
-        return str(self._http.ask("POST", path, json=body, params={"dry_run": dry_run})["explanation"])
+        body, path = {"sql": _text(sql)}, f"{named('queries', query)}/replace"
+        told = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return told if dry_run else self._sent("POST", path, body, wait) or told
+
+    def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
+        return self._sent("DELETE", named("queries", query), None, wait)
 
     def replan(
         self,
@@ -158,28 +127,39 @@ class RemoteFleet:
         filters_up: Sequence[str] = (),
         filters_down: Sequence[str] = (),
         strategy: str = "auto",
+        run_out: bool = False,
         dry_run: bool = False,
-    ) -> str:
+        wait: bool = True,
+    ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
         streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
-        body = {"order": order, "partial": partial, "strategy": strategy, **streams}
-        path = f"/v1/queries/{quote(query, safe='')}/replan"
-        return str(self._http.ask("POST", path, json=body, params={"dry_run": dry_run})["explanation"])
+        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out}
+        path = f"{named('queries', query)}/replan"
+        if dry_run:
+            return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return self._sent("POST", path, body, wait) or f"'{query}' has another plan"
 
-    def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
-        return self._sent("DELETE", f"/v1/queries/{quote(query, safe='')}", None, wait)
+    def results(self, query_id: str) -> list[dict[str, Any]]:
+        return RemoteQuery(self._http, query_id).results()
 
-    def results(self, query: str) -> list[dict[str, Any]]:
-        return RemoteQuery(self._http, query).results()
+    def changes(self, query_id: str) -> list[dict[str, Any]]:
+        return RemoteQuery(self._http, query_id).changes()
 
     def subscribe(self, query: str) -> Iterator[dict[str, Any]]:
         return RemoteQuery(self._http, query).subscribe()
 
     # --- the ground moves
 
-    def change(self, changes: Sequence[str], *, wait: bool = True) -> RemoteCommand | None:
-        """Changes as people write them: "device t1 -> east", "site west-3 failed"."""
-        return self._sent("POST", "/v1/changes", {"changes": list(changes)}, wait)
+    def change(self, changes: Iterable[Change | str], *, wait: bool = True) -> RemoteCommand | None:
+        """Changes as values, or as people write them: "device t1 -> east", "site west-3 failed"."""
+        return self._sent("POST", "/v1/changes", {"changes": _texts(changes)}, wait)
+
+    def move_device(self, device: str, site: str | None) -> None:
+        self.change([move_text(device, site)])
+
+    def notify_handover(self, device: str, site: str) -> None:
+        """The network says that a source is attached to another site: its keys follow it."""
+        self._http.ask("POST", f"{named('devices', device)}/handover", json={"site": site})
 
     def move(
         self, placement: Mapping[str, str], cause: str = "moved by hand", *, wait: bool = True
@@ -198,38 +178,39 @@ class RemoteFleet:
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.migrate`."""
-        listed = [keys] if isinstance(keys, str) else [_key(key) for key in keys]
+        listed = [keys] if isinstance(keys, str) else [key_json(key) for key in keys]
         body = {"keys": listed, "to": to, "strategy": strategy, "operator": operator}
-        path = f"/v1/queries/{quote(query, safe='')}/migrate"
+        path = f"{named('queries', query)}/migrate"
         if dry_run:
-            return str(self._http.ask("POST", path, json=body, params={"dry_run": True})["explanation"])
+            return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
         return self._sent("POST", path, body, wait) or f"keys {', '.join(map(str, listed))} of '{query}' go to {to}"
 
     # --- look
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: Any) -> str:
         """What a query would become; nothing happens."""
-        return str(self._http.ask("POST", "/v1/explain", json={"sql": sql})["plan"])
+        return str(self._told("POST", "/v1/explain", json={"sql": _text(sql)})["plan"])
 
-    def explain_change(self, changes: Sequence[str]) -> str:
-        return str(self._http.ask("POST", "/v1/explain", json={"changes": list(changes)})["change"])
+    def explain_change(self, changes: Iterable[Change | str]) -> str:
+        return str(self._told("POST", "/v1/explain", json={"changes": _texts(changes)})["change"])
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._http.ask("GET", "/v1/status")
-        return found
+        return self._told("GET", "/v1/status")
 
-    def history(self, after: int = 0) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._http.ask("GET", "/v1/history", params={"after": after, "limit": 10_000})
-        return found
+    def state(self) -> dict[str, Any]:
+        """How far the fleet is behind what was asked of it: `desired`, `current`, `settled`."""
+        return self._told("GET", "/v1/state")
 
-    def topology(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._http.ask("GET", "/v1/topology")
-        return found
+    def check(self) -> None:
+        """Raise if something of the fleet has failed."""
+        if not self._told("GET", "/v1/ready", any_status=True)["ready"]:
+            failures = self.status()["failures"]
+            msg = f"the fleet is not ready: {failures or 'it is not started, or a part of it does not answer'}"
+            raise DeploymentError(msg)
 
-    def load_topology(self, yaml: str) -> dict[str, Any]:
-        """Add everything of a topology file's text that is not there yet."""
-        found: dict[str, Any] = self._http.ask("POST", "/v1/topology", json={"yaml": yaml})
-        return found
+    def process_available(self) -> None:
+        """Wait until everything that was sent has been answered."""
+        finished(self._http, self._http.ask("POST", "/v1/drain"))
 
     def stop(self) -> None:
         """Let go of the connections; the fleet goes on."""
@@ -241,52 +222,19 @@ class RemoteFleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _told(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._http.ask(method, path, **more)
+        return found
+
     def _sent(self, method: str, path: str, body: dict[str, Any] | None, wait: bool) -> RemoteCommand | None:
         more: dict[str, Any] = {} if body is None else {"json": body}
         told = self._http.ask(method, path, params={"wait": wait}, **more)
         return None if wait else RemoteCommand(self._http, told["command"])
 
 
-def _is_table(rows: Any) -> bool:
-    return isinstance(rows, pa.Table | pa.RecordBatch) or hasattr(rows, "__arrow_c_stream__") or _is_frame(rows)
+def _text(sql: Any) -> str:
+    return sql if isinstance(sql, str) else str(sql.sql())
 
 
-def _is_frame(rows: Any) -> bool:
-    return type(rows).__module__.startswith("pandas") and hasattr(rows, "columns")
-
-
-def _arrow(rows: Any) -> bytes:
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    table = (
-        rows
-        if isinstance(rows, pa.Table)
-        else pa.Table.from_pandas(rows, preserve_index=False)
-        if _is_frame(rows)
-        else pa.table(rows)
-    )
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-    made: bytes = out.getvalue().to_pybytes()
-    return made
-
-
-def _plain(value: Any) -> Any:
-    """For JSON: times as text; a naive one is UTC, as everywhere."""
-    match value:
-        case dt.datetime():
-            return (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).isoformat()
-        case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}
-        case bytes():
-            return base64.b64encode(value).decode()
-        case None | bool() | int() | float() | str():
-            return value
-        case _ if hasattr(value, "__iter__"):
-            return [_plain(one) for one in value]
-    return str(value)
-
-
-def _key(key: Any) -> Any:
-    return list(key) if isinstance(key, tuple) else key
+def _texts(changes: Iterable[Change | str]) -> list[str]:
+    return [change if isinstance(change, str) else change_text(change) for change in changes]

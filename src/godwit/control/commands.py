@@ -38,6 +38,8 @@ class Submit:
     query: str
     sql: str
     sink: str | None = None
+    #: "stateless": joins keep no intermediate rows, each new row probes the other streams
+    joins: str = "materialised"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Replan:
     query: str
     order: str = ""
     strategy: str = "auto"
+    #: of pause-drain-resume: windows may run out
+    run_out: bool = False
     partial: bool | None = None
     up: tuple[str, ...] = ()
     down: tuple[str, ...] = ()

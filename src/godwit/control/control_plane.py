@@ -25,9 +25,10 @@ from godwit.control.events import (
     QuerySubmitted,
     QueryWithdrawn,
     RegionAcked,
+    ReplicasDue,
 )
 from godwit.control.explain import explain
-from godwit.control.key_routes import check_migration, region_of, route_table
+from godwit.control.key_routes import by_region, check_migration, region_of, route_table
 from godwit.control.plan_state import Planner
 from godwit.control.redeploy.strategy import ChangeBatch, redeployment
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
@@ -39,6 +40,7 @@ from godwit.model.global_plan import Cost, unit_cost
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
+from godwit.model.routing import Route
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import Ways, Wish
 
@@ -92,6 +94,9 @@ class ControlPlane:
         if isinstance(event, KeysArrived):
             self.keys.arrived(event.move)
             return self._with_keys([])
+        if isinstance(event, ReplicasDue):
+            self.keys.refresh()
+            return self._with_keys([])
         if isinstance(event, KeysAsked):
             return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
         if isinstance(event, QueryWithdrawn):
@@ -111,7 +116,7 @@ class ControlPlane:
                     self._leave_lost_sites()
             found += told
             changes = list(self.keys.changes(self._elsewhere))
-            told = [instruction for change in changes for instruction in self.coordinator.handle(change)]
+            told = self.coordinator.together(changes) if changes and self.idle else self._queued(changes)
             idle = self.idle and not self.coordinator.unpublished
             passed = [one.number for one in self.keys.active.values() if one.asked] if idle and not told else []
             if passed:  # they changed nothing, so there was no epoch
@@ -120,18 +125,25 @@ class ControlPlane:
             elif not changes:
                 return found
 
+    def _queued(self, changes: Iterable[RouteKeys]) -> list[Instruction]:
+        """Phases that wait for the next epoch, all of them for the same one."""
+        return [instruction for change in changes for instruction in self.coordinator.handle(change)]
+
     def _leave_lost_sites(self) -> None:
         """Keys whose site is gone go to where the rest of their operator is."""
         known = [(one.query, one.operator) for one in (*self.keys.active.values(), *self.keys.queued)]
         for (query, operator), table in self.planner.rows.key_routes.items():
             home = region_of(self.planner, self.planner.rows.placement.get(instance_id(query, operator)))
-            if home is None or (query, operator) in known:
+            if home is None or (query, operator) in known or not any(map(self._lost, table.coarse)):
                 continue
             for route in table.routes[:-1]:
-                if route.site and SiteId(route.site) not in self.planner.topology.sites and route.process != home:
+                if self._lost(route) and route.process != home:
                     strategy = chosen("auto", self.planner.rows.queries[query].shape.plan.operators[operator])
                     home_site = str(self.planner.rows.placement[instance_id(query, operator)])
                     self.keys.ask(query, operator, route.keys, home, home_site, strategy)
+
+    def _lost(self, route: Route) -> bool:
+        return bool(route.site) and SiteId(route.site) not in self.planner.topology.sites
 
     def migrate(
         self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO
@@ -142,17 +154,18 @@ class ControlPlane:
         self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node))
         return self._with_keys([])
 
-    def _elsewhere(self, one: KeyMigration) -> list[KeySet]:
-        """The keys of a migration that are not where they are to go, each part in one region."""
+    def _elsewhere(self, one: KeyMigration) -> list[tuple[RegionId, KeySet]]:
+        """The keys of a migration that are not where they are to go, each part with the region that has it."""
         table = route_table(self.planner, one.query, one.operator)
-        portions = table.portions(one.keys) if table is not None else ()
-        return [part for route, part in portions if route.process != one.target]
+        portions = by_region(table, one.keys) if table is not None else ()
+        return [(route.process, part) for route, part in portions if route.process != one.target]
 
     def resume(self, waiting: Iterable[Change]) -> list[Instruction]:
         """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys."""
         told = self.coordinator.resume(waiting)
         for (query, operator), table in self.planner.rows.key_routes.items():
-            for route in table.routes:
+            open_copies = any(route.copies or route.backups for route in table.coarse)
+            for route in table.routes if open_copies else ():
                 for target in (*route.copies, *route.backups):
                     self.keys.give_up(route.number, query, operator, route.keys, target, bool(route.copies))
         return self._with_keys(told)

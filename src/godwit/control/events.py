@@ -77,6 +77,14 @@ class PlanChanged:
 
 
 @dataclass(frozen=True)
+class ProbesOrdered:
+    """New rows of a query with a probing join probe the other streams in this order from now on."""
+
+    query: QueryId
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StreamDeclared:
     """Queries may read this stream from now on."""
 
@@ -126,6 +134,11 @@ class KeysAsked:
 
 
 @dataclass(frozen=True)
+class ReplicasDue:
+    """Replicas of keys are to be refreshed; the control plane hears of it, not the coordinator."""
+
+
+@dataclass(frozen=True)
 class KeysArrived:
     """State of keys that a phase of a migration sent has come; the control plane hears of it, not the coordinator."""
 
@@ -155,6 +168,7 @@ Event = (
     | QuerySubmitted
     | QueryWithdrawn
     | PlanChanged
+    | ProbesOrdered
     | PlacesWished
     | PlacedByHand
     | StreamDeclared
@@ -164,6 +178,7 @@ Event = (
     | HandoverDone
     | KeysAsked
     | KeysArrived
+    | ReplicasDue
     | RouteKeys
     | RegionLost
     | RegionBack
@@ -175,6 +190,7 @@ Request = (
     | RegionEvacuated
     | QueryWithdrawn
     | PlanChanged
+    | ProbesOrdered
     | DeviceFeeds
     | DevicesForgotten
     | PlacesWished

@@ -9,9 +9,9 @@ from godwit.control.plan_state import Planner
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, NodeId, QueryId, RegionId, SiteId
 from godwit.migration.key_migrations import RouteKeys
-from godwit.migration.phases import Cancel, Copy, Proceed, Suspend, Switch
+from godwit.migration.phases import Cancel, Copy, Proceed, Release, Suspend, Switch
 from godwit.model.instances import instance_id
-from godwit.model.keys import HashRange, KeySet, Listed, Rest, buckets_of, ranges
+from godwit.model.keys import HashRange, Key, KeySet, Listed, Rest, buckets_of, ranges
 from godwit.model.plan import Operator
 from godwit.model.routing import Route, RouteTable
 from godwit.protocol.handover import Migration
@@ -35,28 +35,46 @@ def route_keys(planner: Planner, change: RouteKeys) -> None:
                 planner.journal.drop(planner.rows.parked, change.query)
             return
         case Copy(dual, refresh):
-            away = [(route, part) for route, part in table.portions(change.keys) if route.process != change.target]
+            away = [(route, part) for route, part in by_region(table, change.keys) if route.process != change.target]
             if len(away) != 1:
                 return  # a copy has one source, and had when the migration began
             moves = [replace(_move(planner, change, *away[0]), copy=True, dual=dual, shadow=refresh)]
-            table = table.copied(away[0][1], change.target, dual, change.number)
+            for _, part in table.portions(away[0][1]) if isinstance(away[0][1], Listed) else away:
+                table = table.copied(part, change.target, dual, change.number)
         case Switch() as switch:
             moves = list(_switched(planner, change, switch, table))
             table = table.moved(change.keys, change.target, change.site)
+        case Release():
+            # Nothing changes but the epoch.
+            moves = [replace(_move(planner, change, table.rest, change.keys), cancel=True, release=True)]
         case Cancel():
-            held = [(route, part) for route, part in table.portions(change.keys)]
+            held = by_region(table, change.keys)
             moves = [replace(_move(planner, change, *one), copy=True, shadow=True, cancel=True) for one in held]
             table = table.uncopied(change.keys)
     planner.journal.put(planner.rows.key_routes, key, table)
     planner.pending_moves(moves)
 
 
+def by_region(table: RouteTable, keys: KeySet) -> list[tuple[Route, KeySet]]:
+    """Who processes which part of a key set; listed keys of one region are one part, whichever routes name them."""
+    portions = table.portions(keys)
+    if not isinstance(keys, Listed):
+        return portions
+    by: dict[RegionId, list[tuple[Route, frozenset[Key]]]] = {}
+    for route, part in portions:
+        assert isinstance(part, Listed)
+        by.setdefault(route.process, []).append((route, part.keys))
+    return [(some[0][0], Listed(frozenset[Key]().union(*(part for _, part in some)))) for some in by.values()]
+
+
 def _switched(planner: Planner, change: RouteKeys, switch: Switch, table: RouteTable) -> Iterator[Migration]:
-    for route, part in table.portions(change.keys):
+    for route, part in by_region(table, change.keys):
         if route.process == change.target:
             continue
         move = _move(planner, change, route, part)
-        move = replace(move, wait=switch.wait, ordered=switch.ordered, paced=switch.paced, dual=change.dual)
+        move = replace(
+            move, wait=switch.wait, ordered=switch.ordered, paced=switch.paced, held=switch.held, dual=change.dual
+        )
         for some in _single(part) if switch.paced else [part]:
             yield replace(move, keys=some, shadow=change.shadow)
 

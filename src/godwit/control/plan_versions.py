@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from godwit.control.events import PlanChanged
+from godwit.control.events import PlanChanged, ProbesOrdered
 from godwit.control.plan_state import Planner
 from godwit.ids import Epoch, QueryId, SiteId
 from godwit.model.instances import instance_id
 from godwit.placement.rules.base import Infeasible
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import epoch_of
+from godwit.replan.tracks import answers, of_new, runs_both
 
 
 def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
@@ -27,9 +28,21 @@ def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
         planner.take_pending()
         return fault
     leaving = [replace(move, leaves=True) for move in _stateful(planner, old.id)]
-    coming = [replace(m, inherits=True, wait=request.wait, ordered=False) for m in _stateful(planner, new.id)]
+    plan = new.shape.plan
+    later = of_new(plan) if runs_both(plan) and answers(plan) == "later" else ()
+    coming = [
+        replace(m, inherits=True, wait=request.wait or m.operator in later, ordered=False)
+        for m in _stateful(planner, new.id)
+    ]
     planner.pending_moves([*leaving, *coming])
     return None
+
+
+def order_probes(planner: Planner, request: ProbesOrdered) -> None:
+    """One row changes; nothing moves."""
+    known = planner.rows.queries.get(request.query)
+    if known is not None:
+        planner.journal.put(planner.rows.queries, known.id, replace(known, probes=request.order))
 
 
 def _stateful(planner: Planner, query: QueryId) -> Iterator[Migration]:

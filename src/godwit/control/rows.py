@@ -11,7 +11,7 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
 from godwit.model.plan import Query, Stream
-from godwit.model.routing import RouteTable
+from godwit.model.routing import RouteEdit, RouteTable
 from godwit.model.topology import Topology
 
 K = TypeVar("K")
@@ -69,7 +69,7 @@ class Rows:
         self, journal: Journal, since: int, sessions: dict[DeviceId, int], forgotten: frozenset[DeviceId], cause: str
     ) -> Delta:
         """What was written since the mark."""
-        devices = journal.changed(self.devices, since)
+        devices, routes = journal.changed(self.devices, since), journal.changed(self.key_routes, since)
         return Delta(
             _now(self.queries, journal, since),
             _now(self.placement, journal, since),
@@ -80,10 +80,15 @@ class Rows:
             gone=frozenset(d for d in devices if d not in self.devices),
             cause=cause,
             parked=_now(self.parked, journal, since),
-            key_routes=_now(self.key_routes, journal, since),
+            key_routes={place: _edit(old, self.key_routes.get(place)) for place, old in routes.items()},
             forgotten=forgotten,
         )
 
 
 def _now(table: Mapping[K, V], journal: Journal, since: int) -> dict[K, V | None]:
     return {key: table.get(key) for key in journal.changed(table, since)}
+
+
+def _edit(old: RouteTable | None, new: RouteTable | None) -> RouteTable | RouteEdit | None:
+    """What is written of a table: the difference, where there was one."""
+    return new if old is None or new is None else new.since(old)

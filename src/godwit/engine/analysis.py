@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from godwit.errors import TypeMismatchError
 from godwit.ingest.schema import Schema
-from godwit.model.plan import Column, Query, Stream
+from godwit.model.plan import ARRIVED, Column, Query, Stream, arrival_view
 
 
 class Analyst:
@@ -35,6 +35,10 @@ class Analyst:
 
     def output(self, query: Query) -> tuple[Column, ...]:
         """The result's columns with their types."""
+        for _, scan in query.shape.plan.scans:
+            if scan.arrival:
+                rows = self.session.table(str(scan.stream)).selectExpr("*", f"CAST(NULL AS timestamp) AS {ARRIVED}")
+                rows.createOrReplaceTempView(arrival_view(scan.stream))
         return self.columns(query.oracle_sql)
 
     def columns(self, sql: str) -> tuple[Column, ...]:

@@ -1,7 +1,10 @@
-"""Direct plans: a compiled Spark plan runs over few rows on the calling thread, without the scheduler.
+"""Direct plans: a physical plan of Spark's runs over few rows on the calling thread, without the scheduler.
+
+Up to `INTERPRETED` rows Spark interprets the plan; for more it compiles it, when they first come. Compiling costs as
+much as planning does, and Java is slow in code that is new to it: every shape has its own, the interpreter is shared.
 
 `direct_plan.java` holds the part that must be Java; Janino, the compiler that Spark carries, compiles it when a session
-is first used. Rows travel as Arrow streams in memory-backed files: bytes that a Py4J call returns may wait 40 ms for a
+is first used. Rows travel as Arrow messages in memory-backed files: bytes that a Py4J call returns may wait 40 ms for a
 delayed TCP acknowledgement. All of this uses interfaces that Spark does not promise to keep, so it is tested against
 the ordinary way when a session starts, and switched off with a warning if there is any difference.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +36,10 @@ TESTED_WITH = "4.3."
 MODES = ("auto", "direct", "jobs")
 #: copies of one plan that are kept for threads that run it at the same time
 COPIES = 4
+#: a plan over at most so many rows is interpreted
+INTERPRETED = 1_000
+#: memory that a grouping or a join takes at once; Spark's own choice, megabytes, must be cleared in each run
+PAGE = "256k"
 #: nodes of a physical plan that need the scheduler, or Python
 NEEDS_JOB = ("Exchange", "Subquery", "Python", "ArrowEval", "InMemoryTableScan", "FileScan", "BatchScan")
 
@@ -58,54 +65,50 @@ class DirectEngine:
         loader = _class_loader(jvm, self._gateway)
         self._plan_class = loader.loadClass("godwit.DirectPlan")
         self._rows_class = loader.loadClass("godwit.DirectPlan$Rows")
-        rdd_class = self._gateway.new_array(jvm.java.lang.Class, 1)
-        rdd_class[0] = class_of("org.apache.spark.rdd.RDD")
-        self._fits = self._plan_class.getMethod("fits", rdd_class)
-        self._settings = jvm.java.util.Properties()
+        self._static = {method.getName(): method for method in self._plan_class.getMethods()}
+        self._settings = {compiled: jvm.java.util.Properties() for compiled in (True, False)}
         for name, value in spark.conf.getAll.items():
             if name.startswith("spark.sql."):  # tasks read the session's settings from their local properties
-                self._settings.setProperty(name, value)
-        self._memory = self._memory_manager()
+                for settings in self._settings.values():
+                    settings.setProperty(name, value)
+        self._settings[False].setProperty("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        self._memory = self._call("memory", self._context, PAGE)
 
     def leaf(self, slot: int) -> Any:
         """An RDD that stands for the rows that a run brings for a slot."""
         return self._new(self._rows_class, self._context, self._row, slot)
 
-    def compiled(self, frame: Any, plan: Any) -> DirectPlan | None:
-        """The physical plan, compiled to be run here; None: a part of it needs the scheduler."""
+    def planned(self, frame: Any, plan: Any) -> DirectPlan | None:
+        """The physical plan, to be run here; None: a part of it needs the scheduler."""
         if any(word in plan.toString() for word in NEEDS_JOB):
             return None
-        first = self._batches(frame, plan)
-        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
-        arguments[0] = first
-        if not self._fits.invoke(None, arguments):
-            return None
-        return DirectPlan(self, frame, plan, self._new(self._plan_class, first, self._settings, self._memory))
+        rows = self._rows(plan, compiled=False)
+        return DirectPlan(self, frame, plan, self._copy(frame, rows, False)) if self._call("fits", rows) else None
 
-    def copy(self, frame: Any, plan: Any) -> Any:
+    def copy(self, frame: Any, plan: Any, compiled: bool) -> Any:
         """One more copy of a plan that fits."""
-        return self._new(self._plan_class, self._batches(frame, plan), self._settings, self._memory)
+        return self._copy(frame, self._rows(plan, compiled), compiled)
 
-    def _batches(self, frame: Any, plan: Any) -> Any:
+    def _copy(self, frame: Any, rows: Any, compiled: bool) -> Any:
+        return self._new(self._plan_class, rows, frame._jdf.schema(), self._settings[compiled], self._memory)
+
+    def _rows(self, plan: Any, compiled: bool) -> Any:
         # A plan that is copied belongs to the session that is active on the thread.
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session)
-        return frame._jdf.toArrowBatchRdd(plan.clone())
+        return self._call("rowsOf", plan.clone(), compiled)
 
-    def _memory_manager(self) -> Any:
-        # Not by reflection: that resolves all of SparkEnv's methods, one of which names a class that no jar carries.
-        class_of, invoke = self._jvm.java.lang.Class.forName, self._jvm.java.lang.invoke
-        kind = invoke.MethodType.methodType(class_of("org.apache.spark.memory.MemoryManager"))
-        lookup = invoke.MethodHandles.publicLookup()
-        arguments = self._jvm.java.util.ArrayList()
-        arguments.add(self._context.env())
-        handle = lookup.findVirtual(class_of("org.apache.spark.SparkEnv"), "memoryManager", kind)
-        return handle.invokeWithArguments(arguments)
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """A static method of the Java class."""
+        return self._static[name].invoke(None, self._array(arguments))
 
     def _new(self, kind: Any, *arguments: Any) -> Any:
+        return kind.getConstructors()[0].newInstance(self._array(arguments))
+
+    def _array(self, arguments: Sequence[Any]) -> Any:
         given = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
         for n, argument in enumerate(arguments):
             given[n] = argument
-        return kind.getConstructors()[0].newInstance(given)
+        return given
 
 
 #: the gateway to a JVM -> the loader of our classes there
@@ -123,31 +126,39 @@ def _class_loader(jvm: Any, gateway: Any) -> Any:
 
 
 class DirectPlan:
-    """One compiled plan. Threads that run it at the same time have a copy each: operators keep what they sort."""
+    """One plan. Threads that run it at the same time have a copy each: operators keep what they sort."""
 
     def __init__(self, engine: DirectEngine, frame: Any, plan: Any, first: Any) -> None:
         self._engine, self._frame, self._plan = engine, frame, plan
-        self._free, self._lock = [first], threading.Lock()
+        #: whether they are compiled -> copies that nobody runs
+        self._free: dict[bool, list[Any]] = {False: [first], True: []}
+        self._lock = threading.Lock()
 
-    def run(self, tables: Mapping[int, pa.Table], schema: pa.Schema) -> pa.Table:
-        """What the plan makes of these rows (by slot); errors of the plan surface as those of a job do."""
+    def run(self, tables: Mapping[int, pa.Table], schema: pa.Schema, compiled: bool | None = None) -> pa.Table:
+        """What the plan makes of these rows (by slot); errors of the plan surface as those of a job do.
+
+        `compiled`: whether Spark compiles it; None: if there are many rows.
+        """
+        if compiled is None:
+            compiled = sum(table.num_rows for table in tables.values()) > INTERPRETED
         files = _files()
         files.write(tables)
-        with self._copy() as copy:
+        with self._copy(compiled) as copy:
             count = copy.run(*files.paths)
         return pa.Table.from_batches(files.read(count, schema), schema)
 
     @contextmanager
-    def _copy(self) -> Iterator[Any]:
+    def _copy(self, compiled: bool) -> Iterator[Any]:
+        free = self._free[compiled]
         with self._lock:
-            copy = self._free.pop() if self._free else None
-        copy = copy or self._engine.copy(self._frame, self._plan)
+            copy = free.pop() if free else None
+        copy = copy or self._engine.copy(self._frame, self._plan, compiled)
         try:
             yield copy
         finally:
             with self._lock:
-                if len(self._free) < COPIES:
-                    self._free.append(copy)
+                if len(free) < COPIES:
+                    free.append(copy)
 
 
 def self_test(spark: SparkSession, engine: DirectEngine) -> str:
@@ -161,12 +172,13 @@ def self_test(spark: SparkSession, engine: DirectEngine) -> str:
     asked = cast("Any", spark._jvm).org.apache.spark.sql.types.DataType.fromJson(schema.json())
     empty = DataFrame(spark._jsparkSession.internalCreateDataFrame(engine.leaf(0), asked, False), spark)
     planned, usual = _probe(empty), _probe(spark.createDataFrame(table, schema))
-    plan = engine.compiled(planned, planned._jdf.queryExecution().executedPlan())
+    plan = engine.planned(planned, planned._jdf.queryExecution().executedPlan())
     if plan is None:
         return "a simple plan needs the scheduler"
-    answer = plan.run({0: table}, to_arrow_schema(planned.schema, timezone="UTC"))
-    expected = usual.toArrow()
-    return "" if sorted(map(repr, answer.to_pylist())) == sorted(map(repr, expected.to_pylist())) else "answers differ"
+    arrow = to_arrow_schema(planned.schema, timezone="UTC")
+    answers = [plan.run({0: table}, arrow, compiled) for compiled in (False, True)]
+    expected = sorted(map(repr, usual.toArrow().to_pylist()))
+    return "" if all(sorted(map(repr, answer.to_pylist())) == expected for answer in answers) else "answers differ"
 
 
 def _probe(frame: DataFrame) -> DataFrame:
@@ -185,11 +197,11 @@ class _Files:
         self.paths = tuple(f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (self._input, self._output))
 
     def write(self, tables: Mapping[int, pa.Table]) -> None:
-        """[number of slots] then, for each slot, [length][Arrow stream]; a slot without rows has length 0."""
-        streams = [_stream(tables[slot]) if slot in tables else b"" for slot in range(max(tables, default=-1) + 1)]
-        parts = [struct.pack(">i", len(streams))]
-        for stream in streams:
-            parts += [struct.pack(">i", len(stream)), stream]
+        """[slots], then for each [length][schema][length][record batch]; without rows, the length is 0."""
+        parts = [struct.pack(">i", max(tables, default=-1) + 1)]
+        for slot in range(max(tables, default=-1) + 1):
+            for message in _messages(tables[slot]) if slot in tables else (b"",):
+                parts += [struct.pack(">i", len(message)), message]
         self._input.seek(0)
         self._input.truncate()
         self._input.write(b"".join(parts))
@@ -211,11 +223,10 @@ def _memory_file(name: str) -> IO[bytes]:
     return TemporaryFile()
 
 
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return cast("bytes", sink.getvalue().to_pybytes())
+def _messages(table: pa.Table) -> tuple[pa.Buffer | bytes, pa.Buffer | bytes]:
+    """Its schema and its rows as two Arrow messages."""
+    rows = table.combine_chunks().to_batches() if table.num_rows else []
+    return table.schema.serialize(), rows[0].serialize() if rows else b""
 
 
 _local = threading.local()

@@ -110,10 +110,10 @@ class Prepared:
 
     @cached_property
     def _direct(self) -> DirectPlan | None:
-        """The plan compiled to run on the calling thread, where that can be."""
+        """The plan, to run on the calling thread, where that can be."""
         if self.engine is None or self._plan is None:
             return None
-        return self.engine.compiled(self.frame, self._plan[0])
+        return self.engine.planned(self.frame, self._plan[0])
 
     @cached_property
     def _arrow(self) -> pa.Schema:

@@ -44,6 +44,8 @@ class Gateway:
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
+        #: the time of arrival (seconds) of the newest entry; none is earlier than one before it
+        self._arrived = self._rows_arrived = 0.0
         #: whether a device is known to be attached, though no epoch says so yet
         self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
@@ -57,6 +59,7 @@ class Gateway:
         known = set(deployment.sites.values()) | set(deployment.stays.values())
         regions = known if self._only is None else {self._only}
         self._streams[schema.stream.id] = remembered(self.store, regions, schema.stream.id, deployment.knows)
+        self._arrived = self._rows_arrived = max(self._arrived, self._streams[schema.stream.id].entered)
         if schema.stream.key:
             self.tables.open(schema)
 
@@ -91,9 +94,29 @@ class Gateway:
     def log(self, region: RegionId, stream: StreamId) -> SourceLog:
         key = (region, stream)
         if key not in self._logs:
-            self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter)
+            self._logs[key] = SourceLog(self.store, region, self.schema(stream), self.meter, self._arrives)
             self._logs[key].appended = lambda: self._noticed(region, stream)
         return self._logs[key]
+
+    def _arrives(self, rows: bool) -> float:
+        """When what comes in now (rows, or marks alone) arrives: the wall clock, but never back."""
+        self._arrived = max(self._arrived, self.now())
+        if rows:
+            self._rows_arrived = self._arrived
+        return self._arrived
+
+    def tell_arrival(self, stream: StreamId, deployment: Deployment) -> None:
+        """Every device of a stream says that it is still there, also one that is away: whatever it sends arrives later
+        than this."""
+        marks: dict[RegionId, dict[DeviceId, Mark]] = {}
+        for device in deployment.feeds.get(stream, ()):
+            source = self._streams[stream].devices.setdefault(
+                device, SourceState(session=deployment.sessions.get(device, 1), region=deployment.stays.get(device))
+            )
+            if source.region is not None and source.left is None and self._is_mine(source.region):
+                marks.setdefault(source.region, {})[device] = source.mark
+        for region, told in marks.items():
+            self.log(region, stream).append(_nothing(self.schema(stream)), told, {}, {})
 
     def _noticed(self, region: RegionId, stream: StreamId) -> None:
         self.appended(region, stream)
@@ -323,6 +346,9 @@ class Gateway:
         """Nothing more comes from the device, unless it begins again by sending. `end`: a time behind every window, if
         other processes have rows, too."""
         end = self.end(deployment) if end is None else end
+        by_arrival = [q for q in deployment.queries.values() if any(scan.arrival for _, scan in q.shape.plan.scans)]
+        if by_arrival:  # windows close though their time has not come; what arrives later belongs to later ones
+            self._arrived = max(self._arrived, self._rows_arrived + (span(by_arrival) + 1) / 1e6)
         for stream, source in self._of(device, deployment):
             if not source.mark.closed and self._is_mine(source.region):
                 source.close(end)

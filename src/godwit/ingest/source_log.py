@@ -30,8 +30,11 @@ FEW = 500
 class SourceLog:
     """The log of one stream in one region."""
 
-    def __init__(self, store: Store, region: RegionId, schema: Schema, meter: Meter) -> None:
-        self.schema, self._meter = schema, meter
+    def __init__(
+        self, store: Store, region: RegionId, schema: Schema, meter: Meter, now: Callable[[bool], float]
+    ) -> None:
+        """`now`: when an entry, with rows or without, enters the fleet (seconds); it never goes back."""
+        self.schema, self._meter, self._now = schema, meter, now
         self.log = store.log(names.source_log(region, schema.stream.id))
         self._data = Place(store, f"{self.log.name}/data")
         #: called after every entry
@@ -66,7 +69,9 @@ class SourceLog:
         sequence: dict[str, int],
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
-        number = self.log.append(SourceRecord(segment, told, rows, newest_us, sequence).to_json())
+        number = self.log.append(
+            SourceRecord(segment, told, rows, newest_us, sequence, self._now(segment is not None)).to_json()
+        )
         self.appended()
         return number
 

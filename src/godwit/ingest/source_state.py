@@ -71,6 +71,8 @@ class StreamState:
     sequences: dict[str, int] = field(default_factory=dict)
     #: the greatest event time of devices that are forgotten
     newest: int = NEVER
+    #: when the newest entry entered the fleet (seconds)
+    entered: float = 0.0
 
     def take(self, record: Record, region: RegionId, entry: int) -> None:
         for name, told in record["marks"].items():
@@ -100,9 +102,11 @@ def remembered(
         log = store.log(source_log(region, stream))
         folded = _folded(store, log)
         state.newest = max(state.newest, folded["newest"])
+        state.entered = max(state.entered, folded.get("entered", 0.0))
         state.take(folded, region, log.first - 1)
         for number, record in log.after(log.first - 1):
             state.take(record, region, number)
+            state.entered = max(state.entered, record["entered"])
     for device in {*state.devices, *map(sender_device, state.sequences)}:
         if not known(device):
             state.forget(device)
@@ -120,6 +124,7 @@ def fold_marks(store: Store, log: Log, below: int, known: Callable[[DeviceId], b
         # Later marks say more than earlier ones of the same device, so the last one is enough.
         folded["marks"].update(record["marks"])
         folded["sequence"].update(record["sequence"])
+        folded["entered"] = max(folded.get("entered", 0.0), record["entered"])
     for name in [name for name in folded["marks"] if not known(DeviceId(name))]:
         folded["newest"] = max(folded["newest"], Mark.from_json(folded["marks"].pop(name)).clock)
     for sender in [sender for sender in folded["sequence"] if not known(sender_device(sender))]:

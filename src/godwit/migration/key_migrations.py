@@ -6,6 +6,8 @@ as epochs, and hears of epochs that are published and in force, and of state tha
     queued --no other has its keys--> phase --published--> phase that awaits --heard--> next phase ... --> done
 
 Migrations of one operator run side by side if their keys are disjoint. One whose keys overlap waits for the other.
+Phases that can be carried out while an epoch is under way are all in the next one. Listed keys that begin together and
+go the same way by the same strategy go as one: a thousand keys then cost the regions one hand-over, not a thousand.
 Only a copy can be cancelled: after the switch the keys are where they were sent, and would have to be sent back.
 """
 
@@ -16,8 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.migration.phases import Await, Cancel, Copy, Phase, Proceed, Switch, phases
-from godwit.model.keys import KeySet, overlap
+from godwit.migration.hot_backup import AGAIN, taken_over
+from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed, Release, Switch, phases
+from godwit.model.keys import Key, KeySet, Listed, overlap
 from godwit.protocol.handover import Migration
 
 #: so many that ended are remembered
@@ -70,10 +73,22 @@ class KeyMigration:
     copies: tuple[Migration, ...] = ()
     #: why it has not begun
     reason: str = ""
+    #: the migrations that go as this one
+    members: tuple[KeyMigration, ...] = ()
 
     @property
     def phase(self) -> Phase | None:
         return self.phases[self.at] if self.at < len(self.phases) else None
+
+    @property
+    def replica(self) -> bool:
+        """Whether it only keeps a copy, which goes when the keys go elsewhere."""
+        return self.strategy == REPLICA
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing of it is under way."""
+        return self.phase == Await("interval")
 
     @property
     def copying(self) -> bool:
@@ -83,8 +98,8 @@ class KeyMigration:
         return bool(self.copies) and not switched and not asked
 
 
-#: what of a migration's keys is elsewhere, by where it is
-Split = Callable[[KeyMigration], list[KeySet]]
+#: what of a migration's keys is elsewhere, and where each part is
+Split = Callable[[KeyMigration], list[tuple[RegionId, KeySet]]]
 
 
 @dataclass
@@ -95,11 +110,18 @@ class KeyMigrations:
     queued: list[KeyMigration] = field(default_factory=list)
     active: dict[int, KeyMigration] = field(default_factory=dict)
     ended: list[tuple[KeyMigration, str]] = field(default_factory=list)
+    #: how many were carried out
+    done: int = 0
 
     @property
     def busy(self) -> bool:
         """Whether any is queued or under way."""
-        return bool(self.active or self.queued)
+        return bool(self.queued) or any(not (one.replica and one.at_rest) for one in self.active.values())
+
+    @property
+    def replicas(self) -> bool:
+        """Whether any is to be refreshed now and then."""
+        return any(one.replica for one in self.active.values())
 
     # --- asking
 
@@ -116,13 +138,25 @@ class KeyMigrations:
         if any(one.number == number for one in self.queued):
             self.queued = [one for one in self.queued if one.number != number]
             return
-        one = self.active.get(number)
+        one = self.active.get(number) or self._leader(number)
         if one is None or not one.copying:
             msg = f"migration {number} cannot be cancelled: " + (
                 "there is none under way" if one is None else "its keys are switched over; migrate them back"
             )
             raise DeploymentError(msg)
-        self.active[number] = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
+        # Those that go together with it are copied again without it; the number of this copy is not used again.
+        why = f"migration {number}, with which it went, was cancelled"
+        for other in (member for member in one.members if member.number != number):
+            again = self._next() if other.number == one.number else other.number
+            self.queued.append(replace(other, number=again, reason=why))
+        given_up = replace(one, phases=(*one.phases[: one.at], Cancel()), asked=False, due=frozenset())
+        mine = tuple(member for member in one.members if member.number == number)
+        self.active[one.number] = replace(given_up, members=mine)
+
+    def _leader(self, number: int) -> KeyMigration | None:
+        """The migration as which another one goes."""
+        found = (one for one in self.active.values() if any(member.number == number for member in one.members))
+        return next(found, None)
 
     def give_up(self, number: int, query: QueryId, operator: int, keys: KeySet, target: RegionId, dual: bool) -> None:
         """A copy that an earlier process had opened, and that nobody will complete."""
@@ -155,18 +189,40 @@ class KeyMigrations:
 
     def _start(self, split: Split) -> None:
         waiting: list[KeyMigration] = []
+        begun: dict[tuple[object, ...], list[KeyMigration]] = {}
         for one in self.queued:
-            other = next((o for o in (*self.active.values(), *waiting) if _clash(o, one)), None)
-            if other is not None:
-                waiting.append(replace(one, reason=f"migration {other.number} has keys of it under way"))
+            before = (*self.active.values(), *waiting, *(b for those in begun.values() for b in those))
+            others = [o for o in before if _clash(o, one)]
+            for bare in [o for o in others if o.replica and o.at_rest and not o.copies and o.number in self.active]:
+                self._end(bare, "cancelled")  # there was nothing to copy
+                others.remove(bare)
+            if others and others[0].replica and others[0].number in self.active and self._takes_over(others[0], one):
+                continue
+            if others:
+                waiting.append(replace(one, reason=f"migration {others[0].number} has keys of it under way"))
                 continue
             parts = split(one)
             if not parts:
                 self._end(one, "all there already")
-            for part in parts:
-                number = one.number if part == parts[0] else self._next()
-                self.active[number] = replace(one, number=number, keys=part, reason="")
+            for source, part in parts:
+                number = one.number if part is parts[0][1] else self._next()
+                alike = (one.query, one.operator, source, one.target, one.site, one.strategy)
+                way = alike if isinstance(part, Listed) else (number,)
+                begun.setdefault(way, []).append(replace(one, number=number, keys=part, reason=""))
         self.queued = waiting
+        for those in begun.values():
+            self.active[those[0].number] = _as_one(those)
+
+    def _takes_over(self, replica: KeyMigration, one: KeyMigration) -> bool:
+        """Whether a migration goes on from a replica of its keys. One that is of no use to it is given up first."""
+        fits = (replica.keys, replica.target, "hot-backup") == (one.keys, one.target, one.strategy)
+        if not fits and replica.copies and not isinstance(replica.phase, Cancel):
+            self.cancel(replica.number)
+        if not fits or not replica.at_rest:
+            return False
+        goes = replace(replica, strategy=one.strategy, site=one.site, phases=tuple(taken_over()), at=0)
+        self.active[replica.number] = replace(goes, members=(replace(one, reason=""),))
+        return True
 
     def _next(self) -> int:
         self.number += 1
@@ -182,9 +238,12 @@ class KeyMigrations:
             if one is None or not one.asked:
                 continue
             mine = [move for move in sent if move.number == number]
-            copies = (*one.copies, *(m for m in mine if m.copy)) if isinstance(one.phase, Copy) else one.copies
-            due = frozenset(move for move in mine if not move.cancel)
-            one = replace(one, at=one.at + 1, asked=False, due=due, epochs=(*one.epochs, epoch), copies=copies)
+            copied = tuple(m for m in mine if m.copy) if isinstance(one.phase, Copy) else ()
+            copies = (copied or one.copies) if one.replica else (*one.copies, *copied)
+            sent_now = frozenset(move for move in mine if not move.cancel)
+            due = one.due if isinstance(one.phase, Release) else sent_now
+            epochs = (epoch,) if one.replica else (*one.epochs, epoch)
+            one = replace(one, at=one.at + 1, asked=False, due=due, epochs=epochs, copies=copies)
             if not mine and isinstance(one.phases[one.at - 1], Copy | Switch):
                 # Nothing to move; what was stopped for it must go on all the same.
                 left = [k for k, phase in enumerate(one.phases) if k >= one.at and isinstance(phase, Proceed)]
@@ -205,9 +264,17 @@ class KeyMigrations:
             if one.phase == Await("regions") and not one.asked and one.epochs and one.epochs[-1] <= epoch:
                 self._go_on(replace(one, at=one.at + 1))
 
+    def refresh(self) -> None:
+        """It is time to send replicas what has changed."""
+        for one in list(self.active.values()):
+            if one.at_rest:
+                self.active[one.number] = replace(one, at=one.at + 1)
+
     def _go_on(self, one: KeyMigration) -> None:
         if one.phase == Await("state") and not one.due:
             one = replace(one, at=one.at + 1)
+        if one.phase is None and one.replica and not isinstance(one.phases[-1], Cancel):
+            one = replace(one, at=AGAIN)
         self.active[one.number] = one
         if one.phase is None:
             cancelled = isinstance(one.phases[-1], Cancel)
@@ -215,7 +282,17 @@ class KeyMigrations:
 
     def _end(self, one: KeyMigration, outcome: str) -> None:
         self.active.pop(one.number, None)
-        self.ended = [*self.ended[-KEPT:], (one, outcome)]
+        each = [replace(member, at=one.at, epochs=one.epochs) for member in one.members] or [one]
+        self.ended = [*self.ended[-KEPT:], *((member, outcome) for member in each)]
+        self.done += len(each) if outcome == "done" else 0
+
+
+def _as_one(those: list[KeyMigration]) -> KeyMigration:
+    """Migrations of listed keys that go the same way, under the number of the first."""
+    if len(those) == 1:
+        return those[0]
+    keys = frozenset[Key]().union(*(one.keys.keys for one in those if isinstance(one.keys, Listed)))
+    return replace(those[0], keys=Listed(keys), members=tuple(those))
 
 
 def _clash(one: KeyMigration, other: KeyMigration) -> bool:

@@ -8,7 +8,9 @@ row of the old epoch. What a phase is to the regions is a `Migration` (`godwit.p
     Copy               the state as of the marker goes to a shadow at the destination; the source goes on answering.
                        `dual`: rows go to both from the marker on, and what they do at the destination is not emitted
     Switch             the destination processes the keys from the marker on; `wait`: not before the state is there
-    Await              until what the last phase sent has come, or until every region works under its epoch
+    Release            state that was held back goes
+    Await              until what the last phase sent has come, until every region works under its epoch, or until it is
+                       time to refresh replicas
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ KEY_STRATEGIES: dict[str, tuple[str, str]] = {
 }
 #: takes what the operator declares
 AUTO = "auto"
+#: no migration: a copy of the keys' state is kept at a site and refreshed, until they migrate there by `hot-backup`
+REPLICA = "replica"
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,18 @@ class Switch:
     ordered: bool = True
     #: key by key, as rows ask for them
     paced: bool = False
+    #: the source keeps the state until every region has stopped the keys, and is told so
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """Every region has stopped the keys: their state may go."""
 
 
 @dataclass(frozen=True)
 class Await:
-    what: Literal["state", "regions"]
+    what: Literal["state", "regions", "interval"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Cancel:
     """The copy is given up; the source goes on as if nothing had been."""
 
 
-Phase = Suspend | Proceed | Copy | Switch | Await | Cancel
+Phase = Suspend | Proceed | Copy | Switch | Release | Await | Cancel
 
 
 class KeyStrategy(Protocol):
@@ -90,22 +101,22 @@ def chosen(name: str, operator: Operator) -> str:
         return "falcon"  # every row is answered: until its state is there, the source should go on doing so
     if name == AUTO:
         return {"merge": "delta", "dual": "falcon", "wait": "partial-pause"}[operator.late_state]
-    if name not in KEY_STRATEGIES:
+    if name not in KEY_STRATEGIES and name != REPLICA:
         msg = f"there is no strategy '{name}' for keys; choose one of {', '.join([AUTO, *KEY_STRATEGIES])}"
         raise ConfigError(msg)
     if name == "delta" and operator.late_state != "merge":
         msg = f"{kind} cannot run before its state is there, as 'delta' would have it; use 'falcon' or 'auto'"
         raise ConfigError(msg)
-    if KEY_STRATEGIES[name][0] in ("falcon", "hot_backup") and len(operator.inputs) > 1:
+    if name in ("falcon", "falcon-oop", "hot-backup", REPLICA) and len(operator.inputs) > 1:
         msg = f"'{name}' copies state, and a {kind} pairs rows of two inputs as they come; use 'delta' or 'auto'"
         raise ConfigError(msg)
-    if name == "hot-backup" and isinstance(operator, Aggregate) and operator.window.kind == "session":
-        msg = "'hot-backup' sends what is new, and sessions grow into each other; use 'delta', 'falcon' or 'auto'"
+    if name in ("hot-backup", REPLICA) and isinstance(operator, Aggregate) and operator.window.kind == "session":
+        msg = f"'{name}' sends what is new, and sessions grow into each other; use 'delta', 'falcon' or 'auto'"
         raise ConfigError(msg)
     return name
 
 
 def phases(name: str) -> tuple[Phase, ...]:
-    module, variant = KEY_STRATEGIES[name]
+    module, variant = ("hot_backup", REPLICA) if name == REPLICA else KEY_STRATEGIES[name]
     strategy = cast(KeyStrategy, import_module(f"godwit.migration.{module}").phases)
     return tuple(strategy(variant))

@@ -16,7 +16,7 @@ from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, Strea
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.layered import TableBuilder
 from godwit.model.plan import Query, Scan, Shape, Stream
-from godwit.model.routing import RouteTable
+from godwit.model.routing import RouteEdit, RouteTable
 from godwit.model.taps import executor, readers
 
 K = TypeVar("K")
@@ -44,8 +44,8 @@ class Delta:
     cause: str = ""
     #: queries that have no place now, with the reason: their rows wait, their state stays where it is; None: resumed
     parked: Mapping[QueryId, str | None] = field(default_factory=dict)
-    #: (query, operator) -> how its keys are divided; None: not any more
-    key_routes: Mapping[tuple[QueryId, int], RouteTable | None] = field(default_factory=dict)
+    #: (query, operator) -> how its keys are divided, or what is different in that; None: not divided any more
+    key_routes: Mapping[tuple[QueryId, int], RouteTable | RouteEdit | None] = field(default_factory=dict)
     #: devices that have left, and all that they sent has been read: nothing is known of them any more
     forgotten: frozenset[DeviceId] = frozenset()
 
@@ -100,8 +100,11 @@ class Deployment:
             _written(self.feeds, delta.feeds),
             _merged(self.parked, delta.parked),
             _written(self.stays, arrived, delta.forgotten),
-            _merged(self.key_routes, delta.key_routes),
+            _merged(self.key_routes, {place: self._table(place, new) for place, new in delta.key_routes.items()}),
         )
+
+    def _table(self, place: tuple[QueryId, int], new: RouteTable | RouteEdit | None) -> RouteTable | None:
+        return self.key_routes[place].edited(new) if isinstance(new, RouteEdit) else new
 
     def without(self, queries: Collection[QueryId]) -> Deployment:
         """The same, but for some queries that are not run; what others tap goes on for them, unseen."""

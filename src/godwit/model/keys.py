@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import nsmallest
+from functools import cached_property
 from zlib import crc32
 
 #: keys fall into so many hash buckets; state is kept by bucket, so that moving one key reads one bucket
@@ -26,8 +26,23 @@ class Listed:
     keys: frozenset[Key]
 
     def __str__(self) -> str:
-        some = nsmallest(5, ("/".join(key) for key in self.keys))
+        some = [text.replace(KEY_SEPARATOR, "/") for text in self.texts[:5]]
         return ", ".join(some) + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """One text per key, in order: made once, for there may be very many."""
+        return sorted(map(KEY_SEPARATOR.join, self.keys))
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells sets apart, shortly."""
+        known = crc32(KEY_SEPARATOR.join(self.texts).encode())
+        return f"{known:08x}-{len(self.keys)}"
+
+    @cached_property
+    def buckets(self) -> frozenset[int]:
+        return frozenset(map(bucket_of, self.keys))
 
 
 @dataclass(frozen=True, order=True)
@@ -68,8 +83,8 @@ def bucket_of(key: Key) -> int:
 def buckets_of(keys: KeySet) -> frozenset[int]:
     """The buckets in which keys of the set may lie."""
     match keys:
-        case Listed(some):
-            return frozenset(map(bucket_of, some))
+        case Listed():
+            return keys.buckets
         case HashRange(low, high):
             return frozenset(range(low, high))
     return frozenset(range(BUCKETS))
@@ -105,6 +120,8 @@ def covers(large: KeySet, small: KeySet) -> bool:
 
 def overlap(one: KeySet, other: KeySet) -> bool:
     """Whether the two may have a key in common."""
+    if isinstance(one, Listed) and isinstance(other, Listed):
+        return not one.keys.isdisjoint(other.keys)
     if isinstance(one, Listed):
         return any(contains(other, key) for key in one.keys)
     if isinstance(other, Listed):

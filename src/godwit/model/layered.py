@@ -6,7 +6,7 @@ size, the two are merged into a new base, so that a change costs that root, not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
@@ -91,6 +91,13 @@ class TableBuilder(Generic[K, V]):
         else:
             del self._patch[key]
 
+    def fill(self, keys: Iterable[K], value: V) -> None:
+        """The same value for many keys."""
+        new = dict.fromkeys(keys, value)
+        there = sum(map(self.__contains__, new)) if self._size else 0
+        self._size += len(new) - there
+        self._patch.update(new)
+
     def frozen(self) -> Mapping[K, V]:
         """The table with the changes."""
         if len(self._base) > SMALL and len(self._patch) ** 2 <= 4 * len(self._base):
@@ -99,3 +106,18 @@ class TableBuilder(Generic[K, V]):
         for key in [key for key, value in self._patch.items() if value is _GONE]:
             del merged[key]
         return merged
+
+
+def differing(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
+    """The rows that differ, as the new table has them; None: it has none. Of tables with one base, patches tell."""
+    if old is new:
+        return {}
+    (base, left), (other, right) = _layers(old), _layers(new)
+    keys: Iterable[K] = {**left, **right} if base is other else {**dict.fromkeys(old), **dict.fromkeys(new)}
+    if not old:
+        return dict(new)
+    return {key: value for key in keys if (value := new.get(key)) is not (was := old.get(key)) and value != was}
+
+
+def _layers(table: Mapping[K, V]) -> tuple[Mapping[K, V], dict[K, V]]:
+    return (table._base, table._patch) if isinstance(table, Layered) else (table, {})

@@ -36,6 +36,13 @@ WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 #: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
 #: has no row any more
 VERSION, DELETED = "__version", "__deleted"
+#: a column that every stream of devices has, and `*` does not name: when the row entered the fleet, as its log says
+ARRIVED = "_arrived"
+
+
+def arrival_view(stream: str) -> str:
+    """What the oracle calls a stream with that column."""
+    return f"__arrival_{stream.lower()}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,8 @@ class Scan(Operator):
     #: the column of which each query wants a few values (lifted from `column = ..` or `IN (..)`), or None: all rows
     subscribe: str | None = None
     inputs: tuple[int, ...] = ()
+    #: its watermark follows the time of arrival (`ARRIVED`), not the stream's own time column
+    arrival: bool = False
 
     @property
     def detail(self) -> str:
@@ -186,7 +195,7 @@ class Scan(Operator):
 
     def describe(self) -> str:
         how = f" by {self.subscribe}" if self.subscribe else ""
-        return f"Scan {self.stream} as {self.alias}{how}"
+        return f"Scan {self.stream} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
 
 
 @dataclass(frozen=True)
@@ -225,9 +234,22 @@ class OldRows(Operator):
     old as its oldest row (`godwit.replan.tracks`)."""
 
     inputs: tuple[int, ...]
+    #: the new plan takes no row in before the old one has answered all that it has to (windows run out)
+    later: bool = False
 
     def describe(self) -> str:
         return "Old rows only"
+
+
+@dataclass(frozen=True)
+class Muted(Operator):
+    """While two plans of a query run side by side: what the new one makes, which the old one says. Nothing comes out,
+    and no watermark waits for it."""
+
+    inputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        return "Muted"
 
 
 @dataclass(frozen=True)
@@ -545,6 +567,8 @@ class Query:
     inherits: QueryId | None = None
     #: the epoch since which it takes in no rows, because another version has: it ends when its state has gone there
     until: int = 0
+    #: of a probing join: the order (aliases) in which a new row probes the other streams
+    probes: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -4,18 +4,26 @@ A route table always ends with `rest`, which takes every key that no other route
 An operator that is not divided has `rest` alone. To migrate keys is to change rows of this table.
 
 Keys are divided by listing them or by hash buckets. Listed keys win over ranges, and ranges over `rest`, so that one
-hot key can leave the range that it falls into. Two routes never claim the same key.
+hot key can leave the range that it falls into. A key that is listed is a row of a layered table (`layered.py`): a
+change costs what it changes, also where a million keys are placed one by one, and an epoch brings only the
+difference (`RouteEdit`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import TypeVar
 
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId
 from godwit.model.keys import BUCKETS, REST, HashRange, Key, KeySet, Listed, Rest, bucket_of, covers, ranges
+from godwit.model.layered import TableBuilder, differing
+
+W = TypeVar("W")
+#: in place of the keys of a route that many listed keys share
+EACH = Listed(frozenset())
 
 
 @dataclass(frozen=True)
@@ -35,37 +43,71 @@ class Route:
     number: int = 0
     #: the site that was asked for; empty: wherever the region runs
     site: str = ""
-    #: of the changes of the table, the one by which its region began to process these keys
-    turn: int = 0
 
     @property
     def receivers(self) -> tuple[RegionId, ...]:
         return (self.process, *self.copies)
 
+    @property
+    def way(self) -> Route:
+        """The same, whatever the keys."""
+        return replace(self, keys=EACH)
+
 
 @dataclass(frozen=True)
 class RouteTable:
-    """The routes of one operator of one query; `rest` is the last one."""
+    """The routes of one operator of one query."""
 
-    routes: tuple[Route, ...]
+    #: every key that nothing else names
+    rest: Route
     #: how often keys have changed their region; counts on when the operator is no longer divided
     turn: int = 0
+    ranged: tuple[Route, ...] = ()
+    #: the ways that listed keys go, and how many go each
+    ways: Mapping[Route, int] = field(default_factory=dict)
+    #: region -> the last change by which it was given keys
+    turns: Mapping[RegionId, int] = field(default_factory=dict)
+    listed: Mapping[Key, Route] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        faults = list(_faults(self.routes))
+    def __hash__(self) -> int:
+        return hash((self.rest, self.turn, self.ranged))
+
+    @staticmethod
+    def of(routes: Iterable[Route], turn: int = 0, turns: Mapping[RegionId, int] | None = None) -> RouteTable:
+        """The table that has these routes, `rest` last; DeploymentError if they do not divide the keys."""
+        routes = tuple(routes)
+        faults = list(_faults(routes))
         if faults:
             msg = f"these routes do not divide the keys: {'; '.join(faults)}"
             raise DeploymentError(msg)
+        rows: dict[Key, Route] = {}
+        ways: dict[Route, int] = {}
+        for route in routes:
+            if isinstance(route.keys, Listed):
+                way = route.way
+                rows |= dict.fromkeys(route.keys.keys, way)
+                ways[way] = ways.get(way, 0) + len(route.keys.keys)
+        ranged = tuple(route for route in routes if isinstance(route.keys, HashRange))
+        return RouteTable(routes[-1], turn, ranged, ways, turns or {}, rows)
 
     @staticmethod
     @cache
     def undivided(region: RegionId) -> RouteTable:
         """All keys are processed in one region."""
-        return RouteTable((Route(REST, region),))
+        return RouteTable(Route(REST, region))
 
     @property
-    def rest(self) -> Route:
-        return self.routes[-1]
+    def coarse(self) -> tuple[Route, ...]:
+        """Every route once, without saying which keys are listed: as many as there are ways, however many keys."""
+        return (*self.ways, *self.ranged, self.rest)
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """All routes with all their keys, `rest` last; costs as much as there are keys."""
+        by: dict[Route, list[Key]] = {way: [] for way in self.ways}
+        for key, way in self.listed.items():
+            by[way].append(key)
+        return (*(replace(way, keys=Listed(frozenset(keys))) for way, keys in by.items()), *self.ranged, self.rest)
 
     @property
     def only(self) -> RegionId | None:
@@ -75,38 +117,34 @@ class RouteTable:
     @property
     def divided(self) -> bool:
         """Whether the way of a row depends on its key."""
-        return len(self.routes) > 1 or bool(self.rest.copies)
+        return bool(self.ways or self.ranged or self.rest.copies)
 
     def receivers(self) -> frozenset[RegionId]:
         """The regions that rows of the operator go to, copies among them."""
-        return frozenset(region for route in self.routes for region in route.receivers)
+        return frozenset(region for route in self.coarse for region in route.receivers)
 
     def regions(self) -> frozenset[RegionId]:
         """The regions that have to do with the operator: rows or state of it go there."""
-        return self.receivers() | {region for route in self.routes for region in route.backups}
+        return self.receivers() | {region for route in self.coarse for region in route.backups}
 
     def owners(self) -> frozenset[RegionId]:
         """The regions that process rows of the operator."""
-        return frozenset(route.process for route in self.routes)
+        return frozenset(route.process for route in self.coarse)
 
     def turn_of(self, region: RegionId) -> int:
         """The last change of the table by which the region was given keys."""
-        return max((route.turn for route in self.routes if route.process == region), default=0)
+        return self.turns.get(region, 0)
 
     def route_of(self, key: Key, bucket: int | None = None) -> Route:
-        """The route of a key: the one that lists it, else the range of its bucket, else `rest`."""
-        found = self._listed.get(key)
-        if found is not None or not self._buckets:
+        """The route of a key: the way of one that is listed, else the range of its bucket, else `rest`."""
+        found = self.listed.get(key)
+        if found is not None or not self.ranged:
             return found or self.rest
         return self._buckets.get(bucket_of(key) if bucket is None else bucket, self.rest)
 
     @cached_property
-    def _listed(self) -> dict[Key, Route]:
-        return {key: route for route in self.routes if isinstance(route.keys, Listed) for key in route.keys.keys}
-
-    @cached_property
     def _buckets(self) -> dict[int, Route]:
-        ranged = [(r, r.keys) for r in self.routes if isinstance(r.keys, HashRange)]
+        ranged = [(r, r.keys) for r in self.ranged if isinstance(r.keys, HashRange)]
         return {bucket: route for route, keys in ranged for bucket in range(keys.low, keys.high)}
 
     @cached_property
@@ -117,7 +155,7 @@ class RouteTable:
         """The keys that a set of the table really stands for: without those that a finer route names."""
         match keys:
             case HashRange(low, high):
-                fine = (key for key in self._listed if low <= bucket_of(key) < high)
+                fine = (key for key in self.listed if low <= bucket_of(key) < high)
                 return HashRange(low, high, frozenset(fine))
             case Rest():
                 return Rest(tuple(r.keys for r in self.routes[:-1] if not isinstance(r.keys, Rest)))
@@ -127,15 +165,15 @@ class RouteTable:
         """Who processes which part of a key set now. Of a range, keys that are listed are no part."""
         match keys:
             case Listed(some):
-                by: dict[Route, set[Key]] = {}
-                for key in some:
-                    by.setdefault(self.route_of(key), set()).add(key)
+                by = _grouped(zip(some, map(self.route_of, some), strict=True))
+                if len(by) == 1:
+                    return [(route, keys) for route in by]
                 return [(route, Listed(frozenset(part))) for route, part in by.items()]
             case HashRange(low, high):
                 places: dict[Route, list[int]] = {}
                 for bucket in range(low, high):
                     places.setdefault(self._buckets.get(bucket, self.rest), []).append(bucket)
-                but = frozenset(self._listed)
+                but = frozenset(self.listed)
                 return [(route, part) for route, those in places.items() for part in ranges(those, but)]
         return [(self.rest, self.effective(REST))]
 
@@ -148,15 +186,15 @@ class RouteTable:
     def moved(self, keys: KeySet, to: RegionId, site: str = "") -> RouteTable:
         """The table by which a region processes these keys from now on."""
         turn = self.turn + 1
+        turns = {**self.turns, to: turn}
         if isinstance(keys, Rest):
-            return RouteTable((*self.routes[:-1], Route(REST, to, turn=turn)), turn)
-        kept = self._without(keys)
-        below = RouteTable(kept).portions(keys)
-        if all(route.process == to and not route.copies for route, _ in below):
-            # They fall to the route below theirs, which is there as well: a row less in the table.
-            gaining = {route for route, _ in below}
-            return RouteTable(tuple(replace(r, turn=turn) if r in gaining else r for r in kept), turn)
-        return RouteTable((Route(_plain(keys), to, site=site, turn=turn), *kept), turn)
+            return replace(self, rest=Route(REST, to), turn=turn, turns=turns)
+        table = replace(self, turn=turn, turns=turns)
+        if any(route.process == to and not route.copies for route in (*self.ranged, self.rest)):
+            below = replace(table, **self._without(keys))
+            if all(route.process == to and not route.copies for route, _ in below.portions(keys)):
+                return below  # they fall to the route below theirs, which is there as well: rows less in the table
+        return table._with(Route(_plain(keys), to, site=site))
 
     def copied(self, keys: KeySet, to: RegionId, rows: bool = True, number: int = 0) -> RouteTable:
         """The table by which a region gets a copy of the rows of these keys (or of their state alone); who processes
@@ -165,29 +203,109 @@ class RouteTable:
         assert not others, f"{keys} is processed in more than one region"
         now = replace(now, number=number, copies=(to,)) if rows else replace(now, number=number, backups=(to,))
         if isinstance(keys, Rest):
-            return replace(self, routes=(*self.routes[:-1], now))
-        return replace(self, routes=(replace(now, keys=_plain(keys)), *self._without(keys)))
+            return replace(self, rest=now)
+        return self._with(replace(now, keys=_plain(keys)))
 
     def uncopied(self, keys: KeySet) -> RouteTable:
         """The table without copies of these keys."""
-        routes = tuple(
-            replace(r, copies=(), backups=(), number=0) if covers(_plain(keys), r.keys) else r for r in self.routes
+        if isinstance(keys, Listed):
+            table = self
+            for route, part in self.portions(keys):
+                plain = replace(route, keys=part, copies=(), backups=(), number=0)
+                table = table._with(plain) if route in self.ways else table
+            return table
+        return replace(
+            self,
+            ranged=tuple(_uncopied(r) if covers(_plain(keys), r.keys) else r for r in self.ranged),
+            rest=_uncopied(self.rest) if isinstance(keys, Rest) else self.rest,
         )
-        return replace(self, routes=routes)
 
-    def _without(self, keys: KeySet) -> tuple[Route, ...]:
-        """The routes, none of which names these keys one by one or by these buckets."""
-        found: list[Route] = []
-        for route in self.routes:
-            match route.keys, keys:
-                case Listed(some), Listed(gone) if some & gone:
-                    found += [replace(route, keys=Listed(some - gone))] if some - gone else []
-                case HashRange(low, high), HashRange(first, last):
-                    left = set(range(low, high)) - set(range(first, last))
-                    found += [replace(route, keys=part) for part in ranges(left)]
-                case _:
-                    found.append(route)
-        return tuple(found)
+    def edited(self, edit: RouteEdit) -> RouteTable:
+        """The table that a difference leads to."""
+        table = replace(self, **self._without(edit.unlisted))
+        for route in edit.listed:
+            table = table._with(route)
+        return replace(table, rest=edit.rest, ranged=edit.ranged, turn=edit.turn, turns=edit.turns)
+
+    def since(self, before: RouteTable) -> RouteEdit:
+        """The difference from an earlier table."""
+        by = _grouped(differing(before.listed, self.listed).items())
+        gone = Listed(frozenset(by.pop(None, ())))
+        now = (replace(way, keys=Listed(frozenset(keys))) for way, keys in by.items() if way is not None)
+        return RouteEdit(self.rest, self.ranged, tuple(now), gone, self.turn, self.turns)
+
+    def _with(self, route: Route) -> RouteTable:
+        """With a route of some keys, or of some buckets, which have no other of their kind then."""
+        if route.process in route.copies:
+            msg = f"region '{route.process}' would process the same rows twice"
+            raise DeploymentError(msg)
+        if not isinstance(route.keys, Listed):
+            others = replace(self, **self._without(route.keys)).ranged
+            return replace(self, ranged=(route, *others))
+        way, rows, keys = route.way, TableBuilder(self.listed), route.keys.keys
+        ways = self._counted(keys)
+        ways[way] = ways.get(way, 0) + len(keys)
+        rows.fill(keys, way)
+        return replace(self, listed=rows.frozen(), ways=ways)
+
+    def _counted(self, less: Iterable[Key]) -> dict[Route, int]:
+        """The ways of listed keys without some of these."""
+        ways = dict(self.ways)
+        there = ((key, way) for key in less if (way := self.listed.get(key)) is not None) if self.listed else ()
+        for way, keys in _grouped(there).items():
+            ways[way] -= len(keys)
+        return {way: count for way, count in ways.items() if count}
+
+    def _without(self, keys: KeySet) -> dict[str, Mapping[Key, Route] | Mapping[Route, int] | tuple[Route, ...]]:
+        """The fields in which none of these keys is listed, or none of these buckets is in a range."""
+        match keys:
+            case Listed(gone):
+                there = [key for key in gone if key in self.listed] if self.listed else []
+                if not there:
+                    return {}
+                rows = TableBuilder(self.listed)
+                for key in there:
+                    del rows[key]
+                return {"listed": rows.frozen(), "ways": self._counted(there)}
+            case HashRange(first, last):
+                return {"ranged": tuple(part for route in self.ranged for part in _outside(route, first, last))}
+        return {}
+
+
+@dataclass(frozen=True)
+class RouteEdit:
+    """What an epoch changes in a route table: the keys that are listed otherwise, or no more; all that is coarser."""
+
+    rest: Route
+    ranged: tuple[Route, ...] = ()
+    listed: tuple[Route, ...] = ()
+    unlisted: Listed = EACH
+    turn: int = 0
+    turns: Mapping[RegionId, int] = field(default_factory=dict)
+
+
+def _grouped(rows: Iterable[tuple[Key, W]]) -> dict[W, list[Key]]:
+    """The keys of each way. Keys share the very same value: it is compared once, not for each of a million keys."""
+    by: dict[int, tuple[W, list[Key]]] = {}
+    for key, way in rows:
+        found = by.get(id(way))
+        if found is None:
+            found = by[id(way)] = (way, [])
+        found[1].append(key)
+    ways: dict[W, list[Key]] = {}
+    for way, keys in by.values():
+        ways.setdefault(way, []).extend(keys)
+    return ways
+
+
+def _uncopied(route: Route) -> Route:
+    return replace(route, copies=(), backups=(), number=0)
+
+
+def _outside(route: Route, first: int, last: int) -> list[Route]:
+    assert isinstance(route.keys, HashRange)
+    left = set(range(route.keys.low, route.keys.high)) - set(range(first, last))
+    return [replace(route, keys=part) for part in ranges(left)]
 
 
 def _plain(keys: KeySet) -> KeySet:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from godwit.model.plan import Query
 from godwit.observe.flows import Flows
 from godwit.observe.status import Ledger, Status
 from godwit.storage.store import Store
@@ -50,6 +51,10 @@ class Metrics(StreamingQueryListener):
         if self._listening:
             self._spark.streams.removeListener(self)
             self._listening = False
+
+    def waits(self, query: Query) -> list[str]:
+        """What a query's rows wait for, in words."""
+        return self._ledger.waits(query)
 
     def status(self, failures: Mapping[str, BaseException]) -> Status:
         """The state of the fleet now; a second look reads only what is new in the logs."""

@@ -67,7 +67,7 @@ def _of(
         segments = memory.states.get(state, ())
         many = isinstance(route.keys, Listed) or sum(segment.rows for segment in segments) > COUNTED
         known = None if many else held(shape.plan, operator, query, segments)
-        mine = None if known is None else sum(table.route_of(key) == route for key in known)
+        mine = None if known is None else sum(table.route_of(key) == _way(route) for key in known)
         yield RouteStatus(
             str(instance),
             str(route.keys),
@@ -81,5 +81,10 @@ def _of(
 
 def _hottest(hot: Counter[Key], table: RouteTable, route: Route) -> Iterator[tuple[str, float]]:
     total = sum(hot.values())
-    mine = [(key, rows) for key, rows in hot.most_common() if table.route_of(key) == route]
+    mine = [(key, rows) for key, rows in hot.most_common() if table.route_of(key) == _way(route)]
     yield from (("/".join(key), round(rows / total, 3)) for key, rows in mine[:HOTTEST])
+
+
+def _way(route: Route) -> Route:
+    """What the table answers for a key of the route."""
+    return route.way if isinstance(route.keys, Listed) else route

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from godwit.observe.rollup import Totals
 from godwit.observe.routes import RouteStatus, routes
 from godwit.observe.state_usage import InstanceStatus, instances
 from godwit.observe.traffic import traffic
+from godwit.observe.waits import waits
 from godwit.protocol.commit import recall
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
@@ -32,8 +34,8 @@ from godwit.storage.state_memory import StateMemory, remembered
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
-#: times are shown over so many of the newest micro-batches
-RECENT = 512
+#: times are shown over the last minute in which there were micro-batches, and over so many of them at most
+RECENT_SECONDS, RECENT = 60.0, 3_000
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ class _Tail:
     def __init__(self, store: Store, key: Key) -> None:
         self._store, self.key = store, key
         self.number, self.totals = 0, Totals()
-        self.recent: deque[Record] = deque(maxlen=RECENT)
+        #: of the newest: when, how long it took, latency and event latency of its results
+        self.recent: deque[tuple[float, float | None, float | None, float | None]] = deque(maxlen=RECENT)
         self.last: Record | None = None
         #: what the newest commit and those before it, back to the last whole one, say of the protocol's memory
         self._memories: list[Record] = []
@@ -154,7 +157,9 @@ class _Tail:
                 self._memories.clear()
             self._memories.append(record["protocol"])
             self.memory = remembered(self.memory, [record], self._store)
-            self.recent.append(record["metrics"])
+            told = record["metrics"]
+            latencies = (told["latency_ms"], told["event_latency_ms"]) if told["rows_out"] else (None, None)
+            self.recent.append((told["wall"], told["took_ms"], *latencies))
 
     def watermarks(self) -> WatermarkTracker:
         """What the region has heard."""
@@ -164,14 +169,15 @@ class _Tail:
     def status(self, unread: int) -> RunnerStatus:
         assert self.last is not None
         total, now = self.totals, self.last["metrics"]
-        told = [m for m in self.recent if m["rows_out"]]
+        since = now["wall"] - RECENT_SECONDS  # (by the region's clock: a fleet may be looked at later)
+        recent = [one for one in list(self.recent) if one[0] >= since]
         return RunnerStatus(
             *self.key,
             self.last["epoch"],
             *(total.batches, total.rows_in, total.rows_out, total.rows_late),
-            Times.of(m["took_ms"] for m in self.recent),
-            Times.of(m["latency_ms"] for m in told),
-            Times.of(m["event_latency_ms"] for m in told),
+            Times.of(one[1] for one in recent),
+            Times.of(one[2] for one in recent),
+            Times.of(one[3] for one in recent),
             unread,
             now["state_rows"],
             now["state_bytes"],
@@ -180,7 +186,7 @@ class _Tail:
 
 
 class Ledger:
-    """Reads a fleet's folder; a second look reads only what is new."""
+    """Reads a fleet's folder; a second look reads only what is new. Any thread may look."""
 
     def __init__(self, store: Store) -> None:
         if not store.disk.exists(names.CONTROL):
@@ -189,10 +195,13 @@ class Ledger:
             raise ConfigError(msg)
         self._store = store
         self._tails: dict[Key, _Tail] = {}
+        #: two threads that read on at once would count a commit twice
+        self._reading = threading.Lock()
 
     def _read_on(self) -> None:
-        for key in names.shapes(self._store.disk):
-            self._tails.setdefault(key, _Tail(self._store, key)).read_on()
+        with self._reading:
+            for key in names.shapes(self._store.disk):
+                self._tails.setdefault(key, _Tail(self._store, key)).read_on()
 
     def rows_by_source(self) -> dict[str, int]:
         """ "stream/device" -> rows taken in so far, by whichever shape has read most of them."""
@@ -247,6 +256,14 @@ class Ledger:
                     return None
                 found[str(region)] = known
         return found
+
+    def waits(self, query: Query) -> list[str]:
+        """What the query's rows wait for, in words."""
+        self._read_on()
+        control = Control(self._store)
+        mine = [tail for (_, shape), tail in self._tails.items() if shape == query.shape.key]
+        newest = max((t.totals.newest_us for t in mine if t.totals.newest_us is not None), default=None)
+        return waits(query, control.deployment_at(control.last), (tail.watermarks() for tail in mine), newest)
 
     def _unread(self, tail: _Tail) -> int:
         """Entries and commits past the positions that the newest commit has come to."""

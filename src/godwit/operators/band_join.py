@@ -58,7 +58,7 @@ class BandJoin(StatefulOperator):
         meetings = [Meeting(left, old_and_new), Meeting(old, right, self.partners(context, 1, old))]
         for side, new in enumerate((left, right)):
             context.state(side).live += new.live
-        for together in _rounds(context.arrivals()):
+        for together in rounds(context.arrivals()):
             meetings += self._of_arrived(context, together)
         return [m for m in meetings if m.left.live and m.right.live]
 
@@ -130,7 +130,7 @@ class BandJoin(StatefulOperator):
         return tables.without_parameters(tables.with_parameters(found, residual).where(residual))
 
 
-def _rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
+def rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
     """What can be taken in at once: of each query one hand-over a round, for two of them are to meet each other."""
     rounds: list[list[Arrived]] = []
     for one in arrived:

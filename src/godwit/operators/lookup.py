@@ -1,7 +1,8 @@
 """Rows of a state that may belong to the keys of new rows: what an operator reads of a large state for a few rows.
 
-Few new rows are looked for here, column by column, also in a state that is too large to be handed to Spark as a whole:
-what is found is few again, and a direct plan goes on with it. Many are found by a join of Spark's.
+Few new rows are looked for here, also in a state that is too large to be handed to Spark as a whole: what is found is
+few again, and a direct plan goes on with it. Small segments are looked through, column by column; in large ones an
+index finds the rows (`key_index.py`). Many new rows are found by a join of Spark's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -18,20 +20,28 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.model.plan import QUERY
 from godwit.operators.base import OperatorContext
+from godwit.operators.key_index import INDEXED, KeyIndexes, hashes_of
 from godwit.region.state import State
 from godwit.storage.overlays import revised, simple
 
 #: up to so many rows of state are looked through here: reading them takes about as long as starting a job of Spark's
 LOOKED_THROUGH = 1_000_000
+#: so many rows of state at most have an index: beyond, what it takes to make one is too long for a micro-batch
+MOST_INDEXED = 50_000_000
 
 
-def of_keys(context: OperatorContext, state: State, new: Frame, keys: Sequence[str]) -> Frame | None:
-    """All rows of `state` with a key that is also in `new`, and perhaps others; None: there are none."""
+def of_keys(
+    context: OperatorContext, state: State, new: Frame, keys: Sequence[str], indexes: KeyIndexes | None = None
+) -> Frame | None:
+    """All rows of `state` with a key that is also in `new`, and perhaps others; None: there are none. `indexes`: of an
+    operator that appends to its state and seldom writes all of it again."""
     if not state.live:
         return None
-    if isinstance(new, LazyFrame) and state.rows <= LOOKED_THROUGH and all(map(simple, state.live)):
-        values = _values([leaf.table for leaf in new.leaves.values()], keys)
-        found = _found(state, values)
+    fresh = [leaf.table for leaf in new.leaves.values()] if isinstance(new, LazyFrame) else []
+    values = _values(fresh, keys)
+    most = MOST_INDEXED if values and indexes is not None else LOOKED_THROUGH
+    if isinstance(new, LazyFrame) and state.rows <= most and all(map(simple, state.live)):
+        found = _found(state, values, indexes, fresh)
         rows = sum(table.num_rows for table in found.values())
         if rows <= context.sizes.handed_rows:
             parts = (
@@ -39,6 +49,10 @@ def of_keys(context: OperatorContext, state: State, new: Frame, keys: Sequence[s
                 for schema, table in found.items()
             )
             return together(parts) if rows else None
+    return _joined(context, state, new, keys)
+
+
+def _joined(context: OperatorContext, state: State, new: Frame, keys: Sequence[str]) -> Frame:
     old = state.read(context.spark, sizes=context.sizes)
     assert old is not None
     names = [QUERY, *keys]
@@ -47,11 +61,20 @@ def of_keys(context: OperatorContext, state: State, new: Frame, keys: Sequence[s
     return made(old).join(made(theirs).distinct(), reduce(lambda a, b: a & b, same), "left_semi")
 
 
-def _found(state: State, values: Mapping[str, pa.Array]) -> dict[str, pa.Table]:
+def _found(
+    state: State, values: Mapping[str, pa.Array], indexes: KeyIndexes | None, fresh: Sequence[pa.Table]
+) -> dict[str, pa.Table]:
     """Schema -> rows whose keys are among the values, each key by itself."""
     found: dict[str, list[pa.Table]] = {}
+    names = list(values)
+    hashes = [hashes_of(table, names) for table in fresh] if indexes is not None and names else []
+    wanted = np.unique(np.concatenate(hashes)) if hashes else None
     for segment in state.live:
-        for table in segments.tables_of(segment):
+        if indexes is not None and wanted is not None and segment.files and segment.rows >= INDEXED:
+            tables = [indexes.rows(segment, names, wanted)]
+        else:
+            tables = segments.tables_of(segment)
+        for table in tables:
             for key, wanted in values.items():
                 table = table.filter(pc.is_in(table[key], value_set=wanted))
             if table.num_rows:

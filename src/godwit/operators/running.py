@@ -20,6 +20,7 @@ from godwit.model.running import RunningAggregate
 from godwit.operators.aggregate import ISLAND, islands, united
 from godwit.operators.aggregates import final_columns, merge_columns, partial_names
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
+from godwit.operators.key_index import INDEXES
 from godwit.operators.lookup import of_keys
 from godwit.protocol.watermarks import NEVER
 from godwit.region.state import State, union
@@ -58,7 +59,7 @@ class RunningTotals(StatefulOperator):
         """The new totals of the keys of fresh rows."""
         new = fresh.read(context.spark, sizes=context.sizes)
         assert new is not None
-        old = of_keys(context, state, new, self.node.keys)
+        old = of_keys(context, state, new, self.node.keys, INDEXES)
         few = isinstance(new, LazyFrame) and (old is None or isinstance(old, LazyFrame))
         context.makes_few(context.few)
         rows = union(

@@ -6,26 +6,33 @@ sent meanwhile are taken. What is right in the end is not decided here, but by t
 
 from __future__ import annotations
 
+import resource
 import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from godwit.errors import DeploymentError
 from godwit.process.connect import ConnectedFleet
 from godwit.process.launcher import Launcher
+from godwit.process.proxy import Proxy
 from godwit.testing.chaos import (
     COORDINATOR,
     ChaosScript,
     CutLink,
+    CutStore,
     DelayLink,
+    FullDisk,
+    KillBroker,
     KillProcess,
     MoveDevice,
     PauseProcess,
     PlaceQuery,
     SendBatches,
     SlowProcess,
+    SlowStore,
     Step,
 )
 
@@ -42,11 +49,28 @@ class Recovery:
     seconds: float
 
 
+class Broker(Protocol):
+    """The server that keeps the logs of a fleet."""
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
 class ChaosPlayer:
     """`send`: lets all devices send so many batches, each until it is taken."""
 
-    def __init__(self, launcher: Launcher, fleet: ConnectedFleet, send: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        fleet: ConnectedFleet,
+        send: Callable[[int], None],
+        broker: Broker | None = None,
+        store_link: Proxy | None = None,
+    ) -> None:
+        """`broker`: the server that keeps the logs; `store_link`: the proxy before it."""
         self._launcher, self._fleet, self._send = launcher, fleet, send
+        self._broker, self._store_link = broker, store_link
         self._specs = {region.name: region for region in launcher.spec.regions}
         self.recoveries: list[Recovery] = []
 
@@ -87,6 +111,43 @@ class ChaosPlayer:
                 threading.Timer(seconds, proxy.delay, [0.0]).start()
                 self._send(1)
                 self._recover(step)
+
+            case _:
+                self._at_the_store(step)
+
+    def _at_the_store(self, step: Step) -> None:
+        match step:
+            case KillBroker(away):
+                assert self._broker is not None, "there is no broker to kill"
+                self._broker.kill()
+                time.sleep(away)
+                self._recover(step, self._broker.start)
+            case CutStore(seconds):
+                link = self._link()
+                link.cut(True)
+                time.sleep(seconds)
+                self._recover(step, lambda: link.cut(False))
+            case SlowStore(ms, seconds):
+                link = self._link()
+                link.delay(ms / 1000)
+                self._send(1)
+                time.sleep(seconds)
+                self._recover(step, lambda: link.delay(0.0))
+            case FullDisk(process, seconds):
+                pid = self._launcher.pid(process)
+                assert pid is not None, f"{process} does not run"
+                before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+                time.sleep(seconds)
+                self._recover(step, lambda: self._writes_again(pid, before))
+
+    @staticmethod
+    def _writes_again(pid: int, limits: tuple[int, int]) -> None:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+    def _link(self) -> Proxy:
+        assert self._store_link is not None, "there is no proxy before the store"
+        return self._store_link
 
     def _start(self, process: str) -> None:
         if process == COORDINATOR:

@@ -19,10 +19,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit import errors
+from godwit.api.migrating import as_keys
 from godwit.api.options import AHEAD, check_changes
-from godwit.control.commands import ChangeTopology, Command, Connect, Declare, PlaceByHand, Submit, Withdraw
+from godwit.control.commands import (
+    Alter,
+    ChangeTopology,
+    Command,
+    Connect,
+    Declare,
+    MigrateKeys,
+    PlaceByHand,
+    Replan,
+    Submit,
+    Withdraw,
+)
 from godwit.delivery.archive import entries
-from godwit.errors import DeploymentError, ElsewhereError, GodwitError, NotAttachedError, SourceError
+from godwit.errors import (
+    DeploymentError,
+    ElsewhereError,
+    GodwitError,
+    NotAttachedError,
+    SourceError,
+    StoreAwayError,
+)
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
@@ -30,12 +49,12 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Column, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
-from godwit.process.store_url import folder_of
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
+from godwit.storage import names
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
-from godwit.storage.store import Store
+from godwit.storage.open_store import folder_of, is_folder, open_store
 
 #: how often whoever waits looks (seconds)
 LOOK_EVERY = 0.02
@@ -44,14 +63,13 @@ TOKEN_FILE = "token"
 
 def connect(url: str | Path, token: str | None = None) -> ConnectedFleet:
     """A running fleet, by the URL of its store."""
-    folder = folder_of(url)
-    return ConnectedFleet(folder, token or known_token(folder))
+    return ConnectedFleet(url, token or known_token(folder_of(url) / "run" if is_folder(url) else None))
 
 
-def known_token(folder: Path) -> str:
-    """From the environment or, of a fleet that `godwit up` has started, from its folder."""
-    file = folder / "run" / TOKEN_FILE
-    if TOKEN not in os.environ and file.exists():
+def known_token(run: Path | None) -> str:
+    """From the environment or, of a fleet that `godwit up` has started, from its folder for logs."""
+    file = None if run is None else run / TOKEN_FILE
+    if TOKEN not in os.environ and file is not None and file.exists():
         return file.read_text().strip()
     return token_of(os.environ)
 
@@ -59,9 +77,9 @@ def known_token(folder: Path) -> str:
 class ConnectedFleet:
     """Not thread-safe: one a thread."""
 
-    def __init__(self, folder: Path, token: str) -> None:
-        self.store, self._token = Store.local(folder), token
-        self._commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
+    def __init__(self, url: str | Path, token: str) -> None:
+        self.store, self._token = open_store(url), token
+        self.commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
         self._callers: dict[str, WireCaller] = {}
         self._number = 0
         self._deployment = Deployment()
@@ -72,6 +90,8 @@ class ConnectedFleet:
     def deployment(self) -> Deployment:
         if self._number == 0:
             self._number, self._deployment = self._control.oldest()
+        if self.store.floor(names.CONTROL) > self._number + 1:  # epochs that this client has not seen are gone
+            self._number, self._deployment = self._control.oldest()
         for number, deployment, _ in self._control.after(self._number, self._deployment):
             self._number, self._deployment = number, deployment
         return self._deployment
@@ -80,10 +100,17 @@ class ConnectedFleet:
 
     def execute(self, command: Command, timeout: float = 60.0) -> int:
         """Write a command, and wait for its answer: the epoch that brought it, or the error."""
-        number = self._commands.append(command)
+        return self.await_command(self.post(command), timeout)
+
+    def post(self, command: Command) -> int:
+        """Write a command; its number."""
+        number = self.commands.append(command)
         with contextlib.suppress(GodwitError, OSError):
             self._caller(COORDINATOR).tell({"do": "command"})
-        answer = self._commands.await_answer(number, timeout)
+        return number
+
+    def await_command(self, number: int, timeout: float = 60.0) -> int:
+        answer = self.commands.await_answer(number, timeout)
         if answer is None:
             msg = f"command {number} has no answer after {timeout:g} s: is the coordinator running? It stays in the log"
             raise DeploymentError(msg)
@@ -138,9 +165,32 @@ class ConnectedFleet:
     def move_device(self, device: str, site: str | None) -> None:
         self.change([DeviceMoved(DeviceId(device), SiteId(site) if site else None)])
 
+    def ask_coordinator(self, head: Head) -> Head:
+        try:
+            return self._caller(COORDINATOR).call(head)[0]
+        except WireError:
+            self._forget(COORDINATOR)
+            raise
+
+    def ask_regions(self, head: Head) -> list[Head]:
+        """What every region's process answers."""
+        return list(self._of_all(head))
+
     def place(self, placement: Mapping[str, str], cause: str = "moved by hand") -> None:
         """Put instances (`query/operator`) on sites by hand."""
         self.execute(PlaceByHand(dict(placement), cause))
+
+    def alter(self, name: str, sql: str) -> None:
+        """As `Fleet.alter`."""
+        self.execute(Alter(name, sql))
+
+    def replan(self, name: str, *, order: str, strategy: str = "auto") -> None:
+        """As `Fleet.replan`."""
+        self.execute(Replan(name, order, strategy))
+
+    def migrate(self, query: str, *, keys: str | Sequence[Any], to: str, strategy: str = "auto") -> None:
+        """As `Fleet.migrate`."""
+        self.execute(MigrateKeys(query, as_keys(keys), to, strategy))
 
     # --- rows
 
@@ -158,9 +208,9 @@ class ConnectedFleet:
         if known is None or known.device is None:
             return self._push(stream, table, stream, None, sequence, timeout)
         taken = False
-        names = table.column(known.device).cast(pa.string())
-        for one in pc.unique(names).to_pylist():
-            taken = self._push(stream, table.filter(pc.equal(names, one)), one, one, sequence, timeout) or taken
+        senders = table.column(known.device).cast(pa.string())
+        for one in pc.unique(senders).to_pylist():
+            taken = self._push(stream, table.filter(pc.equal(senders, one)), one, one, sequence, timeout) or taken
         return taken
 
     def _push(
@@ -181,7 +231,7 @@ class ConnectedFleet:
                 if time.monotonic() > until:
                     raise
                 region = None
-            except WireError as lost:
+            except (WireError, StoreAwayError) as lost:
                 self._forget(region_document(region or ""))
                 if sequence is None or time.monotonic() > until:
                     if sequence is None:
@@ -284,6 +334,7 @@ class ConnectedFleet:
     def close(self) -> None:
         for name in list(self._callers):
             self._forget(name)
+        self.store.close()
 
     def __enter__(self) -> ConnectedFleet:
         return self

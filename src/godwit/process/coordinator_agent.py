@@ -11,21 +11,27 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.api.core import Elsewhere, FleetOptions
+from godwit.api.migrating import asked_keys, explain_keys
 from godwit.api.running import RunningFleet
+from godwit.control.commands import ChangeTopology, Command, MigrateKeys, from_json
 from godwit.control.events import RegionAcked, RegionBack, RegionEvacuated, RegionLost
+from godwit.delivery.sinks.base import ResultSink
 from godwit.errors import DeploymentError, GodwitError
-from godwit.ids import Epoch, RegionId, StreamId
+from godwit.ids import DeviceId, Epoch, QueryId, RegionId, StreamId
 from godwit.ingest.gateway import Gateway
+from godwit.maintenance.duties import Duty
+from godwit.maintenance.housekeeping import MANY_EPOCHS, Housekeeper, Swept
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Column, Query, Stream
+from godwit.process.departures import Departures
 from godwit.process.fleet_document import FleetDocument, write_fleet_options
-from godwit.process.members import Membership, ProcessMember, SilenceWatch, region_members
+from godwit.process.members import Membership, ProcessMember, SilenceWatch, region_document, region_members
 from godwit.process.notify import Notifier
 from godwit.process.reports import unread
 from godwit.process.wire import Head, WireCaller, WireError
@@ -36,6 +42,20 @@ log = logging.getLogger(__name__)
 
 #: how often reports and beats are looked at, should nobody have told us (seconds)
 LOOK_EVERY = 0.2
+#: how often sinks are served and housekeeping is looked at (seconds)
+DUTIES_EVERY = 0.05
+
+
+@dataclass(frozen=True)
+class CoordinatorExtras:
+    """What a coordinator does beside placing queries; off unless asked for."""
+
+    #: None: on once every site says what CPU and bandwidth it has
+    admission: bool | None = None
+    #: move operators when what is measured says so
+    reoptimise: bool = False
+    #: query -> its sinks
+    sinks: Mapping[str, Sequence[ResultSink]] = field(default_factory=dict)
 
 
 class RemoteGateway(Gateway):
@@ -91,14 +111,25 @@ class CoordinatorAgent(RunningFleet):
     """The control plane of a fleet of processes."""
 
     def __init__(
-        self, root: Path, token: str, options: FleetOptions, member: Membership, *, lease: float = 5.0
+        self,
+        store: Store,
+        token: str,
+        options: FleetOptions,
+        member: Membership,
+        *,
+        lease: float = 5.0,
+        extras: CoordinatorExtras = CoordinatorExtras(),  # noqa: B008 - a frozen value
     ) -> None:
         """`member`: has joined as the coordinator."""
-        root, self.membership = Path(root).resolve(), member
-        store = Store.local(root, options.durability)
+        self.membership = member
         write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
         elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
-        super().__init__(root, None, options, None, False, elsewhere=elsewhere)
+        super().__init__(store, None, options, extras.admission, extras.reoptimise, elsewhere=elsewhere)
+        self._wanted, self._swept_at = dict(extras.sinks), 0
+        self._departures, self._keeper = (
+            Departures(),
+            Housekeeper(self.store, options.retention, mine=lambda region: False, epochs=self._followed_by_all),
+        )
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
         self._watch, self._silent = SilenceWatch(lease), set[str]()
@@ -106,6 +137,14 @@ class CoordinatorAgent(RunningFleet):
         self._stopping_watch, self._reported = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._watch_regions, name="coordinator/watch", daemon=True)
         self._beats = threading.Thread(target=self._watch_beats, name="coordinator/beats", daemon=True)
+        self._duties = (
+            Duty("copies of the control log", self.keep_copies),
+            Duty("housekeeping", self._keep_house),
+            Duty("re-optimiser", self.reoptimiser.look_if_due),
+            Duty("admission", self.admission.look_if_due),
+            Duty("sinks", self._deliver_all),
+        )
+        self._keeping = threading.Thread(target=self._keep, name="coordinator/duties", daemon=True)
 
     def serve(self, address: str) -> None:
         """Run until `stop`."""
@@ -115,16 +154,19 @@ class CoordinatorAgent(RunningFleet):
         self.membership.start()
         self._look_at_regions(first=True)
         self.control.start()
-        self._watcher.start()
-        self._beats.start()
+        self.dispatcher.start()
+        for thread in (self._watcher, self._beats, self._keeping):
+            thread.start()
         self.notifier.epoch()  # the last process may have died before it had told anybody
 
     def stop(self) -> None:
         self._stopping_watch.set()
         self._reported.set()
-        for thread in (self._watcher, self._beats):
+        for thread in (self._watcher, self._beats, self._keeping):
             if thread.is_alive():
                 thread.join()
+        self._duties[-1].run()  # what regions committed before they stopped
+        self.dispatcher.stop()
         self.control.stop()
         self.pool.stop()
         self.notifier.stop()
@@ -142,13 +184,67 @@ class CoordinatorAgent(RunningFleet):
                 return None
             case "status":
                 return {"epoch": int(self.plane.epoch), "quiet": self.control.quiet and not self.plane.keys.busy}, b""
+            case "progress":
+                stable, waiting = int(self.plane.coordinator.stable), self.control.waiting()
+                return {"epoch": int(self.plane.epoch), "in_force": stable, "waiting": waiting}, b""
+            case "explain":
+                return {"text": self.explain_command(from_json(head["command"]))}, b""
             case other:
                 msg = f"the coordinator does not know '{other}'"
                 raise DeploymentError(msg)
 
+    def explain_command(self, command: Command) -> str:
+        """What a change of the topology, or a migration of keys, would do."""
+        with self.control.driving():
+            match command:
+                case ChangeTopology(changes):
+                    return self.plane.explain_change(changes)
+                case MigrateKeys():
+                    return explain_keys(self, asked_keys(self, command))
+        msg = f"there is no dry run of {type(command).__name__}"
+        raise DeploymentError(msg)
+
     def _failures(self) -> dict[str, str]:
-        failed = self.control.failure
-        return {} if failed is None else {"control loop": f"{type(failed).__name__}: {failed}"}
+        found: dict[str, BaseException] = {**self.dispatcher.failures()}
+        found |= {duty.name: duty.attempts.failure for duty in self._duties if duty.attempts.failure is not None}
+        if self.control.failure is not None:
+            found["control loop"] = self.control.failure
+        return {name: f"{type(failed).__name__}: {failed}" for name, failed in found.items()}
+
+    # --- beside the control loop
+
+    def _keep(self) -> None:
+        while not self._stopping_watch.wait(DUTIES_EVERY):
+            for duty in self._duties:
+                duty.run()
+
+    def _keep_house(self) -> None:
+        """Epochs that every region has followed go, and devices that have left and were read to the end."""
+        epoch, now = int(self.plane.epoch), self.deployment
+        self._departures.at(epoch, now.stays.keys() - now.devices.keys())
+        self.forget_devices(self._departures.forgettable(region_members(self.store)))
+        if epoch - self._swept_at >= MANY_EPOCHS:
+            self._swept_at = epoch
+            for _ in self._keeper.bits(now.shapes().values(), set(now.queries), 0, Swept()):
+                pass
+
+    def _followed_by_all(self) -> int | None:
+        """Up to which epoch nobody needs them: what a region has followed it may have to look up once more, and who
+        has just come is about to begin."""
+        followed = [
+            (self.store.get_document(f"{region_document(region)}/followed") or {"epoch": 0})["epoch"]
+            for region in region_members(self.store)
+        ]
+        return min(followed, default=0) - MANY_EPOCHS
+
+    def _deliver_all(self) -> None:
+        """Sinks that the coordinator was started with, each from when its query is there."""
+        for query in [name for name in self._wanted if name in self.queries]:
+            for sink in self._wanted.pop(query):
+                self.supervisor.deliver(QueryId(query), sink)
+        for delivery in self.dispatcher.deliveries.values():
+            delivery.pump()
+            delivery.keep(wait=False)
 
     # --- what regions say
 
@@ -158,7 +254,6 @@ class CoordinatorAgent(RunningFleet):
             self._reported.clear()
             try:
                 self._look_at_regions()
-                self.keep_copies()
             except (OSError, GodwitError):
                 log.exception("the reports of regions cannot be read; tried again")
                 self._stopping_watch.wait(1.0)
@@ -177,6 +272,7 @@ class CoordinatorAgent(RunningFleet):
 
     def _look_at_beats(self) -> None:
         members, now = region_members(self.store), time.monotonic()
+        self._watch.looks(now)
         for region, one in members.items():
             self._watch.hear(region, one, now)
         silent = self._watch.silent(now) | {region for region, one in members.items() if one.left}
@@ -193,6 +289,9 @@ class CoordinatorAgent(RunningFleet):
     def _hear(self, region: RegionId, first: bool) -> None:
         for number, report in unread(self.store, region, self._read.get(region, 0)):
             self._read[region] = number
+            if "read" in report:
+                self._departures.hear(region, report["epoch"], map(DeviceId, report["read"]))
+                continue
             if first and "acked" in report:
                 continue  # of epochs from before this process
             if "acked" in report:

@@ -1,6 +1,7 @@
 """`fleet.yaml`: the processes of a fleet on one machine.
 
-store: file:/data/fleet          # or a path, relative to this file
+store: file:/data/fleet          # or a path, relative to this file; or nats://..., s3://... (`storage/open_store.py`)
+run: run                         # logs of the processes and the token; STORE/run if the store is a folder
 lease: 5                         # seconds of silence after which a region counts as lost
 topology: ring.yaml              # added when the fleet is started for the first time
 regions:
@@ -11,6 +12,7 @@ regions:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,10 +22,10 @@ import yaml
 
 from godwit import names
 from godwit.errors import ConfigError
-from godwit.process.store_url import folder_of
+from godwit.storage.open_store import check_url, folder_of, is_folder
 
-_KEYS = ("store", "host", "lease", "rule", "state", "topology", "regions")
-_OF_REGION = ("master", "memory", "keep", "quick")
+_KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
+_OF_REGION = ("master", "memory", "keep", "quick", "conf", "store")
 
 
 @dataclass(frozen=True)
@@ -37,24 +39,41 @@ class RegionSpec:
     keep: bool = False
     #: interpret plans instead of compiling them
     quick: bool = False
+    #: more of Spark's settings
+    conf: Mapping[str, str] = field(default_factory=dict)
+    #: how this region reaches the fleet's store, if not as the others do: by a leaf node, or a proxy
+    store: str | None = None
 
     @property
     def options(self) -> list[str]:
         more = [flag for flag, on in (("--keep", self.keep), ("--quick", self.quick)) if on]
+        more += [part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")]
         return ["--name", self.name, "--master", self.master, "--memory", self.memory, *more]
 
 
 @dataclass(frozen=True)
 class FleetFile:
-    store: Path
+    #: a folder, or the URL of a store
+    store: Path | str
     regions: tuple[RegionSpec, ...]
     host: str = "127.0.0.1"
     lease: float = 5.0
     rule: str = "bottom-up"
     state: str = "delta"
     topology: Path | None = None
+    #: where logs and the token go, if not into the store's folder
+    run_folder: Path | None = None
     #: for tests: more options of the coordinator
     coordinator: tuple[str, ...] = field(default=())
+
+    @property
+    def run(self) -> Path:
+        if self.run_folder is not None:
+            return self.run_folder
+        if isinstance(self.store, Path):
+            return self.store / "run"
+        msg = f"store {self.store} is no folder: say in `run:` where logs and the token go"
+        raise ConfigError(msg)
 
 
 def load_fleet_file(path: Path) -> FleetFile:
@@ -70,14 +89,18 @@ def load_fleet_file(path: Path) -> FleetFile:
     _known(path, told, _KEYS, "")
     regions = tuple(_region(path, name, more) for name, more in told["regions"].items())
     store = str(told["store"])
-    at = folder_of(store if ":" in store or store.startswith("/") else path.parent / store)
+    check_url(store)
+    at: Path | str = store
+    if is_folder(store):
+        at = folder_of(store if ":" in store or store.startswith("/") else path.parent / store)
+    run = path.parent / str(told["run"]) if "run" in told else None if isinstance(at, Path) else path.parent / "run"
     options = {key: told[key] for key in ("host", "rule", "state") if key in told}
     lease = told.get("lease", 5.0)
     if not isinstance(lease, int | float) or lease < 1:
         msg = f"{path}: lease: {lease!r} is not a number of seconds, 1 or more"
         raise ConfigError(msg)
     topology = path.parent / told["topology"] if "topology" in told else None
-    return FleetFile(at, regions, lease=float(lease), topology=topology, **options)
+    return FleetFile(at, regions, lease=float(lease), topology=topology, run_folder=run, **options)
 
 
 def _region(path: Path, name: Any, more: Any) -> RegionSpec:

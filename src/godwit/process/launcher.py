@@ -23,8 +23,7 @@ from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.proxy import Proxy
 from godwit.process.wire import TOKEN
-from godwit.storage.lock import holder
-from godwit.storage.store import Store
+from godwit.storage.open_store import holder_of, open_store
 
 #: how long a process may take to start, or to stop (seconds)
 STARTS_WITHIN, STOPS_WITHIN = 90.0, 30.0
@@ -48,8 +47,8 @@ class Launcher:
         """`proxied`: others reach regions through proxies that can cut the links. For tests."""
         self.spec = spec
         self.proxies = {region.name: Proxy() for region in spec.regions} if proxied else {}
-        self.store = Store.local(spec.store)
-        self._run = spec.store / "run"
+        self.store = open_store(spec.store)
+        self._run = spec.run
         #: by this launcher
         self._started: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -69,7 +68,7 @@ class Launcher:
         self._await(COORDINATOR, "coordinator")
 
     def start_region(self, region: RegionSpec) -> None:
-        more = ["--store", str(self.spec.store), "--host", self.spec.host]
+        more = ["--store", region.store or str(self.spec.store), "--host", self.spec.host]
         if (proxy := self.proxies.get(region.name)) is not None:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
@@ -172,10 +171,10 @@ class Launcher:
             time.sleep(0.05)
 
     def _holder(self, document: str) -> int | None:
-        found = holder(self.spec.store / document)
+        found = holder_of(self.store, document)
         while found is not None and "pid" not in found:  # it has the lock, and has not written its name yet
             time.sleep(0.01)
-            found = holder(self.spec.store / document)
+            found = holder_of(self.store, document)
         return None if found is None else int(found["pid"])
 
 

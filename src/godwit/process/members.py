@@ -2,7 +2,8 @@
 
     processes/coordinator.json       {"format": 1, "pid": ..., "address": "127.0.0.1:40123", "beat": 17, "epoch": 12}
     processes/regions/west.json
-    processes/regions/west/lock      held by the operating system (`flock`) as long as the process lives
+    processes/regions/west/lock      held by the operating system (`flock`) as long as the process lives; in a
+                                     store without such locks a lease (`storage/lease.py`)
 
 Clocks of two processes are never compared: whoever watches a beat measures with his own clock for how long it has not
 changed (`SilenceWatch`).
@@ -15,14 +16,13 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from godwit.errors import ConfigError
 from godwit.ids import RegionId
 from godwit.process.wire import FORMAT
 from godwit.storage import names
-from godwit.storage.lock import FolderLock
+from godwit.storage.open_store import lock_of
 from godwit.storage.store import Store
 
 COORDINATOR = f"{names.PROCESSES}/coordinator"
@@ -75,9 +75,9 @@ def region_members(store: Store) -> dict[RegionId, ProcessMember]:
 class Membership:
     """One process under its name: refused if another has it; says that it is alive until it leaves."""
 
-    def __init__(self, store: Store, name: str, root: Path) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
-        self._lock = FolderLock(root / name)
+        self._lock = lock_of(store, name)
         self._beat, self._stopping = 0, threading.Event()
         self._thread: threading.Thread | None = None
         self._saying = threading.Lock()
@@ -120,6 +120,14 @@ class SilenceWatch:
 
     lease: float
     _heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+    _looked: float | None = None
+
+    def looks(self, now: float) -> None:
+        """The watcher looks now. Was it away itself (stopped, or its store was), others were not silent meanwhile."""
+        away = 0.0 if self._looked is None else now - self._looked
+        if away > self.lease / 2:
+            self._heard = {name: (said, at + away) for name, (said, at) in self._heard.items()}
+        self._looked = now
 
     def hear(self, name: str, one: ProcessMember, now: float) -> None:
         said = (one.pid, one.beat)

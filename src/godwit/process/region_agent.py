@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: how often the control log is looked at, should nobody have told us (seconds)
 LOOK_EVERY = 0.25
+#: how often runners that a full disk, or a store that was away, has ended are tried again (seconds)
+REVIVE_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class RegionAgent:
     ) -> None:
         """`member`: has joined under the region's name."""
         self.region, self.options, self.store, self.membership = region, options, store, member
+        self._spark = spark
         told = fleet_options(store)
         self.lock = threading.RLock()
         self.analyst, self.gateway = Analyst(spark), Gateway(store, only=region)
@@ -97,6 +100,7 @@ class RegionAgent:
         self._housekeeper = Housekeeper(
             store, options.retention, known=self._knows, mine=lambda one: one == region, epochs=lambda: -1
         )
+        self._revive_at = 0.0
         self._saved, self._stopping, self._news = 0, threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{region}/follow", daemon=True)
 
@@ -134,6 +138,9 @@ class RegionAgent:
                 self.look()
                 self._save()
                 self._keep_house()
+                if time.monotonic() >= self._revive_at:
+                    self.pool.revive()
+                    self._revive_at = time.monotonic() + REVIVE_EVERY
             except (OSError, StateError):
                 log.exception("%s: the store cannot be read; tried again", self.region)
                 self._stopping.wait(1.0)
@@ -168,6 +175,7 @@ class RegionAgent:
         with self.lock:
             self.gateway.follow(deployment.devices, deployment)
             self.gateway.repeat_ends(deployment.streams, deployment)
+        self._save()  # from now on nobody removes the epochs after it
 
     def _follow(self, number: int, after: Deployment, record: Record) -> None:
         """An epoch that nobody here has heard of yet."""
@@ -249,8 +257,13 @@ class RegionAgent:
             "idle": idle,
             "committed": self.pool.committed(),
             "runners": len(self.pool.runners),
+            "executors": self._executors(),
             "failures": self.failures(),
         }
+
+    def _executors(self) -> int:
+        """Of a cluster; 0: Spark works in this process."""
+        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # type: ignore[attr-defined]
 
     # --- housekeeping
 
@@ -261,8 +274,16 @@ class RegionAgent:
         if self._housekeeper.behind(self.pool.committed()) < 1.0:
             return
         running = {r.shape.key: r.shape for r in list(self.pool.runners.values())} | self.deployment.shapes()
+        with self.lock:
+            epoch, gone = self._followed, self.deployment.stays.keys() - self.deployment.devices.keys()
+            departed = {
+                device: {log: at for log, at in self.gateway.left_at(device).items() if log[0] == self.region}
+                for device in gone
+            }
         swept, until = Swept(), time.monotonic() + 0.03
-        for _ in self._housekeeper.bits(running.values(), set(self.deployment.queries), self.pool.committed(), swept):
+        queries, committed = set(self.deployment.queries), self.pool.committed()
+        for _ in self._housekeeper.bits(running.values(), queries, committed, swept, departed):
             if time.monotonic() > until:
                 self._stopping.wait(0.2)
                 until = time.monotonic() + 0.03
+        self.reports.read_to_the_end(swept.devices, epoch)

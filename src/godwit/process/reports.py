@@ -1,4 +1,5 @@
-"""What a region's process tells the coordinator: acknowledged epochs, state that has come, queries that failed.
+"""What a region's process tells the coordinator: acknowledged epochs, state that has come, queries that failed, devices
+that have left and were read to the end.
 
 A log per region (`reports/REGION`), written by its process alone. What is old is of no use to anybody, and goes.
 """
@@ -6,7 +7,7 @@ A log per region (`reports/REGION`), written by its process alone. What is old i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from godwit.ids import Epoch, RegionId
@@ -35,6 +36,11 @@ class Reports:
         sent = [{"move": parcel["move"], "parts": {"0": [{"bytes": _bytes(parcel)}]}} for parcel in record["handovers"]]
         told = {"failed": record["failed"], "arrived": record["arrived"], "handovers": sent}
         self._append({"commit": {**told, "metrics": {"wall": record["metrics"]["wall"]}}})
+
+    def read_to_the_end(self, devices: Collection[str], epoch: int) -> None:
+        """These devices have left, and all that they sent to this region was read."""
+        if devices:
+            self._append({"read": sorted(devices), "epoch": epoch})
 
     def _append(self, report: Record) -> None:
         with self._lock:

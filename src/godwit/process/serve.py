@@ -9,13 +9,14 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from godwit.ids import RegionId
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import COORDINATOR, Membership, region_document
 from godwit.process.wire import Listener, token_of
+from godwit.storage.open_store import open_store
 from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -34,46 +35,77 @@ def wait_for_signal() -> None:
         pass
 
 
-def joined(store: Store, name: str, root: Path) -> Membership:
+def joined(store: Store, name: str) -> Membership:
     """Before anything heavy is imported or started: whoever has the name already is told at once."""
-    member = Membership(store, name, root)
+    member = Membership(store, name)
     member.join()
     return member
 
 
-def serve_coordinator(root: Path, options: Mapping[str, Any], host: str, lease: float, port: int = 0) -> None:
-    """`options`: as `FleetOptions` has them."""
+def serve_coordinator(
+    url: str,
+    options: Mapping[str, Any],
+    host: str,
+    lease: float,
+    port: int = 0,
+    extras: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """`options`: as `FleetOptions` has them; `extras`: as `CoordinatorExtras` has them."""
     token = token_of(os.environ)
-    member = joined(Store.local(root), COORDINATOR, root)
+    store = open_store(url)
+    member = joined(store, COORDINATOR)
     from godwit.api.core import FleetOptions
-    from godwit.process.coordinator_agent import CoordinatorAgent
+    from godwit.process.coordinator_agent import CoordinatorAgent, CoordinatorExtras
 
-    agent = CoordinatorAgent(root, token, FleetOptions(**options), member, lease=lease)
+    agent = CoordinatorAgent(
+        store, token, FleetOptions(**options), member, lease=lease, extras=CoordinatorExtras(**extras)
+    )
     listener = Listener(agent.handle, token, "coordinator", host, port)
     with contextlib.ExitStack() as ending:
         ending.callback(agent.stop)
         ending.callback(listener.stop)
         agent.serve(listener.address)
         listener.start()
-        log.warning("the coordinator of %s listens at %s (pid %s)", root, listener.address, os.getpid())
+        log.warning("the coordinator of %s listens at %s (pid %s)", store.disk.root, listener.address, os.getpid())
         wait_for_signal()
     log.warning("the coordinator has stopped")
 
 
+def _reachable(master: str, host: str) -> dict[str, str]:
+    """Executors on other machines must reach the driver where this process listens."""
+    return {} if master.startswith("local") else {"spark.driver.host": host, "spark.driver.bindAddress": host}
+
+
 def serve_region(
-    root: Path, region: str, host: str, master: str, memory: str, keep: bool, quick: bool, port: int, advertise: str
+    url: str,
+    region: str,
+    host: str,
+    master: str,
+    memory: str,
+    keep: bool,
+    quick: bool,
+    port: int,
+    advertise: str,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """`advertise`: the address that others are told, where they reach this one by another than its own."""
-    token, name, store = token_of(os.environ), RegionId(region), Store.local(root)
+    """`advertise`: the address that others are told, where they reach this one by another than its own; `settings`:
+    more of Spark's, for a cluster."""
+    token, name, store = token_of(os.environ), RegionId(region), open_store(url)
     fleet_options(store)
-    member = joined(store, region_document(name), root)
+    member = joined(store, region_document(name))
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
     from godwit.process.region_agent import RegionAgent, RegionOptions
     from godwit.process.region_process import RegionService
 
     options = RegionOptions(retention=Retention(keep=keep))
-    spark = spark_session(f"godwit-{region}", memory=memory, quick=quick, master=master, settings=SMALL)
+    spark = spark_session(
+        f"godwit-{region}",
+        memory=memory,
+        quick=quick,
+        master=master,
+        settings={**SMALL, **_reachable(master, host), **settings},
+    )
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
     with contextlib.ExitStack() as ending:
@@ -82,6 +114,6 @@ def serve_region(
         ending.callback(listener.stop)
         agent.start(advertise or listener.address)
         listener.start()  # who calls before the agent stands where its predecessor stood waits in the queue
-        log.warning("region %s of %s listens at %s (pid %s)", region, root, listener.address, os.getpid())
+        log.warning("region %s of %s listens at %s (pid %s)", region, store.disk.root, listener.address, os.getpid())
         wait_for_signal()
     log.warning("region %s has stopped", region)

@@ -1,7 +1,7 @@
 """What processes of a fleet say to each other: frames of a JSON head and bytes (Arrow), over TCP, behind a token.
 
 Both sides prove that they have the token by answering the other's nonce (HMAC), so that it never travels. What a
-process says is data: nothing on the wire is ever executed or unpickled. It is not encrypted: see the how-to.
+process says is data: nothing on the wire is ever executed or unpickled. With certificates (`tls.py`) it is encrypted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from typing import Any, NoReturn
 
 from godwit import errors
 from godwit.errors import ConfigError, GodwitError, StateError
+from godwit.process.tls import TlsFiles, tls_of
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +45,13 @@ class WireError(GodwitError):
 
 def token_of(environment: Mapping[str, str]) -> str:
     found = environment.get(TOKEN, "")
+    if not found and tls_of(environment) is not None:
+        return ""  # certificates say who is who
     if len(found) < 16:
-        msg = f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`)"
+        msg = (
+            f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`), "
+            "or give all of them certificates (GODWIT_TLS_CA, GODWIT_TLS_CERT, GODWIT_TLS_KEY)"
+        )
         raise ConfigError(msg)
     return found
 
@@ -114,8 +121,19 @@ def raise_error(head: Head) -> None:
 class Listener:
     """Answers frames, each connection on a thread of its own. `handle` returns an answer, or None for news."""
 
-    def __init__(self, handle: Handler, token: str, name: str, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        handle: Handler,
+        token: str,
+        name: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        """`tls`: unless given, as the environment says."""
         self._handle, self._token, self._name = handle, token, name
+        files = tls or tls_of(os.environ)
+        self._tls = None if files is None else files.context(server=True)
         self._socket = socket.create_server((host, port))
         self._open: set[socket.socket] = set()
         self._stopping = False
@@ -144,6 +162,10 @@ class Listener:
         self._open.add(caller)
         try:
             caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                plain, caller = caller, self._encrypted(caller, self._tls, who)
+                self._open.discard(plain)
+                self._open.add(caller)
             if self._let_in(caller, who):
                 while (frame := receive(caller)) is not None:
                     self._answer(caller, *frame)
@@ -153,6 +175,19 @@ class Listener:
         finally:
             self._open.discard(caller)
             _hang_up(caller)
+
+    def _encrypted(self, caller: socket.socket, tls: ssl.SSLContext, who: str) -> socket.socket:
+        caller.settimeout(HELLO_SECONDS)
+        try:
+            made = tls.wrap_socket(caller, server_side=True)
+            made.do_handshake()
+        except (ssl.SSLError, TimeoutError) as fault:
+            told = getattr(fault, "reason", None) or fault
+            log.warning(
+                "%s: %s knocked without a certificate of the fleet, and got nothing (%s)", self._name, who, told
+            )
+            raise
+        return made
 
     def _let_in(self, caller: socket.socket, who: str) -> bool:
         caller.settimeout(HELLO_SECONDS)
@@ -179,6 +214,9 @@ class Listener:
             answer = self._handle(head, body)
         except GodwitError as fault:
             answer = as_error(fault), b""
+        except OSError as fault:
+            log.warning("%s: '%s' failed: %s", self._name, head.get("do"), fault)
+            answer = {"error": "StoreAwayError", "message": f"{self._name} cannot use its store now: {fault}"}, b""
         except Exception as fault:
             log.exception("%s: '%s' failed", self._name, head.get("do"))
             answer = {"error": "StateError", "message": f"{type(fault).__name__}: {fault}"}, b""
@@ -189,8 +227,10 @@ class Listener:
 class WireCaller:
     """A connection to a process of the fleet; one call at a time, made again when it was lost."""
 
-    def __init__(self, address: str, token: str, name: str, timeout: float = 30.0) -> None:
+    def __init__(self, address: str, token: str, name: str, timeout: float = 30.0, tls: TlsFiles | None = None) -> None:
+        """`tls`: unless given, as the environment says."""
         self.address, self._token, self._name, self._timeout = address, token, name, timeout
+        self._files = tls or tls_of(os.environ)
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
 
@@ -231,7 +271,13 @@ class WireCaller:
         made = socket.create_connection((host, int(port)), timeout=HELLO_SECONDS)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            if self._files is not None:
+                made = self._files.context(server=False).wrap_socket(made)
             self._greet(made)
+        except ssl.SSLError as fault:
+            made.close()
+            msg = f"{self._name} at {self.address} does not take this certificate, or is none of the fleet: {fault}"
+            raise ConfigError(msg) from fault
         except BaseException:
             made.close()
             raise

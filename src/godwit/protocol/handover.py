@@ -27,7 +27,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
-from godwit.model.keys import REST, KeySet
+from godwit.model.keys import REST, KeySet, Listed
 from godwit.model.plan import Operator
 
 #: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
@@ -70,6 +70,10 @@ class Migration:
     ordered: bool = True
     #: the state is sent when it is asked for, or when there is nothing else to send
     paced: bool = False
+    #: the state is not sent under the epoch that says so, but under the next: every region has stopped the keys then
+    held: bool = False
+    #: nothing moves: held state may go
+    release: bool = False
     #: the state leaves its query, for another version of it that has another plan: no target waits for it as it is
     leaves: bool = False
     #: the state is made of what the query's version before has left
@@ -79,9 +83,15 @@ class Migration:
     def instance(self) -> Instance:
         return instance_of(self.query, self.operator)
 
+    @property
+    def goes_before(self) -> int:
+        """Rows of generations before this one go with it. A query that its state leaves takes in none any more, so all
+        of them do, also those that moved here in the same epoch."""
+        return int(self.epoch) + self.leaves
+
     def __lt__(self, other: Migration) -> bool:
         """Older moves first; key sets have no order of their own, their texts have."""
-        return (*self._row(), str(encode(self.keys))) < (*other._row(), str(encode(other.keys)))
+        return (*self._row(), _text(self.keys)) < (*other._row(), _text(other.keys))
 
     def to_json(self) -> list[Any]:
         flags = {f.name: getattr(self, f.name) for f in fields(self)[8:] if getattr(self, f.name) != f.default}
@@ -98,6 +108,10 @@ class Migration:
 
     def _row(self) -> list[Any]:
         return [self.epoch, self.query, self.operator, self.source, self.target, self.from_site, self.to_site]
+
+
+def _text(keys: KeySet) -> str:
+    return keys.digest if isinstance(keys, Listed) else str(encode(keys))
 
 
 def stands_apart(move: Migration, operator: Operator) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from godwit.ids import Epoch, QueryId, RegionId
@@ -147,7 +147,8 @@ class Inputs(Generic[R]):
         self.told.append((peer, commit.record))
 
     def take_entry(self, index: int, scan: Scan, entry: SourceEntry[R]) -> None:
-        heard = [(index, source_id(scan.stream, device), mark) for device, mark in entry.marks.items()]
+        marks = _by_arrival(entry) if scan.arrival else entry.marks
+        heard = [(index, source_id(scan.stream, device), mark) for device, mark in marks.items()]
         self.marks += heard
         self.own_marks += heard
         if entry.rows is None:
@@ -294,6 +295,17 @@ class InputPoller(Generic[R]):
                 return
             into.positions[scan_log(index, scan)] = number
             into.take_entry(index, scan, entry)
+
+
+def _by_arrival(entry: SourceEntry[R]) -> dict[str, Mark]:
+    """Whatever a device will still send arrives after this entry, closed or away as it may be."""
+    assert entry.entered is not None
+    return {device: replace(mark, clock=arrived_us(entry.entered)) for device, mark in entry.marks.items()}
+
+
+def arrived_us(entered: float) -> int:
+    """When the rows of an entry arrived, in microseconds: what queries read as `_arrived`."""
+    return round(entered * 1e6)
 
 
 def _changes_plan(query: Query, epoch: int) -> bool:

@@ -194,7 +194,8 @@ class RegionKernel:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
         latest = max(self.moves.latest(), self._met)
         waited_for = any(self.published.get(k, Epoch(0)) < min(latest, e) for k, e in markers.items())
-        return waited_for or bool(self.moves.ready(markers)) or bool(self.moves.unacknowledged(markers))
+        complete = self.moves.unacknowledged(markers, self._readers_of)
+        return waited_for or bool(self.moves.ready(markers)) or bool(complete)
 
     def _far_ahead(self, positions: Mapping[str, int]) -> int:
         """Others keep what this region has not committed to have read; so it must, now and then, even if idle."""
@@ -269,6 +270,7 @@ class RegionKernel:
         """Derive from the deployment what every micro-batch asks for. `before`: the one it was last derived from."""
         now = self.deployment
         self.queries: dict[QueryId, Query] = {query.id: query for query in now.of_shape(self.shape.key)}
+        self.moves.ends = {query.id: Epoch(query.until) for query in self.queries.values() if query.until}
         devices = before is None or not before.same_sources(now) or before.devices.keys() != now.devices.keys()
         tables = {
             place: now.routes(self.queries[place[0]], place[1]) for place in now.key_routes if place[0] in self.queries
@@ -338,13 +340,18 @@ class RegionKernel:
         """Of the state that has come, what is taken in now; the rest must wait (`MigrationLedger.admits`)."""
         found = []
         for arrived in came:
-            known = self.queries.get(arrived.move.query)
-            above, _ = self.shape.plan.consumer(arrived.move.operator)
-            readers = frozenset() if known is None else self.deployment.owners(known, above)
-            if known is None or self.moves.admits(arrived.move, markers, readers):
+            gone = arrived.move.query not in self.queries
+            if gone or self.moves.admits(arrived.move, markers, self._readers_of(arrived.move)):
                 found.append(arrived)
         there = {arrived.move for arrived in found}
-        return found + [Arrived(m, {}, NEVER) for m in self.moves.unacknowledged(markers) if m not in there]
+        complete = self.moves.unacknowledged(markers, self._readers_of)
+        return found + [Arrived(m, {}, NEVER) for m in complete if m not in there]
+
+    def _readers_of(self, move: Migration) -> frozenset[RegionId]:
+        """Who reads the results of the operator that a move is of."""
+        known = self.queries.get(move.query)
+        above, _ = self.shape.plan.consumer(move.operator)
+        return frozenset() if known is None else self.deployment.owners(known, above)
 
     @property
     def _watermarks(self) -> Watermarks:

@@ -5,7 +5,7 @@ Pure; the runtime and the simulator both run it. The rules are told in `handover
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from godwit.ids import Epoch, QueryId, RegionId
@@ -39,6 +39,8 @@ class MigrationLedger:
     resumed: dict[QueryId, Epoch] = field(default_factory=dict)
     #: copies of other regions' state that are built up here
     shadows: dict[ShadowKey, Shadow] = field(default_factory=dict)
+    #: versions of queries that leave their state to others -> the epoch at which they ended; the deployment says it
+    ends: dict[QueryId, Epoch] = field(default_factory=dict)
     #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
     wanted: set[Migration] = field(default_factory=set)
 
@@ -47,6 +49,8 @@ class MigrationLedger:
     def adopt(self, epoch: Epoch, moves: Iterable[Migration]) -> None:
         """Work under a new epoch from now on."""
         for move in sorted(moves):
+            if move.release:
+                continue  # the epoch itself says it
             if move.leaves:
                 # Everybody says how far it is drained, as if the query went on after a halt.
                 self.resumed[move.query] = move.epoch
@@ -55,7 +59,7 @@ class MigrationLedger:
             owner = move.source if move.copy else move.target
             self.owners[move.instance] = (
                 *self.owners.get(move.instance, ()),
-                Owned(move.epoch, owner, move.keys),
+                Owned(move.epoch, owner, move.keys, move.copy and not move.cancel),
             )
             if move.target == self.region and (move.shadow or move.copy):
                 self._shadow(move)
@@ -106,9 +110,16 @@ class MigrationLedger:
                 for region in regions
             ]
             # Rows that wait here for state have not come out yet.
-            waited = [move.epoch for move in self.incoming if move.operator == index and self._strict(move)]
+            mine = [move for move in self.incoming if move.operator == index]
+            waited = [move.epoch for move in mine if self._strict(move)]
+            # Nor have results of state that is still to come: the operators above must not leave before.
+            waited += [Epoch(self.ends[move.query] - 1) for move in mine if self._holds_up(move)]
             own[index] = min([self.epoch, *feeds, *waited])
         return own
+
+    def _holds_up(self, move: Migration) -> bool:
+        moved = not (move.copy or move.number or move.inherits)
+        return moved and move.epoch <= self.ends.get(move.query, Epoch(0))
 
     def waits(self, move: Migration) -> bool:
         """Whether rows wait here for the state of a move, apart from the rest."""
@@ -128,7 +139,9 @@ class MigrationLedger:
         blocked: list[Migration] = []
         unasked = False
         for move in self.outgoing:
-            waiting = any(m.epoch < move.epoch and not m.copy and _together(m, move) for m in self.incoming)
+            # What leaves its query goes behind what the same epoch brings here.
+            waiting = any(m.epoch < move.goes_before and not m.copy and _together(m, move) for m in self.incoming)
+            waiting = waiting or (move.held and self.epoch <= move.epoch)
             if waiting or markers[move.operator] < move.epoch or any(_together(m, move) for m in blocked):
                 blocked.append(move)
             elif move.paced and move not in self.wanted and unasked:
@@ -157,12 +170,28 @@ class MigrationLedger:
         above, _ = self.plan.consumer(move.operator)
         known = {**self.drained, (self.region, above): markers[above]}
         ordered = move.ordered and self._strict(move)
-        return not ordered or all(known.get((region, above), Epoch(0)) >= move.epoch for region in readers)
+        return not ordered or all(
+            known.get((region, above), Epoch(0)) >= move.epoch or self._behind_the_last(move, region)
+            for region in readers
+        )
 
-    def unacknowledged(self, markers: Mapping[int, Epoch]) -> list[Migration]:
-        """Moves that are completed here without a word of the source: all rows are in the shadow (out of order)."""
+    def _behind_the_last(self, move: Migration, reader: RegionId) -> bool:
+        """Whether what we tell a reader comes behind the source's last answer, without the source saying so.
+
+        The reader is the source's region, and only it and we have sent it rows: its own it has answered when it said
+        that it is drained, which we have heard; ours lie before our answers in one log.
+        """
+        others = {region for region, _ in self.drained} - {self.region, move.source}
+        return move.dual and reader == move.source and not others
+
+    def unacknowledged(
+        self, markers: Mapping[int, Epoch], readers_of: Callable[[Migration], Collection[RegionId]]
+    ) -> list[Migration]:
+        """Moves that are completed here without a word of the source: all rows are in the shadow, and what comes of
+        them need not be in order, or is. `readers_of`: who owns the operator above."""
         arrival = [m for m in self.incoming if self.plan.operators[m.operator].emits == "arrival"]
-        return [m for m in arrival if m.dual and not m.copy and not m.ordered and self.admits(m, markers, ())]
+        dual = [m for m in arrival if m.dual and not m.copy and self.admits(m, markers, ())]
+        return [m for m in dual if not m.ordered or all(self._behind_the_last(m, r) for r in readers_of(m))]
 
     def arrived(self, move: Migration) -> None:
         if move in self.incoming:
@@ -239,7 +268,9 @@ class MigrationLedger:
         """
         everywhere = min(markers.values(), default=Epoch(0))
         for instance, history in list(self.owners.items()):
-            kept = trimmed(history, self.region, markers[instance[1]], everywhere)
+            paired = len(self.plan.operators[instance[1]].inputs) > 1  # which rows have met is told by generations
+            moving = None if paired else [m.keys for m in (*self.outgoing, *self.incoming) if m.instance == instance]
+            kept = trimmed(history, self.region, markers[instance[1]], everywhere, moving)
             if not kept:
                 del self.owners[instance]
             elif len(kept) < len(history):

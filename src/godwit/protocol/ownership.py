@@ -6,12 +6,12 @@ row was routed, so a history must reach back as far as rows may still come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from godwit.ids import Epoch, RegionId
 from godwit.model.codec import decode, encode
-from godwit.model.keys import REST, Key, KeySet, contains, covers
+from godwit.model.keys import REST, Key, KeySet, contains, covers, overlap
 
 
 class Owned(NamedTuple):
@@ -20,6 +20,8 @@ class Owned(NamedTuple):
     since: Epoch
     region: RegionId
     keys: KeySet = REST
+    #: a copy of their state was begun: what is newer is told apart until they go or the copy is given up
+    copied: bool = False
 
 
 #: oldest first
@@ -40,24 +42,40 @@ def generations(history: Iterable[Owned], region: RegionId, epoch: Epoch) -> lis
     return found[: everything + 1]
 
 
-def trimmed(history: History, region: RegionId, drained: Epoch, everywhere: Epoch) -> History:
+def trimmed(
+    history: History, region: RegionId, drained: Epoch, everywhere: Epoch, moving: Sequence[KeySet] | None = None
+) -> History:
     """What rows can still ask for. `drained`: the operator's marker here; `everywhere`: the least of all markers here.
 
     Rows that come from now on were routed at or after the marker. Of what happened before it matters when this region
     last got a key, unless it gave the key away since. What is not ours is kept until others have heard of the epoch.
+    Where rows need not be told apart by the time at which they came together (`moving` is not None: the keys whose
+    state is on its way), keys that have settled are forgotten, too: a million of them cost nothing.
     """
     kept = []
     for number, one in enumerate(history):
         later = history[number + 1 :]
         given = any(o.since <= drained and covers(o.keys, one.keys) for o in later)
         needed = one.region == region and not given
-        if one.since > min(drained, everywhere) or needed:
+        if one.since > min(drained, everywhere) or (needed and not _settled(one, moving)):
             kept.append(one)
     return tuple(kept)
 
 
+def _settled(one: Owned, moving: Sequence[KeySet] | None) -> bool:
+    if moving is None or one.keys == REST or one.copied:
+        return False
+    return not any(overlap(one.keys, keys) for keys in moving)
+
+
 def history_to_json(history: History) -> list[Any]:
-    return [[o.since, o.region] if o.keys == REST else [o.since, o.region, encode(o.keys)] for o in history]
+    return [_row(one) for one in history]
+
+
+def _row(one: Owned) -> list[Any]:
+    if one.keys == REST and not one.copied:
+        return [one.since, one.region]
+    return [one.since, one.region, encode(one.keys), *([True] if one.copied else [])]
 
 
 def history_from_json(record: Iterable[Any]) -> History:

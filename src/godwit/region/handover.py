@@ -21,8 +21,8 @@ from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_join import numbered
 from godwit.region.key_rows import at_hand, of_query
-from godwit.region.key_sql import within
 from godwit.region.keyed import concerns, tagged, waiting_room
 from godwit.region.poll import Arrived
 from godwit.region.sql_text import text
@@ -121,7 +121,7 @@ def _given(
     what = f"handover-{index}-{side}"
     if [batch.tables.only] == [move.query for move in going]:
         (move,) = going
-        back_again = batch.since(index, batch.epoch).get(move.query, 0) >= move.epoch
+        back_again = batch.since(index, batch.epoch).get(move.query, 0) >= move.goes_before
         if not back_again:
             given = [segments.linked(segment, batch.folder, batch.name(what)) for segment in state.live]
             batch.outputs.dead += state.live
@@ -129,8 +129,8 @@ def _given(
             return {move: given}
     whole = State(state.live)
     for move in going:
-        state.leave_out(move.query, int(move.epoch))
-    mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)})" for m in going}
+        state.leave_out(move.query, move.goes_before)
+    mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {m.goes_before})" for m in going}
     if not batch.sizes.is_small(whole.rows):
         frame = whole.read(batch.spark, sizes=batch.sizes)
         assert frame is not None
@@ -139,7 +139,7 @@ def _given(
     found: dict[Migration, list[Segment]] = {}
     for schema, rows in _at_hand(batch, whole, " OR ".join(mine.values())):
         for move in going:
-            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], int(move.epoch)))
+            leaves = pc.and_(pc.equal(rows[QUERY], move.query), pc.less(rows[GENERATION], move.goes_before))
             segment = segments.write_table(rows.filter(leaves), batch.folder / batch.name(what), schema, time)
             if segment is not None:
                 found.setdefault(move, []).append(segment)
@@ -185,9 +185,9 @@ def _given_by_key(
 
 def _marked(frame: Frame, going: Sequence[Migration], sql: Sequence[str]) -> Frame:
     """With the number of the move that each row goes with; -1: it stays."""
-    mine = [f"({QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)} AND {within(m.keys, sql)})" for m in going]
-    goes = " ".join(f"WHEN {those} THEN {number}" for number, those in enumerate(mine))
-    return frame.selectExpr("*", f"CASE {goes} ELSE -1 END AS {GOES}")
+    older = [f"{QUERY} = {text(m.query)} AND {GENERATION} < {int(m.epoch)}" for m in going]
+    cases = [(holds, move.keys, number) for number, (holds, move) in enumerate(zip(older, going, strict=True))]
+    return numbered(frame, cases, sql, GOES, "-1")
 
 
 def _goes(rows: pa.Table, going: Sequence[Migration], sql: Sequence[str]) -> pa.Array:

@@ -7,7 +7,7 @@ is another plan, which takes longer to make than a migration of few keys takes a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from zlib import crc32
 
@@ -74,15 +74,21 @@ def _texts(rows: pa.Table, sql: Sequence[str]) -> pa.ChunkedArray:
 def _inside(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
     match keys:
         case Listed(some):
-            return pc.is_in(texts, value_set=_array(some))
+            return _among(texts, lambda text, key: key in some, len(next(iter(some), ())))
         case HashRange(low, high, but):
-            there = [text for text in pc.unique(texts).to_pylist() if low <= crc32(text.encode()) % BUCKETS < high]
-            ranged = pc.is_in(texts, value_set=pa.array(there, pa.string()))
-            return pc.and_(ranged, pc.invert(pc.is_in(texts, value_set=_array(but)))) if but else ranged
+
+            def ranged(text: str, key: Key) -> bool:
+                return low <= crc32(text.encode()) % BUCKETS < high and key not in but
+
+            return _among(texts, ranged, len(next(iter(but), ())))
         case Rest(but=named):
             everything = pc.is_valid(texts)
             return reduce(lambda left, one: pc.and_(left, pc.invert(_inside(texts, one))), named, everything)
 
 
-def _array(keys: Iterable[Key]) -> pa.Array:
-    return pa.array([KEY_SEPARATOR.join(key) for key in keys], pa.string())
+def _among(texts: pa.ChunkedArray, chosen: Callable[[str, Key], bool], columns: int) -> pa.ChunkedArray:
+    """The rows whose key is chosen. Each key of the rows is looked up: that costs what there are rows, however many
+    keys a set has."""
+    split = (lambda text: (text,)) if columns <= 1 else (lambda text: tuple(text.split(KEY_SEPARATOR)))
+    there = [text for text in pc.unique(texts).to_pylist() if chosen(text, split(text))]
+    return pc.is_in(texts, value_set=pa.array(there, pa.string()))

@@ -50,13 +50,8 @@ def within(keys: KeySet, sql: Sequence[str]) -> str:
 
 def regions_by_key(table: RouteTable, keys: Sequence[str]) -> str:
     """The regions that a key's rows go to, as one expression; keys that are too many to be listed are left out."""
-    few = sum(len(r.keys.keys) for r in table.routes if isinstance(r.keys, Listed)) <= LISTED
-    ordered = sorted(table.routes[:-1], key=lambda route: not isinstance(route.keys, Listed))
-    cases = [
-        f"WHEN {within(route.keys, keys)} THEN {text(BESIDE.join(route.receivers))}"
-        for route in ordered
-        if few or not isinstance(route.keys, Listed)
-    ]
+    routes = table.routes[:-1] if len(table.listed) <= LISTED else table.ranged  # listed ones first, which win
+    cases = [f"WHEN {within(route.keys, keys)} THEN {text(BESIDE.join(route.receivers))}" for route in routes]
     rest = text(BESIDE.join(table.rest.receivers))
     return f"CASE {' '.join(cases)} ELSE {rest} END" if cases else rest
 

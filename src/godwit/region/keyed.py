@@ -17,13 +17,13 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, QueryId
 from godwit.model.codec import encode
-from godwit.model.keys import NULL_KEY, REST, KeySet, bucket_of, buckets_of
+from godwit.model.keys import NULL_KEY, REST, KeySet, Listed, bucket_of, buckets_of
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.region.batch import Batch
+from godwit.region.key_join import numbered, parted
 from godwit.region.key_rows import at_hand, of_query, plain_names
 from godwit.region.key_rows import since as since_when
-from godwit.region.key_sql import within
 from godwit.region.sql_text import text
 from godwit.region.state import Room, State, union
 from godwit.storage.log import Segment
@@ -41,12 +41,8 @@ def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Fr
     sql = batch.shape.plan.operators[index].state[side].keys
     if (few := at_hand(frame, sql)) is not None:
         return few.with_column(GENERATION, LongType(), lambda rows: since_when(rows, list(rules.items()), sql))
-    cases = [
-        f"WHEN {QUERY} = {text(query)} AND {within(keys, sql)} THEN {int(since)}L"
-        for query, known in rules.items()
-        for keys, since in known
-    ]
-    return frame.selectExpr("*", f"CASE {' '.join(cases)} ELSE 0L END AS {GENERATION}")
+    cases = [(query, keys, int(since)) for query, known in rules.items() for keys, since in known]
+    return numbered(frame, [(f"{QUERY} = {text(q)}", keys, since) for q, keys, since in cases], sql, GENERATION, "0L")
 
 
 def tells_keys_apart(batch: Batch, index: int) -> bool:
@@ -78,8 +74,7 @@ def _told_apart(frame: Frame, query: QueryId, keys: KeySet, sql: Sequence[str]) 
         table = few.toArrow()
         mine = of_query(table, query, keys, sql)
         return few.kept(lambda _: mine), few.kept(lambda _: pc.invert(mine))
-    those = f"({QUERY} = {text(query)} AND {within(keys, sql)})"
-    return frame.where(those), frame.where(f"NOT {those}")
+    return parted(frame, f"{QUERY} = {text(query)}", keys, sql)
 
 
 def admitted(batch: Batch, index: int, side: int, frame: Frame | None) -> Frame | None:
@@ -123,12 +118,13 @@ def _divided(frame: Frame, move: Migration, sql: Sequence[str]) -> tuple[Frame, 
         newer = pc.greater_equal(table[GENERATION], int(move.epoch))
         brought = pc.and_(newer, of_query(table, move.query, move.keys, sql))
         return few.kept(lambda _: brought), few.kept(lambda _: pc.invert(brought))
-    those = f"{QUERY} = {text(move.query)} AND {GENERATION} >= {int(move.epoch)} AND {within(move.keys, sql)}"
-    return frame.where(those), frame.where(f"NOT ({those})")
+    return parted(frame, f"{QUERY} = {text(move.query)} AND {GENERATION} >= {int(move.epoch)}", move.keys, sql)
 
 
 def part_of(move: Migration) -> str:
     """Tells the moves of one instance in one epoch apart."""
+    if isinstance(move.keys, Listed):
+        return move.keys.digest
     return "" if move.keys == REST else f"{crc32(repr(encode(move.keys)).encode()):08x}"
 
 

@@ -11,8 +11,10 @@ from typing import Any
 from godwit.engine import segments
 from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Query
+from godwit.model.plan import Join, Query
 from godwit.protocol.handover import Migration
+from godwit.protocol.watermarks import NEVER
+from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record, Segment
 from godwit.storage.place import Place
@@ -50,13 +52,44 @@ def announced(store: Store, deployment: Deployment, move: Migration) -> dict[str
     """The parcel of a move, if all that it can be made of has been left; None: not yet."""
     new = deployment.queries.get(move.query)
     old = None if new is None or new.inherits is None else deployment.queries.get(new.inherits)
-    if old is None:
+    if new is None or old is None or not may_take(store, new, move):
         return None
     left = left_by(store, old)
     if left is None:
         return None
     clock = min((clock for _, clock in left.values()), default=0)
     return {"move": move.to_json(), "parts": {}, "clock": clock, "replay": None, "sessions": []}
+
+
+def may_take(store: Store, new: Query, move: Migration) -> bool:
+    """Where windows run out, rows wait in front of the new box until they have."""
+    plan = new.shape.plan
+    waits = runs_both(plan) and answers(plan) == "later" and move.operator in of_new(plan)
+    return not waits or released(store, new.id)
+
+
+def released(store: Store, version: QueryId) -> bool:
+    return store.get_document(_released(version)) is not None
+
+
+def release(store: Store, version: QueryId) -> None:
+    """The old box has no old row left: rows may go into the new one."""
+    store.disk.make_folder(names.legacy(version))
+    store.put_document(_released(version), True)
+
+
+def newest_us(store: Store, old: Query) -> int | None:
+    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
+    left = left_by(store, old)
+    if left is None:
+        return None
+    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
+    return max(highs, default=NEVER)
+
+
+def _released(version: QueryId) -> str:
+    return f"{names.legacy(version)}/released"
 
 
 def left_by(store: Store, query: Query) -> dict[int, Left] | None:

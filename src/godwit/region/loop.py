@@ -106,6 +106,15 @@ class RegionLoop:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def revive(self) -> None:
+        """Build runners again that the store has ended (a full disk, a broker that was away): they stand where their
+        last commit stands."""
+        with self._news:
+            broken = [(shape, m) for shape, m in self._members.items() if isinstance(m.failure, OSError)]
+        for shape, member in broken:
+            log.warning("%s is tried again", member.name)
+            self.add(shape, member.name, member.build)
+
     def failures(self) -> dict[str, BaseException]:
         return {m.name: m.failure for m in list(self._members.values()) if m.failure is not None}
 

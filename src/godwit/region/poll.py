@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from godwit.engine.arrival import arrived
 from godwit.ids import Epoch, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Scan, Shape
@@ -87,6 +88,8 @@ class Reader:
         for number, record in log.after(log.first - 1 if after is None else after):
             marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
             rows = None if record["segment"] is None else Segment.from_json(record["segment"], self.store)
+            if rows is not None and scan.arrival:
+                rows = arrived(rows, record["entered"])
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 

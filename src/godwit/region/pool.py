@@ -254,9 +254,19 @@ class RunnerPool:
         return self._running
 
     @property
+    def acknowledged(self) -> dict[RegionId, Epoch]:
+        """The epoch that each region works under."""
+        return dict(self._acked)
+
+    @property
     def adopted(self) -> int:
         """The newest epoch that all runners work under."""
         return min((int(runner.deployment.epoch) for runner in list(self.runners.values())), default=0)
+
+    def revive(self) -> None:
+        """Try again what the store has ended."""
+        for loop in list(self._loops.values()):
+            loop.revive()
 
     def failures(self) -> dict[str, BaseException]:
         return {name: why for loop in list(self._loops.values()) for name, why in loop.failures().items()}

@@ -18,6 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from godwit.engine.arrival import arrived
 from godwit.engine.lazy_frame import Frame
 from godwit.engine.lazy_frame import made as as_dataframe
 from godwit.ids import DeviceId, Epoch, NodeId, RegionId, SiteId
@@ -26,6 +27,7 @@ from godwit.model.instances import instance_id
 from godwit.model.plan import Shape
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import Migration
+from godwit.protocol.inputs import arrived_us
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
@@ -95,7 +97,9 @@ def _buffers(parcel: Any, to: RecomputeTarget, move: Migration) -> Iterator[Buff
             for number, record in log.after(part["from"]):
                 if number > part["to"]:
                     break
-                if record["segment"] is not None and record["newest_us"] >= alive:
+                by_arrival = dict(to.shape.plan.scans)[part["scan"]].arrival
+                newest_us = arrived_us(record["entered"]) if by_arrival else record["newest_us"]
+                if record["segment"] is not None and newest_us >= alive:
                     segment = Segment.from_json(record["segment"], to.store)
                     yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
 
@@ -115,7 +119,7 @@ class _Scratch:
         self._to, self._index, self._folder = to, move.operator, folder
         self._operator = to.shape.plan.operators[move.operator]
         self._query = to.deployment.queries[move.query]
-        deployment = _alone(to.deployment, to.region, self._query.id)
+        deployment = alone(to.deployment, to.region, self._query.id)
         shape = to.shape
         self._tables = Tables(to.spark, to.region, shape, deployment)
         self._progress = Progress(shape, deployment)
@@ -127,8 +131,12 @@ class _Scratch:
         """Build state of these rows. No clock goes on: none of them can be late."""
         work = Work(rows=sum(b.segment.rows for b in buffers))
         for buffer in buffers:
-            work.sources.setdefault(buffer.scan, []).append(buffer.segment)
+            segment = arrived(buffer.segment, buffer.entered) if self._by_arrival(buffer.scan) else buffer.segment
+            work.sources.setdefault(buffer.scan, []).append(segment)
         self._made = self._run(self._memory, work)
+
+    def _by_arrival(self, scan: int) -> bool:
+        return dict(self._to.shape.plan.scans)[scan].arrival
 
     def trigger(self, clock: int) -> None:
         """Compute what the windows would have put out, and throw it away; the state stays as it is."""
@@ -168,7 +176,7 @@ def _compute(made: Frame | None) -> None:
         as_dataframe(made).write.format("noop").mode("overwrite").save()
 
 
-def _alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:
+def alone(deployment: Deployment, region: RegionId, query: Any) -> Deployment:
     """One query and all its devices on one site."""
     holistic = range(len(deployment.queries[query].shape.plan.operators))
     devices: dict[DeviceId, SiteId | None] = dict.fromkeys(deployment.devices, HERE)

@@ -21,7 +21,7 @@ from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.keys import KEY_SEPARATOR, Listed
+from godwit.model.keys import KEY_SEPARATOR
 from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.region.key_sql import BESIDE, KEY, LISTED, TO, key_text, regions_by_key
@@ -29,6 +29,8 @@ from godwit.region.readers import Readers
 from godwit.region.sql_text import quoted, text
 from godwit.storage.overlays import by_query
 
+#: where the rows of a listed key go
+LISTED_TO = "__listed"
 _PARAMETER = re.compile(rf"\b{PARAMETER}\d+\b")
 
 
@@ -95,6 +97,8 @@ class Tables:
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
             self._choices, self._handed = previous._choices, previous._handed
         self._routes: dict[int, RowRoutes] = {}
+        #: (the table, too: its id must stay its own)
+        self._listed_rows: dict[int, tuple[RouteTable, DataFrame]] = previous._listed_rows if previous else {}
 
     # --- queries and parameters
 
@@ -287,19 +291,25 @@ class Tables:
         cases = []
         for number, (query, table) in enumerate(sorted(routes.divided.items())):
             way = regions_by_key(table, routes.keys)
-            listed = [(key, r) for r in table.routes if isinstance(r.keys, Listed) for key in r.keys.keys]
-            if len(listed) > LISTED:
+            if len(table.listed) > LISTED:
                 column = f"__listed{number}"
-                rows = {
-                    KEY: [KEY_SEPARATOR.join(key) for key, _ in listed],
-                    column: [BESIDE.join(route.receivers) for _, route in listed],
-                }
-                there = F.broadcast(self.spark.createDataFrame(pa.table(rows)))
+                there = F.broadcast(self._listed(table).withColumnRenamed(LISTED_TO, column))
                 undivided = made(self.with_key(undivided, routes)).join(there, KEY, "left").drop(KEY)
                 way = f"coalesce({column}, {way})"
             cases.append(f"WHEN {QUERY} = {text(query)} THEN {way}")
         columns = [f"`{name}`" for name in names]
         return undivided.selectExpr(*columns, f"CASE {' '.join(cases)} ELSE {TO} END AS {TO}")
+
+    def _listed(self, table: RouteTable) -> DataFrame:
+        """The listed keys of a route table and where their rows go; made once, also over several epochs."""
+        if self._listed_rows.get(id(table), (None,))[0] is not table:
+            receivers = {way: BESIDE.join(way.receivers) for way in table.ways}
+            rows = {
+                KEY: pa.array((KEY_SEPARATOR.join(key) for key in table.listed), pa.string()),
+                LISTED_TO: pa.array((receivers[way] for way in table.listed.values()), pa.string()),
+            }
+            self._listed_rows = {id(table): (table, self.spark.createDataFrame(pa.table(rows)))}
+        return self._listed_rows[id(table)][1]
 
     def with_key(self, frame: Frame, routes: RowRoutes) -> Frame:
         """Where keys are divided: rows with their key in text form."""

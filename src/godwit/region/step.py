@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from godwit.engine import arrival, segments
 from godwit.engine import lazy_frame as drafts
-from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, RegionId
 from godwit.model.plan import (
@@ -23,6 +23,7 @@ from godwit.model.plan import (
     EPOCH,
     QUERY,
     Filter,
+    Muted,
     OldRows,
     Operator,
     Partial,
@@ -92,6 +93,8 @@ class Step:
                 return self._project(operator, inputs[0])
             case OldRows():
                 return _old_rows(inputs[0])
+            case Muted():
+                return None
         msg = f"no micro-batch knows a stateless operator {type(operator).__name__}"
         raise AssertionError(msg)
 
@@ -107,14 +110,15 @@ class Step:
     def _scan(self, index: int, scan: Scan) -> Frame | None:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
-        frame = self._rows(self._work.sources.get(index, []))
+        frame = self._rows(self._work.sources.get(index, []), scan.arrival)
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
-    def _rows(self, found: list[Segment]) -> Frame | None:
+    def _rows(self, found: list[Segment], by_arrival: bool) -> Frame | None:
         """A stream that is joined with itself is read once."""
         rows = tuple(segment.key for segment in found)
         if rows not in self._opened:
-            self._opened[rows] = segments.read(self._batch.spark, found, self._batch.sizes)
+            read = arrival.read if by_arrival else segments.read
+            self._opened[rows] = read(self._batch.spark, found, self._batch.sizes)
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
@@ -241,7 +245,7 @@ class Step:
 
     def _route(self, index: int, frame: Frame | None) -> Frame | None:
         """Stage what goes to other regions; returns what stays."""
-        if frame is None:
+        if frame is None or isinstance(self._plan.operators[self._plan.consumer(index)[0]], Muted):
             return None
         routes = self._tables.routes(index)
         only = routes.only()

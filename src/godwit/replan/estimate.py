@@ -83,12 +83,12 @@ def counted(
     for index, tree in zip(box.joins, box.tree.joins, strict=True):
         node = box.plan.operators[index]
         assert isinstance(node, Join)
-        sides = [taken.get((index, side), 0) for side in (0, 1)]
-        for child, rows in zip(tree.children, sides, strict=True):
+        left, right = (taken.get((index, side), 0) for side in (0, 1))
+        for child, rows in zip(tree.children, (left, right), strict=True):
             if child.is_leaf:
                 leaves[child.alias] = rows
         reader = box.plan.consumer(index)
         out = made if index == box.root else taken.get(reader, 0)
         if out is not None:
-            joins.append(JoinCount(tree, *sides, out, (node.upper_us - node.lower_us) / 1e6))
+            joins.append(JoinCount(tree, left, right, out, (node.upper_us - node.lower_us) / 1e6))
     return leaves, tuple(joins)

@@ -1,28 +1,37 @@
-"""Two plans of one query side by side, as one plan (parallel track, Section 4.2).
+"""Two plans of one query side by side, as one plan.
 
-    Union ─┬─ OldRows ── the old box    goes on with its state; only results in which an old row takes part come out
-           └─ the new box               begins empty: all its rows are new
+    Union ─┬─ OldRows ── the old box      parallel-track (Section 4.2): the old box goes on with its state, and only
+           └─ the new box                 results in which an old row takes part come out; the new one begins empty
 
-What is above the box stays, and keeps its state. The query goes over to this plan, and from it to the new one when the
-old box holds no old row any more; both times all states are matched, and nothing is computed.
+    Union ─┬─ OldRows, later ── the old   pause-drain-resume: the same, but rows wait in front of the new box until the
+           └─ the new box                 old one holds no old row any more
+
+    Union ─┬─ the old box                 background: the old box answers; the new one takes all rows as well, and its
+           └─ Muted ── the new box        missing states are computed beside it
+
+What is above the box stays, and keeps its state. The query goes over to this plan, and from it to the new one (or, if
+that fails, back to the old one); then all states are matched, and nothing is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from godwit.ids import StreamId
-from godwit.model.plan import Join, OldRows, Operator, Plan, Query, Shape, Stream, Union
+from godwit.model.plan import Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
 from godwit.model.taps import below
 from godwit.replan.box import JoinBox
-from godwit.replan.matching import Matched, StateMatch, match
+from godwit.replan.matching import Matched, Recompute, StateMatch, match
 
 Streams = Mapping[StreamId, Stream]
+#: who answers while both run: the old plan where an old row takes part; that, and the new one afterwards; the old one
+Answers = Literal["by age", "later", "old"]
 
 
-def both(old: Query, new: Query, streams: Streams) -> Query:
+def both(old: Query, new: Query, streams: Streams, answers: Answers = "by age") -> Query:
     """The query that runs both plans."""
     first, second = _Parts.of(old.shape.plan, streams), _Parts.of(new.shape.plan, streams)
     written: list[Operator] = []
@@ -38,10 +47,13 @@ def both(old: Query, new: Query, streams: Streams) -> Query:
 
     mine, theirs = dict[int, int](), dict[int, int]()
     put(old, first.box, mine)
-    written.append(OldRows((mine[first.root],)))
+    if answers != "old":
+        written.append(OldRows((mine[first.root],), later=answers == "later"))
     apart = len(written) - 1
     put(new, second.box, theirs)
-    written.append(Union((apart, theirs[second.root])))
+    if answers == "old":
+        written.append(Muted((theirs[second.root],)))
+    written.append(Union((apart, len(written) - 1)))
     mine[first.root] = len(written) - 1
     put(old, first.above, mine)
     return replace(old, shape=Shape(Plan(tuple(written)), old.shape.parameters), subscriptions=wanted, taps={})
@@ -49,22 +61,42 @@ def both(old: Query, new: Query, streams: Streams) -> Query:
 
 def second(query: Query) -> Query:
     """Of a query that runs both plans: the one with the new plan alone."""
+    return _alone(query, _Tracks.of(query.shape.plan).new)
+
+
+def first(query: Query) -> Query:
+    """Of a query that runs both plans: the one with the old plan alone."""
+    return _alone(query, _Tracks.of(query.shape.plan).old)
+
+
+def _alone(query: Query, box: tuple[int, ...]) -> Query:
     plan = query.shape.plan
     tracks = _Tracks.of(plan)
     moved: dict[int, int] = {}
     written: list[Operator] = []
-    for index in (*tracks.new, *tracks.above):
+    for index in (*box, *tracks.above):
         operator = plan.operators[index]
         moved[index] = len(written)
         written.append(operator.reading(tuple(moved[child] for child in operator.inputs)))
-        if index == tracks.new[-1]:
-            moved[index + 1] = moved[index]  # the union reads nothing else any more
-    wanted = {moved[i]: values for i, values in query.subscriptions.items() if i in moved}
+        if index == box[-1]:
+            moved[tracks.union] = moved[index]  # the union reads nothing else any more
+    wanted = {moved[i]: values for i, values in query.subscriptions.items() if i in moved and i != tracks.union}
     return replace(query, shape=Shape(Plan(tuple(written)), query.shape.parameters), subscriptions=wanted)
 
 
 def runs_both(plan: Plan) -> bool:
-    return any(isinstance(operator, OldRows) for operator in plan.operators)
+    return any(isinstance(operator, OldRows | Muted) for operator in plan.operators)
+
+
+def answers(plan: Plan) -> Answers:
+    """Of plans side by side."""
+    told = next((operator for operator in plan.operators if isinstance(operator, OldRows)), None)
+    return "old" if told is None else "later" if told.later else "by age"
+
+
+def of_new(plan: Plan) -> frozenset[int]:
+    """Of plans side by side: the operators of the new one's box."""
+    return frozenset(_Tracks.of(plan).new)
 
 
 def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
@@ -72,11 +104,17 @@ def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
     if runs_both(new.shape.plan):
         before, after = _Parts.of(old.shape.plan, streams), _Tracks.of(new.shape.plan)
         pairs = [*zip(before.box, after.old, strict=True), *zip(before.above, after.above, strict=True)]
-    elif runs_both(old.shape.plan):
+        found = _by_place(old, new, pairs)
+        return found if answers(new.shape.plan) != "old" else _with_new_box(found, old, new, streams)
+    if runs_both(old.shape.plan):
         tracks, single = _Tracks.of(old.shape.plan), _Parts.of(new.shape.plan, streams)
-        pairs = [*zip(tracks.new, single.box, strict=True), *zip(tracks.above, single.above, strict=True)]
-    else:
-        return match(old, new, streams)
+        back = new.shape.plan == first(old).shape.plan
+        mine = tracks.old if back else tracks.new
+        return _by_place(old, new, [*zip(mine, single.box, strict=True), *zip(tracks.above, single.above, strict=True)])
+    return match(old, new, streams)
+
+
+def _by_place(old: Query, new: Query, pairs: Sequence[tuple[int, int]]) -> StateMatch:
     kept = {now: was for was, now in pairs}
     matched, empty = [], []
     for index, operator in enumerate(new.shape.plan.operators):
@@ -87,6 +125,26 @@ def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
             else:
                 empty.append(key)
     return StateMatch(tuple(matched), (), (), tuple(empty))
+
+
+def _with_new_box(found: StateMatch, old: Query, both: Query, streams: Streams) -> StateMatch:
+    """The new box's states, too: matched with the old plan's, or computed of them."""
+    single = second(both)
+    box, tracks = _Parts.of(single.shape.plan, streams).box, _Tracks.of(both.shape.plan)
+    place = dict(zip(box, tracks.new, strict=True))
+    signs = {single.shape.signatures[i]: both.shape.signatures[place[i]] for i in box}
+
+    def there(key: StateKey) -> StateKey:
+        return StateKey(signs[key.signature], key.side)
+
+    alone = match(old, single, streams)
+    matched = [replace(m, new=there(m.new)) for m in alone.matched if m.new.signature in signs]
+    computed = [
+        Recompute(there(one.new), place[one.operator], there(one.left), there(one.right), one.covers)
+        for one in alone.recompute
+    ]
+    empty = tuple(there(key) for key in alone.empty if key.signature in signs)
+    return StateMatch((*found.matched, *matched), tuple(computed), (), empty)
 
 
 def reach_us(plan: Plan) -> int:
@@ -119,12 +177,15 @@ class _Parts:
 class _Tracks:
     old: tuple[int, ...]
     new: tuple[int, ...]
+    union: int
     above: tuple[int, ...]
 
     @staticmethod
     def of(plan: Plan) -> _Tracks:
-        apart = next(i for i, op in enumerate(plan.operators) if isinstance(op, OldRows))
+        apart = next(i for i, op in enumerate(plan.operators) if isinstance(op, OldRows | Muted))
         united, _ = plan.consumer(apart)
-        return _Tracks(
-            tuple(range(apart)), tuple(range(apart + 1, united)), tuple(range(united + 1, len(plan.operators)))
-        )
+        above = tuple(range(united + 1, len(plan.operators)))
+        if isinstance(plan.operators[apart], OldRows):
+            return _Tracks(tuple(range(apart)), tuple(range(apart + 1, united)), united, above)
+        root = plan.operators[united].inputs[0]
+        return _Tracks(tuple(range(root + 1)), tuple(range(root + 1, apart)), united, above)

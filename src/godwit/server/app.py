@@ -12,28 +12,48 @@ from fastapi.staticfiles import StaticFiles
 
 from godwit.api.fleet import Fleet
 from godwit.errors import GodwitError
+from godwit.ingest.whereabouts import PositionColumns
 from godwit.server.access import Access
+from godwit.server.backend import Backend
+from godwit.server.embedded import EmbeddedBackend
 from godwit.server.guard import Guard
 from godwit.server.limits import ServerLimits
 from godwit.server.problems import problem, status_of
-from godwit.server.routes import operations, queries, results, streams, topology
+from godwit.server.routes import devices, operations, queries, results, streams, tables, topology
+from godwit.server.rows_endpoint import RowsEndpoint
 from godwit.server.service import Service
 
 log = logging.getLogger("godwit.server")
 PAGE = Path(__file__).parent / "page"
 
 
-def create_app(fleet: Fleet, access: Access | None = None, limits: ServerLimits | None = None) -> FastAPI:
-    """The server's application over a fleet; whoever makes it starts and stops the fleet."""
+def create_app(
+    fleet: Fleet | Backend,
+    access: Access | None = None,
+    limits: ServerLimits | None = None,
+    positions: PositionColumns | None = None,
+) -> FastAPI:
+    """The server's application over a fleet; whoever makes it starts and stops the fleet. `positions`: columns of rows
+    that say where their device is, so that it is attached to the nearest site."""
     # No documentation page: FastAPI's loads its scripts from elsewhere, and this must work offline.
     app = FastAPI(title="godwit", version="1", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
-    service = Service(fleet, access or Access(), limits or ServerLimits())
+    backend = fleet if isinstance(fleet, Backend) else EmbeddedBackend(fleet)
+    service = Service(backend, access or Access(), limits or ServerLimits(), positions)
     app.state.service = service
-    for part in (streams, topology, queries, results, operations):  # (rows first: they come most often)
+    for part in (
+        streams,
+        devices,
+        tables,
+        topology,
+        queries,
+        results,
+        operations,
+    ):  # (rows first: they come most often)
         app.include_router(part.router)
     app.add_exception_handler(GodwitError, _godwit_error)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(Exception, _bug)
+    app.add_middleware(RowsEndpoint, service=service)
     app.add_middleware(Guard, body=service.limits.body)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")

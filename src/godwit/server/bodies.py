@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
+
+#: a key of one column, or of several
+MovedKey = str | int | list[str | int]
 
 
 class RequestBody(BaseModel):
@@ -27,6 +33,8 @@ class NewQuery(RequestBody):
     sql: str = Field(max_length=100_000)
     #: the site where results leave
     sink: str | None = None
+    #: "changes": what windows are so far, as rows that replace each other
+    emit: Literal["final", "changes"] = "final"
 
 
 class NewText(RequestBody):
@@ -35,22 +43,63 @@ class NewText(RequestBody):
     sql: str = Field(max_length=100_000)
 
 
-class NewPlan(RequestBody):
-    """Another plan for a query; what is left out stays as it is."""
-
-    #: "(b JOIN c) JOIN a"
-    order: str = Field(default="", max_length=10_000)
-    partial: bool | None = None
-    filters_up: list[str] = Field(default_factory=list, max_length=100)
-    filters_down: list[str] = Field(default_factory=list, max_length=100)
-    strategy: str = Field(default="auto", max_length=100)
-
-
 class Connection(RequestBody):
     """Where a device is, and what it feeds; what is left out stays as it is."""
 
     site: str | None = None
     streams: list[str] = Field(default_factory=list, max_length=1000)
+
+
+class Position(RequestBody):
+    """Where a device is, in degrees; it is attached to the nearest site, left for one nearer by the hysteresis only."""
+
+    lat: float = Field(ge=-90, le=90)
+    lon: float = Field(ge=-180, le=180)
+    hysteresis_m: float | None = Field(default=None, ge=0)
+
+
+class SiteOfDevice(RequestBody):
+    site: str = Field(max_length=200)
+
+
+class RowsTaken(BaseModel):
+    """What has become of rows: durable now; `taken` is false if this sequence number had come before."""
+
+    taken: bool
+    rows: int
+
+
+class Clocks(RequestBody):
+    """Device -> how far it has come: ISO 8601 text, or microseconds since 1970."""
+
+    clocks: dict[str, dt.datetime | int] = Field(min_length=1, max_length=10_000)
+
+
+class NewTable(RequestBody):
+    name: str = Field(max_length=200)
+    columns: str = Field(max_length=20_000)
+    key: list[str] = Field(min_length=1, max_length=100)
+    #: how far into the past a change may reach
+    disorder: str | None = None
+    site: str | None = None
+
+
+class TableKeys(RequestBody):
+    """Keys of rows to take out: a value each, or a list where the key has several columns."""
+
+    keys: list[MovedKey] = Field(min_length=1, max_length=100_000)
+
+
+class PlanOrder(RequestBody):
+    """The plan that a query has from now on; what is left out stays as it is."""
+
+    #: in which order its streams are joined: "(b JOIN c) JOIN a"
+    order: str = Field(default="", max_length=10_000)
+    partial: bool | None = None
+    filters_up: list[str] = Field(default_factory=list, max_length=100)
+    filters_down: list[str] = Field(default_factory=list, max_length=100)
+    strategy: str = Field(default="auto", max_length=100)
+    run_out: bool = False
 
 
 class TopologyText(RequestBody):
@@ -77,10 +126,6 @@ class Question(RequestBody):
 
     sql: str | None = Field(default=None, max_length=100_000)
     changes: list[str] = Field(default_factory=list, max_length=10_000)
-
-
-#: a key of one column, or of several
-MovedKey = str | int | list[str | int]
 
 
 class KeysToMove(RequestBody):

@@ -25,8 +25,8 @@ class CommandSent(BaseModel):
 
 def send(request: Request, command: Command, wait: bool) -> CommandSent:
     """Raises what is wrong with the command, if the response waits for it."""
-    control = service_of(request).fleet.control
+    fleet = service_of(request).fleet
     if not wait:
-        return CommandSent(command=control.post(command), state="waiting")
-    control.execute(command)
-    return CommandSent(command=control.command, state="done", epoch=int(service_of(request).fleet.deployment.epoch))
+        return CommandSent(command=fleet.post(command), state="waiting")
+    number, epoch = fleet.execute(command)
+    return CommandSent(command=number, state="done", epoch=epoch)

@@ -7,17 +7,26 @@ the event loop. A subscriber that does not keep up is told so and let go; it rea
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+
+class News:
+    """A message, as text for WebSockets and as a server-sent event: made once for all subscribers."""
+
+    def __init__(self, event: str, told: dict[str, Any]) -> None:
+        self.text = json.dumps(told)
+        self.event = f"event: {event}\r\ndata: {self.text}\r\n\r\n".encode()
+
+
 #: what a subscriber gets last if it was too slow
-LAGGED: dict[str, Any] = {
-    "event": "lagged",
-    "message": "too slow: subscribe again, and read what is missing in results",
-}
+LAGGED = News(
+    "lagged", {"event": "lagged", "message": "too slow: subscribe again, and read what is missing in results"}
+)
 
 
 @dataclass(eq=False)
@@ -25,11 +34,11 @@ class Subscriber:
     """One live connection."""
 
     topic: str
-    queue: asyncio.Queue[dict[str, Any]]
+    queue: asyncio.Queue[News]
     loop: asyncio.AbstractEventLoop
     ended: bool = field(default=False)
 
-    def offer(self, message: dict[str, Any]) -> None:
+    def offer(self, message: News) -> None:
         """Called on the event loop."""
         if self.ended:
             return
@@ -60,7 +69,7 @@ class Hub:
     @contextmanager
     def subscribed(self, topic: str) -> Iterator[Subscriber]:
         """Listen while the block runs; call it on the event loop."""
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(self._waiting + 1)
+        queue: asyncio.Queue[News] = asyncio.Queue(self._waiting + 1)
         one = Subscriber(topic, queue, asyncio.get_running_loop())
         with self._changing:
             self._topics.setdefault(topic, []).append(one)
@@ -74,7 +83,7 @@ class Hub:
                 else:
                     del self._topics[topic]
 
-    def publish(self, topic: str, make: Callable[[], dict[str, Any]]) -> None:
+    def publish(self, topic: str, make: Callable[[], News]) -> None:
         """From any thread. The message is made only if somebody listens, and once for all of them."""
         with self._changing:
             listeners = list(self._topics.get(topic, ()))
@@ -89,6 +98,6 @@ class Hub:
                 loop.call_soon_threadsafe(_offer_all, those, message)
 
 
-def _offer_all(subscribers: list[Subscriber], message: dict[str, Any]) -> None:
+def _offer_all(subscribers: list[Subscriber], message: News) -> None:
     for one in subscribers:
         one.offer(message)

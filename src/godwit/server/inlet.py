@@ -11,8 +11,8 @@ import logging
 import threading
 from collections import deque
 
-from godwit.api.core import FleetCore
-from godwit.ingest.together import Parcel, push_together
+from godwit.ingest.together import Parcel
+from godwit.server.backend import Backend
 
 log = logging.getLogger("godwit.server")
 
@@ -25,7 +25,7 @@ Waiting = tuple[Parcel, "asyncio.Future[bool | None]"]
 class Inlet:
     """One per server; `push` is called on its event loop."""
 
-    def __init__(self, fleet: FleetCore) -> None:
+    def __init__(self, fleet: Backend) -> None:
         self._fleet = fleet
         self._waiting = deque[Waiting]()
         self._news = threading.Semaphore(0)
@@ -54,7 +54,7 @@ class Inlet:
             if not group:
                 continue  # (an earlier group had it)
             try:
-                outcomes = push_together(self._fleet, [parcel for parcel, _ in group])
+                outcomes = self._fleet.push_together([parcel for parcel, _ in group])
             except Exception:  # whatever it is, each post finds out for itself
                 log.exception("a group of %d posts could not be taken in together", len(group))
                 outcomes = [None] * len(group)

@@ -19,6 +19,7 @@ from godwit.errors import (
     StateError,
     TopologyError,
 )
+from godwit.process.wire import WireError
 
 #: the first class that fits decides
 STATUS: tuple[tuple[type[GodwitError], int], ...] = (
@@ -30,6 +31,7 @@ STATUS: tuple[tuple[type[GodwitError], int], ...] = (
     (PlacementError, 409),
     (DeploymentError, 409),
     (ConfigError, 422),
+    (WireError, 503),
     (StateError, 503),
 )
 

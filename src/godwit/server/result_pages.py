@@ -1,5 +1,5 @@
-"""Results by pages. A cursor counts, for each region, the rows of the query that were read: merging old commits into
-few files keeps their order, so a cursor stays good."""
+"""Results by pages. A cursor counts, for each region and shape, the rows of the query that were read: merging old
+commits into few files keeps their order, so a cursor stays good."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.api.core import FleetCore
 from godwit.delivery.json_rows import json_rows
 from godwit.errors import ConfigError
 from godwit.ids import QueryId
 from godwit.model.plan import QUERY, Query
+from godwit.server.backend import Backend
 from godwit.storage.by_query import ROWS, may_hold
 from godwit.storage.log import Segment
 
 
-def page(fleet: FleetCore, name: QueryId, cursor: str | None, limit: int) -> dict[str, Any]:
+def page(fleet: Backend, name: QueryId, cursor: str | None, limit: int) -> dict[str, Any]:
     """Up to `limit` rows past a cursor, and the cursor behind them; fewer: there are no more now."""
-    query, seen = fleet.execution(name), _decoded(cursor)
-    # (with what it answered before it was altered, as `fleet.changes` has it)
-    earlier = fleet.versions.of(name) if query.shape.plan.sink.key is None else ()
-    executions = {*earlier, query.id}
+    # (with what it answered before it was altered or got another plan, as `fleet.changes` has it)
+    versions, seen = fleet.executions(name), _decoded(cursor)
+    query, executions = versions[-1], {version.id for version in versions}
     found: list[pa.Table] = []
-    for region, segments in fleet.pool.results_by_region(query.shape.key).items():
-        before, taken = seen.get(region, 0), 0
-        for segment in segments:
-            if limit <= 0:
-                break
-            size = _rows(segment, query, executions)
-            if size <= before:
-                before -= size
-                continue
-            for table in rows_of([segment], query, executions):
-                part = table.slice(before, limit)
-                before = max(0, before - table.num_rows)
-                taken, limit = taken + part.num_rows, limit - part.num_rows
-                found.append(part)
-        seen[region] = seen.get(region, 0) + taken
+    for shape in dict.fromkeys(version.shape.key for version in versions):
+        for region, segments in fleet.segments(shape).items():
+            log = f"{region}/{shape}"
+            before, taken = seen.get(log, 0), 0
+            for segment in segments:
+                if limit <= 0:
+                    break
+                size = _rows(segment, query, executions)
+                if size <= before:
+                    before -= size
+                    continue
+                for table in rows_of([segment], query, executions):
+                    part = table.slice(before, limit)
+                    before = max(0, before - table.num_rows)
+                    taken, limit = taken + part.num_rows, limit - part.num_rows
+                    found.append(part)
+            seen[log] = seen.get(log, 0) + taken
     return {
         "query": name,
         "rows": [row for table in found for row in json_rows(table)],
@@ -80,5 +81,5 @@ def _decoded(cursor: str | None) -> dict[str, int]:
         told = json.loads(base64.urlsafe_b64decode(cursor.encode()))
         return {str(region): max(0, int(rows)) for region, rows in told.items()}
     except (ValueError, TypeError, AttributeError) as error:
-        msg = "the cursor is not one of ours; use the one of the page before, or none to begin anew"
+        msg = "the cursor is not one of ours; use the one of the page before, or none to begin again"
         raise ConfigError(msg) from error

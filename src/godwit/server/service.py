@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request, WebSocket
 from starlette.requests import HTTPConnection
 
-from godwit.api.fleet import Fleet
 from godwit.delivery.json_rows import json_rows
 from godwit.errors import DeploymentError
-from godwit.ids import QueryId, StreamId
+from godwit.ids import QueryId, RegionId, StreamId
+from godwit.ingest.whereabouts import PositionColumns, Whereabouts
 from godwit.model.plan import Stream
-from godwit.observe.rollup import results_of
-from godwit.region.runner import Runner
 from godwit.server.access import Access, Caller, Role
-from godwit.server.hub import Hub
+from godwit.server.backend import Backend, table_of
+from godwit.server.hub import Hub, News
 from godwit.server.inlet import Inlet
+from godwit.server.jobs import Jobs
 from godwit.server.limits import RateLimiter, ServerLimits
 from godwit.server.problems import not_found, refused
 from godwit.server.result_pages import rows_of
-from godwit.storage.log import Record
+from godwit.storage.log import Segment
 
 log = logging.getLogger("godwit.server")
 
@@ -38,16 +39,22 @@ def results_topic(query: str) -> str:
 
 
 class Service:
-    def __init__(self, fleet: Fleet, access: Access, limits: ServerLimits) -> None:
-        self.fleet, self.access, self.limits = fleet, access, limits
+    def __init__(
+        self, fleet: Backend, access: Access, limits: ServerLimits, positions: PositionColumns | None = None
+    ) -> None:
+        """`positions`: columns of rows that say where their device is."""
+        self.fleet, self.access, self.limits, self.positions = fleet, access, limits, positions
+        self.whereabouts = Whereabouts(lambda: fleet.topology, positions)
+        self.jobs = Jobs()
         self.hub = Hub(limits.subscribers, limits.waiting)
         self.inlet = Inlet(fleet)
         self._rates = RateLimiter(limits.rate, limits.burst)
         #: stream -> (how far its slowest reader is behind, as of when)
         self._unread: dict[str, tuple[int, float]] = {}
         self.started = time.time()
-        fleet.pool.follow(self.committed)
-        fleet.history.follow(lambda record: self.hub.publish(EVENTS, lambda: record))
+        #: also told of every record of the history
+        self.tracing: Callable[[dict[str, Any]], None] | None = None
+        fleet.follow(self.committed, self._happened, lambda: self.hub.count > 0 or self.tracing is not None)
 
     # --- callers
 
@@ -80,6 +87,13 @@ class Service:
             raise not_found(name, "stream", sorted(known))
         return known[StreamId(name)]
 
+    def table(self, name: str) -> Stream:
+        known = self.fleet.deployment.streams
+        found = table_of(known, name)
+        if found is None:
+            raise not_found(name, "reference table", sorted(n for n, stream in known.items() if stream.key))
+        return found
+
     def query(self, name: str) -> QueryId:
         """A query that runs."""
         if name not in self.fleet.queries:
@@ -104,24 +118,26 @@ class Service:
 
     # --- live
 
-    def committed(self, runner: Runner, number: int, record: Record) -> None:
-        """A region has committed: its results go to those who listen."""
-        if not (record["results"] and self.hub.count):
-            return
+    def _happened(self, record: dict[str, Any]) -> None:
+        self.hub.publish(EVENTS, lambda: News("reconfiguration", record))
+        if self.tracing is not None:
+            self.tracing(record)
+
+    def committed(self, region: RegionId, shape: str, results: Sequence[Segment]) -> None:
+        """A region has committed results: they go to those who listen."""
+        at = time.time()
         for name in self.fleet.queries:
             topic = results_topic(name)
             if not self.hub.listened(topic):
                 continue
-            query = self.fleet.execution(name)
-            if query.shape.key == runner.shape.key:
-                rows = rows_of(results_of(record, runner.store), query)
-                if rows:
-                    message = {
-                        "query": name,
-                        "region": runner.region,
-                        "rows": [one for table in rows for one in json_rows(table)],
-                    }
-                    self.hub.publish(topic, lambda message=message: message)  # type: ignore[misc]
+            versions = self.fleet.executions(name)
+            if not any(version.shape.key == shape for version in versions):
+                continue
+            rows = rows_of(results, versions[-1], {version.id for version in versions})
+            if rows:
+                told = [one for table in rows for one in json_rows(table)]
+                message = {"query": name, "region": region, "rows": told, "at": at}
+                self.hub.publish(topic, partial(News, "rows", message))
 
 
 def service_of(connection: HTTPConnection) -> Service:
@@ -149,4 +165,6 @@ def described(stream: Stream) -> dict[str, Any]:
         "time": stream.time,
         "device": stream.device,
         "disorder_seconds": stream.disorder_us / 1e6,
+        "idle_seconds": stream.idle_seconds,
+        "key": list(stream.key),
     }

@@ -31,7 +31,9 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         first, second = (scans[i] for i, _ in plan.scans)
         return _outer(outer, [row for row in first if row[2] > over], second)
     aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
-    joins = any(isinstance(op, Join) for op in plan.operators)
+    joins = [op for op in plan.operators if isinstance(op, Join)]
+    if len(joins) == 2:
+        return _chain(over, [scans[i] for i, _ in plan.scans], joins[0].upper_us, aggregate)
     if joins:
         first, second = (scans[i] for i, _ in plan.scans)
         band = next(op for op in plan.operators if isinstance(op, Join)).upper_us
@@ -47,6 +49,19 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         below = _windows(rows, aggregate.window)
         return _windows([(end, key, total) for key, end, _, total in below], upper[0])
     return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
+
+
+def _chain(over: int, scans: Sequence[Sequence[Reading]], band: int, aggregate: Aggregate | None) -> Answer:
+    found = [
+        (a, b, c)
+        for a in scans[0]
+        for b in scans[1]
+        for c in scans[2]
+        if a[1] == b[1] == c[1] and abs(b[0] - a[0]) <= band and abs(c[0] - b[0]) <= band and a[2] > over
+    ]
+    if aggregate is None:
+        return Counter((a[0], a[2], b[0], b[2], c[0], c[2]) for a, b, c in found)
+    return _windows([(b[0], a[1], c[2]) for a, b, c in found], aggregate.window)
 
 
 def _outer(join: OuterJoin, first: Sequence[Reading], second: Sequence[Reading]) -> Answer:

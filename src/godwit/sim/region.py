@@ -25,6 +25,7 @@ from godwit.protocol.outbox import messages
 from godwit.protocol.shadows import ShadowKey
 from godwit.protocol.watermarks import Mark
 from godwit.sim.operators import Row, key_of
+from godwit.sim.plan_versions import Shelves
 from godwit.sim.schedule import Sight
 from godwit.sim.step import SimOutputs, run_operators
 
@@ -56,6 +57,8 @@ class SimCommit:
     rooms: Mapping[tuple[Migration, int], Rows]
     #: state that has come and must wait
     pending: tuple[Arrived[Rows], ...]
+    #: what versions of queries leave with it
+    left: Mapping[tuple[QueryId, int], tuple[Mapping[int, Rows], int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Surroundings(Protocol):
     control: list[Published]
     runners: dict[tuple[RegionId, str], SimRunner]
     now: float
+    shelves: Shelves
 
     def source_log(self, region: RegionId, stream: StreamId) -> list[LogEntry]: ...
 
@@ -108,7 +112,9 @@ class Logs:
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
         last = len(self._world.control) - 1
         if not self.sight.control:
-            last = min(last, max(needed, self._born))
+            # Sources are read before the control log: an epoch that draws a line in them is not missed.
+            lines = [n for n in range(after + 1, last + 1) if any(m.leaves for m in self._world.control[n].moves)]
+            last = min(last, max([needed, self._born, *lines]))
         for number in range(after + 1, last + 1):
             published = self._world.control[number]
             yield number, EpochChange(published.deployment, published.moves)
@@ -157,11 +163,12 @@ class SimRunner:
         """One micro-batch; whether it committed."""
         kernel, inputs, now = self.kernel, Inputs[Rows](), self.world.now
         due = kernel.next_due(now)
-        if not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
+        inherited = self._inherited()
+        if not inherited and not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
             return False
         self.logs.sight = sight
         self.poller.poll(kernel.positions, kernel.deployment, kernel.fenced, inputs)
-        inputs.arrived = [*self.pending, *(Arrived(*parcel) for parcel in inputs.parcels)]
+        inputs.arrived = [*self.pending, *(Arrived(*parcel) for parcel in inputs.parcels), *inherited]
         decision = kernel.take_in(inputs, now)
         if not decision.commit:
             return False
@@ -184,18 +191,27 @@ class SimRunner:
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
         states, shadows, rooms = _copied(self.states), deepcopy(self.shadows), _copied(self.rooms)
         public = (numbered, made.positions, *results, made.ended, memory)
-        self.commits.append(SimCommit(*public, states, shadows, rooms, tuple(self.pending)))
+        self.commits.append(SimCommit(*public, states, shadows, rooms, tuple(self.pending), outputs.left))
         self._die(crash, "committed")
         self._publish()
         return True
 
     def _publish(self) -> None:
-        """The messages of the last commit, as far as they are not there yet."""
+        """The messages of the last commit, as far as they are not there yet, and what versions leave with it."""
+        for place, found in self.commits[-1].left.items():
+            self.world.shelves.left.setdefault(place, found)
         for receiver, (number, message) in self.commits[-1].messages.items():
             log = self.outbox.setdefault(receiver, [])
             if number > len(log):
                 assert number == len(log) + 1, f"a message to {receiver} is missing before {number}"
                 log.append(message)
+
+    def _inherited(self) -> list[Arrived[Rows]]:
+        """State that versions of queries before ours have left, once all of it is there."""
+        told = {arrived.move for arrived in self.pending}
+        missing = [move for move in self.kernel.moves.incoming if move.inherits and move not in told]
+        found = (self.world.shelves.arrived(self.kernel.whole, move) for move in missing)
+        return [one for one in found if one is not None]
 
     def _forget(self, query: QueryId) -> None:
         self.states = {place: [r for r in rows if r[QUERY] != query] for place, rows in self.states.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from godwit.sim.schedule import Schedule, draw, draw_keys
+from godwit.sim.schedule import Schedule, draw, draw_keys, draw_plans
 from godwit.sim.world import World
 
 
@@ -68,9 +68,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
+    parser.add_argument("--plans", action="store_true", help="schedules that change plans")
     parser.add_argument("--seed", type=int, help="play one schedule and print its story")
     options = parser.parse_args(arguments)
-    drawing = draw_keys if options.keys else draw
+    drawing = draw_plans if options.plans else draw_keys if options.keys else draw
     if options.seed is not None:
         sys.stdout.write(story(drawing(options.seed)) + "\n")
         return int(bool(play(drawing(options.seed))))

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from godwit.migration.phases import AUTO, KEY_STRATEGIES
+from godwit.migration.phases import AUTO, KEY_STRATEGIES, REPLICA
 from godwit.model.keys import BUCKETS
-from godwit.sim.worlds import DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
+from godwit.sim.worlds import CHAINS, DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
 
 #: moments at which a step may die
 MOMENTS = ("polled", "staged", "committed")
@@ -166,6 +166,32 @@ class CancelKeys:
     """Whatever migration of keys can still be given up is."""
 
 
+@dataclass(frozen=True)
+class RefreshReplicas:
+    """Replicas of keys are sent what has changed."""
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """A query's streams are joined in another order from now on."""
+
+    query: str
+    order: str
+    strategy: str
+
+
+@dataclass(frozen=True)
+class RevertPlan:
+    """While both plans of a query run: back to the old one."""
+
+    query: str
+
+
+@dataclass(frozen=True)
+class AdvancePlans:
+    """Whatever change of plan can go on does."""
+
+
 Action = (
     Send
     | Move
@@ -187,6 +213,10 @@ Action = (
     | WithdrawQuery
     | MoveKeys
     | CancelKeys
+    | RefreshReplicas
+    | ChangePlan
+    | RevertPlan
+    | AdvancePlans
 )
 
 
@@ -239,6 +269,42 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
     if rng.random() < 0.2:
         actions.append(SubmitQuery("q1", kind, 1))
     actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
+    return Schedule(seed, rule, redeployment, tuple(actions))
+
+
+def draw_single_keys(seed: int) -> Schedule:
+    """The same schedule, but listed keys are asked to go one by one: those that begin together go as one."""
+    drawn = draw_keys(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        several = isinstance(action, MoveKeys) and action.keys[0] != "buckets"
+        actions += [replace(action, keys=(key,)) for key in action.keys] if several else [action]  # type: ignore
+    return replace(drawn, actions=tuple(actions))
+
+
+def draw_replicas(seed: int) -> Schedule:
+    """The same schedule, but keys have replicas, which are refreshed, where some of them will go."""
+    drawn, rng = draw_keys(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        if isinstance(action, MoveKeys) and rng.random() < 0.6:
+            there = action.site if rng.random() < 0.8 else rng.choice([*PARENT, "c"])
+            actions.append(replace(action, strategy=REPLICA, site=there))
+            action = replace(action, strategy=rng.choice(["hot-backup", "hot-backup", action.strategy]))
+            actions += [RefreshReplicas() for _ in range(rng.randint(0, 3))]
+        actions.append(action)
+        actions += [RefreshReplicas()] if rng.random() < 0.2 else []
+    return replace(drawn, actions=tuple(actions))
+
+
+def draw_plans(seed: int, longest: int = 60) -> Schedule:
+    """A random schedule that changes plans, by all strategies, among everything else that may happen."""
+    rng = Random(seed)
+    rule = rng.choice(["bottom-up", "top-down", "nearest-common-ancestor"])
+    redeployment = rng.choice(["incremental"] * 4 + ["holistic-concurrent"])
+    drawing = _PlanDrawing(rng)
+    actions: list[Action] = [SubmitQuery("q0", rng.choice(list(CHAINS)), 0)]
+    actions += [drawing.one() for _ in range(rng.randint(longest // 2, longest))]
     return Schedule(seed, rule, redeployment, tuple(actions))
 
 
@@ -337,3 +403,26 @@ class _KeyDrawing(_Drawing):
 
     def _cancel(self) -> Action:
         return CancelKeys()
+
+
+class _PlanDrawing(_Drawing):
+    """The same, with one query whose plan changes."""
+
+    def _weights(self) -> dict[Callable[[], Action], float]:
+        often = {self._change: 2.0, self._advance: 6.0, self._revert: 0.5, self._put: 1.0}
+        return {**super()._weights(), self._move: 2.0, self._query: 0.0, **often}
+
+    def _change(self) -> Action:
+        strategies = ("moving-state", "background", "parallel-track", "pause-drain-resume")
+        return ChangePlan(
+            "q0", self._rng.choice(["(a JOIN b) JOIN c", "a JOIN (b JOIN c)"]), self._rng.choice(strategies)
+        )
+
+    def _advance(self) -> Action:
+        return AdvancePlans()
+
+    def _revert(self) -> Action:
+        return RevertPlan("q0")
+
+    def _put(self) -> Action:
+        return Put("q0", self._rng.choice([3, 4, 5]), self._rng.choice([*PARENT, "c"]))

@@ -18,6 +18,8 @@ from godwit.model.plan import (
     Aggregate,
     Filter,
     Join,
+    Muted,
+    OldRows,
     Partial,
     Scan,
     Shape,
@@ -46,6 +48,8 @@ class SimOutputs:
     late: list[Row] = field(default_factory=list)
     #: the move, and what makes an `Arrived` of it
     handovers: list[tuple[Migration, tuple[Any, ...]]] = field(default_factory=list)
+    #: (version, operator) -> what it leaves to the next one: rows of each input, and how far the watermark was released
+    left: dict[tuple[QueryId, int], tuple[dict[int, list[Row]], int]] = field(default_factory=dict)
 
     @property
     def receivers(self) -> set[RegionId]:
@@ -76,7 +80,11 @@ class _Step:
         self.runner, self.work, self.markers = runner, work, markers
         self.kernel, self.moves = runner.kernel, runner.kernel.moves
         self.outputs = SimOutputs()
-        self.taps = TapTable(runner.shape.plan, runner.kernel.queries)
+        plan = runner.shape.plan
+        self.taps = TapTable(plan, runner.kernel.queries)
+        old = [i for i, operator in enumerate(plan.operators) if isinstance(operator, OldRows)]
+        #: scans whose rows are told from those that were there before
+        self.dated = {scan for index in old for scan in plan.scans_below(index)}
 
     def run(self) -> SimOutputs:
         local: dict[int, list[Row]] = {}
@@ -89,6 +97,10 @@ class _Step:
                     made = [row for row in inputs[0] if ops.value(operator.predicate, {**row, **self._literals(row)})]
                 case Union():
                     made = [row for rows in inputs for row in rows]
+                case OldRows():
+                    made = [row for row in inputs[0] if old_row(row)]
+                case Muted():
+                    made = []
                 case Partial():
                     made = ops.partial(operator, inputs[0])
                 case Aggregate():
@@ -119,7 +131,8 @@ class _Step:
         for row in (row for rows in self.work.sources.get(index, ()) for row in rows):
             named = {f"{scan.alias}__{column}": row[column] for column in scan.columns}
             named[DEVICE] = row["device"]
-            classes = {query: self.taps.classes.get(query, 0) for query in self.taps.scanning[index]}
+            usual = int(self.kernel.deployment.epoch) if index in self.dated else 0
+            classes = {query: self.taps.classes.get(query, usual) for query in self.taps.scanning[index]}
             made += [{**named, QUERY: query, CLASS: since} for query, since in classes.items()]
         return made
 
@@ -354,7 +367,8 @@ class _Step:
         for side in (0, 1):
             time = operator.right_time if side else operator.left_time
             rows = self._state(index, side)
-            self.runner.states[index, side] = [row for row in rows if row[time] > clock - operator.lasts_us[side] - 1]
+            lasts = operator.stays_us if isinstance(operator, Join) else operator.lasts_us
+            self.runner.states[index, side] = [row for row in rows if row[time] > clock - lasts[side] - 1]
 
     # -- hand-over
 
@@ -405,13 +419,23 @@ class _Step:
                 since = 0 if self.runner.shape.plan.operators[index].state[side].replaced else move.since
                 parts[side] = [[r for r in gone if r[GENERATION] >= since and not (move.dual and not move.copy)]]
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
+            if move.leaves:
+                rows = {side: [r for part in found for r in part] for side, found in parts.items()}
+                self.outputs.left[move.query, index] = (rows, clock)
+                self.moves.sent(move)
+                continue
             self.outputs.handovers.append((move, (move, parts, clock, self.kernel.book.sessions())))
             self.moves.sent(move)
 
     def _moves(self, move: Migration, side: int, row: Row) -> bool:
         operator = self.runner.shape.plan.operators[move.operator]
-        mine = row[QUERY] == move.query and row[GENERATION] < move.epoch
+        mine = row[QUERY] == move.query and row[GENERATION] < move.goes_before
         return mine and contains(move.keys, ops.key_of(operator, side, row))
+
+
+def old_row(row: Row) -> bool:
+    """Whether a row from before two plans ran side by side takes part in it."""
+    return bool(row[CLASS] == 0)
 
 
 def _rows(arrived: Arrived[list[Row]]) -> dict[int, list[Row]]:

@@ -16,10 +16,13 @@ from godwit.control.events import (
     Instruction,
     KeysArrived,
     PlacedByHand,
+    PlanChanged,
     Publish,
+    QueryWithdrawn,
     RegionAcked,
     RegionBack,
     RegionLost,
+    ReplicasDue,
     Revert,
     TimedOut,
 )
@@ -41,13 +44,14 @@ from godwit.model.changes import SiteRemoved as Removed
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.keys import HashRange, listed
-from godwit.model.plan import Query
+from godwit.model.plan import Query, Scan
 from godwit.model.taps import find
 from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.oracle import Answer, answer, totals
 from godwit.sim.over import SimOver
+from godwit.sim.plan_versions import Shelves, SimPlanVersions
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
@@ -61,6 +65,8 @@ class Source:
     region: RegionId | None = None
     #: the entry that says that the device has left
     left: int = 0
+    #: whether nothing comes any more: said again to queries that begin afterwards
+    closed: bool = False
 
 
 @dataclass
@@ -89,6 +95,8 @@ class World:
             feeds=FEEDS,
         )
         self.control = [Published(self.plane.deployment)]
+        self.shelves = Shelves()
+        self.plans = SimPlanVersions(self.shelves, self.runners, self._change_version)
         self._logs: dict[tuple[RegionId, StreamId], list[LogEntry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
@@ -131,6 +139,9 @@ class World:
                 self._forget()
             case act.Put(name, operator, to):
                 placed = PlacedByHand({instance_id(QueryId(name), operator): SiteId(to)}, "by hand")
+                if name in self.shelves.versions:
+                    name = self.shelves.versions[QueryId(name)][-1].id
+                    placed = PlacedByHand({instance_id(QueryId(name), operator): SiteId(to)}, "by hand")
                 if name in self.deployment.queries:
                     self._ask(lambda: self.plane.handle(placed))
             case act.SubmitQuery(name, kind, over):
@@ -139,21 +150,54 @@ class World:
                     taps = find(query, self.plane.planner.rows.queries.values())
                     query = replace(query, taps=taps, begins=len(self.queries) + 1)
                 self.queries[query.id] = query
+                self.shelves.versions[query.id] = [query]
                 # Whether results come in order can be said where they leave at one place.
                 sink = SiteId("c") if kind in ("running", "over") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
-                if name in self.queries and name not in self.withdrawn:
+                if (
+                    name in self.queries
+                    and name not in self.withdrawn
+                    and len(self.shelves.versions[QueryId(name)]) == 1
+                ):
                     self.withdrawn.add(QueryId(name))
+                    self.shelves.versions.pop(QueryId(name))
                     self._ask(lambda: self.plane.withdraw(QueryId(name)))
             case act.MoveKeys(name, keys, to, strategy):
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
+            case act.RefreshReplicas():
+                self._ask(lambda: self.plane.handle(ReplicasDue()))
+            case act.ChangePlan(name, order, strategy):
+                self._drop_unplaced()
+                self.plans.change(self.deployment, QueryId(name), order, strategy)
+            case act.RevertPlan(name):
+                self._drop_unplaced()
+                self.plans.revert(self.deployment, QueryId(name))
+            case act.AdvancePlans():
+                self._drop_unplaced()
+                self.plans.advance(self.deployment)
             case act.CancelKeys():
                 for number in list(self.plane.keys.active):
                     self._ask(lambda one=number: self.plane.cancel_keys(one))  # type: ignore[misc]
             case _:
                 for change in self._changes(action):
                     self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
+
+    def _change_version(self, event: Event) -> bool:
+        """What is asked for while the coordinator is busy comes with its next batch, or turns out to have no place."""
+        idle, queries = self.plane.coordinator.phase == "idle", self.plane.planner.rows.queries
+        if not idle and isinstance(event, QueryWithdrawn):
+            return False
+        self._ask(lambda: self.plane.handle(event))
+        if isinstance(event, QueryWithdrawn):
+            return event.query not in queries
+        return isinstance(event, PlanChanged) and (not idle or event.query.id in queries)
+
+    def _drop_unplaced(self) -> None:
+        if self.plane.coordinator.phase == "idle":
+            for versions in self.shelves.versions.values():
+                while len(versions) > 1 and versions[-1].id not in self.plane.planner.rows.queries:
+                    versions.pop()
 
     def _migrate(self, name: QueryId, keys: tuple[int, ...] | tuple[str, int, int], to: SiteId, strategy: str) -> None:
         query = self.queries.get(name)
@@ -269,6 +313,8 @@ class World:
         for (name, device), source in self._sources.items():
             if name == stream and source.left:
                 self._say_left(stream, device, source)
+            elif name == stream and source.closed:
+                self._close(stream, device, source)
 
     def _forget(self) -> None:
         """As housekeeping does: everybody who reads its log has committed past the end of a device."""
@@ -361,6 +407,9 @@ class World:
         for region in REGIONS:
             self._up(RegionId(region))
         self._rest()
+        for number in [one.number for one in self.plane.keys.active.values() if one.replica]:
+            self._carry_out(self.plane.cancel_keys(number))
+        self._rest()
         mended = list(self._mending())
         if mended:
             self._carry_out(self.plane.change(mended))
@@ -372,17 +421,23 @@ class World:
             assert source.region is not None
             if source.left:
                 continue
-            end = Mark(source.session, FOREVER, turn=1)
-            self.source_log(source.region, stream).append(LogEntry([], {device: end}))
+            self._close(stream, device, source)
         for stream, devices in FEEDS.items():
             for device in devices:
                 if (stream, device) not in self._sources and self.deployment.devices.get(device) is not None:
                     place = self.deployment.devices[device]
                     assert place is not None
                     session = self.deployment.sessions.get(device, 1)
-                    log = self.source_log(self.deployment.sites[place], stream)
-                    log.append(LogEntry([], {device: Mark(session, FOREVER, turn=1)}))
+                    source = Source(session=session, region=self.deployment.sites[place])
+                    self._sources[stream, device] = source
+                    self._close(stream, device, source)
         self._rest()
+
+    def _close(self, stream: StreamId, device: DeviceId, source: Source) -> None:
+        assert source.region is not None
+        source.closed = True
+        end = Mark(source.session, FOREVER, turn=1)
+        self.source_log(source.region, stream).append(LogEntry([], {device: end}))
 
     def _mending(self) -> Iterator[Change]:
         """What it takes to have all sites, links and room again, and every device attached."""
@@ -402,9 +457,11 @@ class World:
                 self._handle(self.inbox.pop(0))
             for region in REGIONS:
                 moved |= self._tick(RegionId(region), Sight())
+            self._drop_unplaced()
+            moved |= self.plans.advance(self.deployment)
             if not moved and not self.inbox:
                 assert self.plane.coordinator.phase == "idle", f"at rest while {self.plane.coordinator.phase}"
-                assert not self.plane.keys.active, f"at rest while keys migrate: {self.plane.keys.active}"
+                assert not self.plane.keys.busy, f"at rest while keys migrate: {self.plane.keys.active}"
                 assert not self.plane.keys.queued, f"at rest while keys wait: {self.plane.keys.queued}"
                 return
         msg = f"did not come to rest in {rounds} rounds"
@@ -413,12 +470,13 @@ class World:
     # -- the verdict
 
     def emitted(self, query: QueryId) -> Answer:
+        versions = [version.id for version in self.shelves.versions.get(query, ())]
         return Counter(
             row
             for runner in self.runners.values()
             for record in runner.commits
             for name, row in record.results
-            if name == query
+            if name == query or name in versions
         )
 
     def expected(self, query: Query) -> Answer:
@@ -426,13 +484,20 @@ class World:
         scans: dict[int, list[act.Reading]] = {}
         for index, scan in query.shape.plan.scans:
             scans[index] = []
-            for (region, key), runner in self.runners.items():
-                begun = runner.start_of(query.id)
-                if key != query.shape.key or begun is None:
-                    continue
-                for entry in self.source_log(region, scan.stream)[begun.get(f"source:{index}:{scan.stream}", 0) :]:
+            for region in sorted({region for region, _ in self.runners}):
+                for entry in self.source_log(region, scan.stream)[self._begun(query, region, scan) :]:
                     scans[index] += [(row["ts"], row["k"], row["v"]) for row in entry.rows]
         return answer(query, scans)
+
+    def _begun(self, query: Query, region: RegionId, scan: Scan) -> int:
+        """How many entries of a region's log came before the first version of a query there."""
+        for version in self.shelves.versions.get(query.id, [query]):
+            runner = self.runners.get((region, version.shape.key))
+            begun = None if runner is None else runner.start_of(version.id)
+            if begun is not None:
+                index = next(i for i, s in version.shape.plan.scans if (s.alias, s.stream) == (scan.alias, scan.stream))
+                return begun.get(f"source:{index}:{scan.stream}", 0)
+        return len(self.source_log(region, scan.stream))
 
     def faults(self) -> list[str]:
         """What is wrong in the end; nothing: the run was right."""
@@ -458,6 +523,7 @@ class World:
             if runner.shadows or runner.rooms or runner.pending:
                 left = (runner.shadows, runner.rooms, runner.pending)
                 found.append(f"{region}: copies, rows or state still wait: {left}")
+        found += self.plans.unfinished(self.deployment)
         found += [str(violation) for violation in self.plane.planner.violations()]
         if self.plane.planner.parked():
             found.append(f"still parked: {dict(self.plane.planner.parked())}")

@@ -172,6 +172,23 @@ def anti_join(name: str, over: int) -> Query:
     return _outer(name, over, "anti")
 
 
+def chain(name: str, over: int) -> Query:
+    """SELECT ... FROM left a JOIN right b ON .. JOIN left c ON .., each pair of neighbours within BAND"""
+    return _query(name, [*_chain(), Sink((5,), ("a__ts", "a__v", "b__ts", "b__v", "c__ts", "c__v"))], over)
+
+
+def counted_chain(name: str, over: int) -> Query:
+    """SELECT a.k, count(*), sum(c.v) of the same GROUP BY a.k, window(b.ts)"""
+    window = Window("b__ts", WINDOW, WINDOW)
+    operators: list[Operator] = [
+        *_chain(),
+        Partial((5,), window, (Named("k", "a__k"),), _calls("c__v")),
+        Aggregate((6,), window, ("k",), _calls("c__v"), BAND),
+        Sink((7,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
 KEYED = {**KINDS, "running": running, "over": over}
@@ -179,7 +196,9 @@ KEYED = {**KINDS, "running": running, "over": over}
 LONGER = {"tumbling": nested}
 #: in which rows without a partner count
 OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
-ALL_KINDS = {**KEYED, **OUTER, "nested": nested}
+#: of three streams, whose joins have several orders
+CHAINS = {f.__name__: f for f in (chain, counted_chain)}
+ALL_KINDS = {**KEYED, **OUTER, **CHAINS, "nested": nested}
 
 
 def _outer(name: str, over: int, how: How) -> Query:
@@ -188,6 +207,18 @@ def _outer(name: str, over: int, how: How) -> Query:
     band = (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND
     operators: list[Operator] = [*_join()[:3], OuterJoin((1, 2), how, *band, left, right), Sink((3,), told)]
     return _query(name, operators, over)
+
+
+def _chain() -> list[Operator]:
+    keeps = 2 * BAND
+    return [
+        Scan(LEFT, "a", ("ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        Scan(RIGHT, "b", ("ts", "k", "v")),
+        Join((1, 2), (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND, keep_us=(keeps, BAND)),
+        Scan(LEFT, "c", ("ts", "k", "v")),
+        Join((3, 4), (("b__k", "c__k"),), "b__ts", "c__ts", -BAND, BAND, None, BAND, 0, (0, keeps)),
+    ]
 
 
 def _join() -> list[Operator]:

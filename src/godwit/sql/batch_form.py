@@ -4,6 +4,7 @@
 - Window functions that count rows get an order in which no two different rows are equal; with `keep`, the rows of a key
   are parted where they are too far apart.
 - Joins as of a time become joins by the interval in which a row is the newest.
+- Where a query goes by arrival, streams are read with that column (`arrival_view`).
 - `count_window(ts, n, slide)` becomes: number the rows of each key, and group by the windows that a number belongs to.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp, parse_one
 
+from godwit.model.plan import arrival_view
 from godwit.sql.dialect import PlainSpark
 
 #: meta key of a Join: the same (`asof.py`)
@@ -191,9 +193,15 @@ def nest(select: exp.Select, *columns: exp.Expr) -> None:
         select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=name.copy())))
 
 
-def batch_form(tree: exp.Query) -> exp.Query:
-    """A copy for Spark; `tree` has been compiled."""
+def batch_form(tree: exp.Query, arrival: bool = False) -> exp.Query:
+    """A copy for Spark; `tree` has been compiled. `arrival`: it reads streams with the column `ARRIVED`."""
     tree = tree.copy()
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for table in list(tree.find_all(exp.Table)) if arrival else ():
+        if table.name.lower() not in named:
+            alias = table.alias_or_name
+            table.set("this", exp.to_identifier(arrival_view(table.name), quoted=True))
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     for join in list(tree.find_all(exp.Join)):
         if FORM in join.meta:
             join.meta[FORM].rewrite(join)

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
-from godwit.model.plan import DELETED, VERSION, Query, Shape, Stream
+from godwit.model.plan import ARRIVED, DELETED, VERSION, Query, Shape, Stream
 from godwit.names import fault, reserved
 from godwit.sql.batch_form import batch_form
 from godwit.sql.dialect import parse, text, tokens
@@ -56,7 +56,7 @@ def compile_query(
         select = normalise(select)
         if order:
             widest(select).meta[ORDER] = order
-        result = Compiler(streams).query(select, {})
+        result = Compiler(streams, _goes_by_arrival(select, streams)).query(select, {})
         _check_target(target, result, select)
         decimals = _computes_with_decimals(select, streams)
         return _query(sql, query_id, select, target, result, decimals)
@@ -92,8 +92,21 @@ def _query(
         parameters=tuple(lifter.values),
         subscriptions=emitter.subscriptions,
         target=StreamId(target.name) if target else None,
-        oracle_sql=text(batch_form(select)),
+        oracle_sql=text(batch_form(select, any(scan.arrival for _, scan in plan.scans))),
         output=tuple(f.name for f in result.fields),
+    )
+
+
+def _goes_by_arrival(select: exp.Query, streams: Mapping[StreamId, Stream]) -> bool:
+    """Whether a query reads when rows arrived; a stream's own column of that name is one like any other."""
+    if not any(column.name.lower() == ARRIVED for column in select.find_all(exp.Column)):
+        return False
+    read = {table.name.lower() for table in select.find_all(exp.Table)}
+    return not any(
+        column.name.lower() == ARRIVED
+        for name, stream in streams.items()
+        if str(name).lower() in read
+        for column in stream.columns
     )
 
 

@@ -47,6 +47,8 @@ class ScanNode:
     columns: tuple[str, ...]
     subscribe: str | None = None
     values: tuple[str, ...] = ()
+    #: by the time of arrival
+    arrival: bool = False
 
 
 @dataclass(frozen=True, eq=False)

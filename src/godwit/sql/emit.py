@@ -40,7 +40,9 @@ class Emitter:
         below = tuple(self._emit(child) for child in d.inputs(node))
         match node:
             case d.ScanNode():
-                index = self._add(plan.Scan(node.stream.id, node.alias, node.columns, node.subscribe))
+                index = self._add(
+                    plan.Scan(node.stream.id, node.alias, node.columns, node.subscribe, arrival=node.arrival)
+                )
                 if node.subscribe is not None:
                     self.subscriptions[index] = node.values
                 return index

@@ -79,7 +79,8 @@ _CHANCE = Refusal(
     "let the source write such a value into its rows, as a column",
 )
 _NOW = Refusal(
-    "depends on when the row is processed, not on the row", "use the stream's own time column, or window.start / .end"
+    "depends on when the row is processed, not on the row",
+    "use the stream's own time column, window.start / .end, or _arrived: when the row entered the fleet",
 )
 _WHERE = Refusal("depends on where and by whom the row is processed", "remove it, or add a column to the stream")
 _DANGER = Refusal("runs code or reads files on the machine", "remove it: queries work on the columns of streams only")
@@ -96,7 +97,6 @@ _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after i
 _AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
 _CUMULATE = Refusal("has windows of many lengths", "use a hopping window, or one tumbling window for each length")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
-_ARRIVAL = Refusal("is when a row is processed, not when it happened", "use the stream's own time column")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
 
 _REFUSED: dict[Refusal, str] = {
@@ -118,7 +118,6 @@ _REFUSED: dict[Refusal, str] = {
     _OVER: "row_number lag rank dense_rank",
     _AHEAD: "lead",
     _SESSION_TIME: "window_time",
-    _ARRIVAL: "proctime",
     _CUMULATE: "cumulate",
     _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from sqlglot import exp
+from sqlglot.errors import TokenError
 
 from godwit.errors import SqlError
 from godwit.sql import functions
@@ -29,7 +30,11 @@ _REMEDY = "write /*+ keep('1 day') */ or /*+ keep('forever') */ right after SELE
 def with_changes(sql: str) -> str:
     """The text of a query with the hint that its windows' results are put out as they become."""
     depth = 0
-    for token in tokens(sql):
+    try:
+        found = tokens(sql)
+    except TokenError:
+        return sql  # (the compiler says what is wrong with it)
+    for token in found:
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if depth == 0 and token.text.upper() == "SELECT":
             return f"{sql[: token.end + 1]} /*+ emit('changes') */{sql[token.end + 1 :]}"

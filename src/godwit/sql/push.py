@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from godwit.model.plan import DELETED, VERSION, WINDOW_END, WINDOW_START
+from godwit.model.plan import ARRIVED, DELETED, VERSION, WINDOW_END, WINDOW_START
 from godwit.sql.draft import (
     AggregateNode,
     AsofNode,
@@ -131,7 +131,8 @@ def prune(draft: Draft, needed: frozenset[str]) -> Draft:
     """Drop what nothing above reads: columns of scans, of projections, and aggregate calls are kept to a minimum."""
     match draft:
         case ScanNode():
-            always = {str(name).lower() for name in (draft.stream.time, draft.stream.device)}
+            time = ARRIVED if draft.arrival else draft.stream.time
+            always = {str(name).lower() for name in (time, draft.stream.device)}
             keep = (c for c in draft.columns if c.lower() in always or flat(draft.alias, c) in needed)
             return replace(draft, columns=tuple(keep))
         case FilterNode():

@@ -26,6 +26,8 @@ class ScopeField:
     lag_us: int | None = None
     #: (name of a moment, microseconds after it), where several columns are at fixed distances: a window's bounds
     tied: tuple[str, int] | None = None
+    #: `*` does not name it
+    hidden: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,7 @@ class NameScope:
         if not chosen:
             msg = f"there is no stream or alias '{alias}' in this FROM"
             raise unknown(msg, star, str(alias), (r.alias for r in self.relations))
-        return ((f, r) for r in chosen for f in r.fields)
+        return ((f, r) for r in chosen for f in r.fields if not f.hidden)
 
 
 def same(a: str, b: str) -> bool:

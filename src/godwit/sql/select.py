@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from godwit.ids import StreamId
 from godwit.model.joins import How
-from godwit.model.plan import DELETED, VERSION, Stream
+from godwit.model.plan import ARRIVED, DELETED, VERSION, Stream
 from godwit.sql.asof import Asof, refuse_table, table_of
 from godwit.sql.batch_form import NOTE
 from godwit.sql.checks import (
@@ -66,8 +66,10 @@ class Result:
 
 
 class Compiler:
-    def __init__(self, streams: Mapping[StreamId, Stream]) -> None:
+    def __init__(self, streams: Mapping[StreamId, Stream], arrival: bool = False) -> None:
+        """`arrival`: the time columns are those of arrival, not the streams' own."""
         self._streams = {str(name).lower(): stream for name, stream in streams.items()}
+        self._arrival = arrival
         self._taken: set[str] = set()
 
     def query(self, node: exp.Expr, known: Mapping[str, Definition], alias: str | None = None) -> Result:
@@ -99,6 +101,9 @@ class Compiler:
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
         sources = exploded(node, self._sources(node, known))
         scope, where = visible(sources), node.args.get("where")
+        if any(f.hidden for r in scope.relations for f in r.fields) and any(i.find(exp.Star) for i in node.expressions):
+            if not is_aggregated(node):
+                self._write_out(node, scope)
         asked = tuple(scope.resolve(p) for p in conjuncts(where.this if where else None))
         parts = (*(p for source in sources for p in source.on), *asked)
         refuse_windows(
@@ -140,8 +145,7 @@ class Compiler:
         if any(isinstance(source.how, Asof) for source in sources) and any(
             item.find(exp.Star) for item in node.expressions
         ):
-            # (where the oracle has columns of its own, * is written out)
-            node.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in items])
+            self._write_out(node, scope)
         for name, value in items:
             resolved = scope.resolve(value)
             refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
@@ -151,6 +155,11 @@ class Compiler:
             fields.append(replace(made, name=name, flat=_flat(alias, name)))
         refuse_twins(node, fields)
         return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
+
+    def _write_out(self, node: exp.Select, scope: NameScope) -> None:
+        """Where the oracle has columns of its own, * is not left to it."""
+        items = self._select_list(node, scope)
+        node.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in items])
 
     def _over(
         self,
@@ -361,12 +370,20 @@ class Compiler:
             msg = f"there is no stream '{source.name}'"
             raise unknown(msg, source, source.name, (str(s.id) for s in self._streams.values()))
         alias = self._take(source.alias or str(stream.id))
-        fields = tuple(
-            ScopeField(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, stream.time) else None)
+        time = ARRIVED if self._arrival else stream.time
+        fields = [
+            ScopeField(c.name, flat(alias, c.name), c.type.lower(), 0 if same(c.name, time) else None)
             for c in stream.columns
-        )
-        scan = ScanNode(stream, alias, tuple(c.name for c in stream.columns))
-        return Relation(source.alias_or_name, scan, fields, source)
+        ]
+        columns = [c.name for c in stream.columns]
+        if self._arrival:
+            if stream.key:
+                msg = f"'{stream.id}' is a reference table, whose versions hold by event time, and this query goes by arrival"
+                raise SqlFault(msg, source, f"join by the time column, or without {ARRIVED} and PROCTIME()")
+            fields.append(ScopeField(ARRIVED, flat(alias, ARRIVED), "timestamp", 0, hidden=True))
+            columns.append(ARRIVED)
+        scan = ScanNode(stream, alias, tuple(columns), arrival=self._arrival)
+        return Relation(source.alias_or_name, scan, tuple(fields), source)
 
     def _take(self, alias: str) -> str:
         """A name for the plan's columns that no other part of the plan has; `__` keeps its meaning."""

@@ -9,6 +9,7 @@ beside something that reads a column. Everything else (patterns, formats, window
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -108,7 +109,7 @@ def subscribe(draft: Draft) -> Draft:
     if not wanted:
         return draft
     part, name, values = min(wanted, key=lambda w: not same(w[1], scan.stream.device or ""))
-    scan = ScanNode(scan.stream, scan.alias, scan.columns, name, values)
+    scan = replace(scan, subscribe=name, values=values)
     rest = tuple(p for p in draft.conjuncts if p is not part)
     return FilterNode(scan, rest) if rest else scan
 

@@ -238,7 +238,7 @@ class _Canonical(_Numbered):
 
     def _scan(self, scan: Scan, wanted: tuple[str, ...] | None) -> dict[str, str] | None:
         stream = self._streams.get(scan.stream)
-        if stream is None or any("`" in c.name for c in stream.columns):
+        if stream is None or scan.arrival or any("`" in c.name for c in stream.columns):
             return None
         alias = f"s{len(self._epochs)}"
         own = [c for c in stream.columns if c.name != EPOCH]

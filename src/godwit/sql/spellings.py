@@ -3,12 +3,16 @@
 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND))   window_start, window_end   (also HOP, SESSION)
 GROUP BY TUMBLE(ts, INTERVAL '10' SECOND)    TUMBLE_START(..), TUMBLE_END(..)                  (also HOP, SESSION)
 split_index(s, '/', 3)
+PROCTIME()                                     _arrived
+JOIN t FOR SYSTEM_TIME AS OF s.ts AS t ON ..   ASOF JOIN t MATCH_CONDITION (s.ts >= t.since) ON ..
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from godwit.model.plan import ARRIVED
+from godwit.model.tables import SINCE
 from godwit.sql.duration import interval
 from godwit.sql.fault import SqlFault
 
@@ -24,6 +28,8 @@ _LENGTHS = {
 
 def respell(tree: exp.Expr) -> exp.Expr:
     """The same tree, changed in place."""
+    for join in list(tree.find_all(exp.Join)):
+        _system_time(join)
     for select in list(tree.find_all(exp.Select)):
         _table_function(select)
     for call in list(tree.find_all(exp.Anonymous)):
@@ -35,7 +41,43 @@ def respell(tree: exp.Expr) -> exp.Expr:
             call.replace(_bound(kind, bound, call))
         elif name == "split_index" and len(call.expressions) == 3:
             _split_index(call)
+        elif name == "proctime" and not call.expressions:
+            made = exp.column(ARRIVED)
+            made.this.meta.update(call.meta)
+            call.replace(made)
     return tree
+
+
+def _system_time(join: exp.Join) -> None:
+    """A table as of a time: of the row's own, or of its processing. The latter is what a plain JOIN means here: the
+    version that holds when the row happens, and a change that is made now holds from now on."""
+    version = join.this.args.get("version") if isinstance(join.this, exp.Table) else None
+    time = version.expression if version is not None and version.args.get("kind") == "AS OF" else None
+    select = join.parent
+    if version is None or not isinstance(time, exp.Column) or not isinstance(select, exp.Select):
+        return
+    join.this.set("version", None)
+    if not _is_processing_time(time, select):
+        since = exp.column(SINCE, table=join.this.alias_or_name)
+        join.set("method", "ASOF")
+        join.set("match_condition", exp.paren(exp.GTE(this=time.copy(), expression=since)))
+
+
+def _is_processing_time(time: exp.Column, select: exp.Select) -> bool:
+    """Whether a column is PROCTIME() of a sub-query in FROM. One that nobody else reads is taken out of there."""
+    sources = [select.args["from_"].this, *(j.this for j in select.args.get("joins") or ())]
+    named = {source.alias_or_name.lower(): source.this for source in sources if isinstance(source, exp.Subquery)}
+    inner = named.get(time.table.lower()) if time.table else next(iter(named.values()), None)
+    for item in inner.expressions if isinstance(inner, exp.Select) else ():
+        call = item.unalias()
+        if item.alias_or_name.lower() == time.name.lower() and isinstance(call, exp.Anonymous):
+            if call.name.lower() != "proctime":
+                return False
+            read = [c for c in select.find_all(exp.Column) if c.name.lower() == time.name.lower()]
+            if not read and not any(isinstance(i, exp.Star) for i in select.expressions):
+                item.pop()
+            return True
+    return False
 
 
 def _table_function(select: exp.Select) -> None:

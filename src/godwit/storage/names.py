@@ -127,6 +127,9 @@ def sources(disk: Disk) -> Iterator[tuple[RegionId, StreamId]]:
     for region in regions(disk):
         folder = f"regions/{region}/sources"
         for stream in sorted(disk.names(folder)):
-            # (a file that somebody left there is no log)
-            if any(chunk_first(name) is not None for name in disk.names(f"{folder}/{stream}")):
+            # (a file that somebody left there is no log; one that a server keeps has an empty folder)
+            there = disk.names(f"{folder}/{stream}")
+            if any(chunk_first(name) is not None for name in there) or (
+                not there and disk.is_folder(f"{folder}/{stream}")
+            ):
                 yield region, StreamId(stream)

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +25,9 @@ from godwit.storage.chunk_log import ChunkLog
 from godwit.storage.local import LocalDisk
 from godwit.storage.log import Log
 from godwit.storage.memory import MemoryDisk
-from godwit.storage.nats_log import NatsLog, NatsServer
+from godwit.storage.message_log import MessageLog
+from godwit.storage.object_disk import ObjectDisk
+from godwit.storage.objects import Objects
 from godwit.storage.record_files import RecordFiles
 from godwit.storage.records import pack, unpack
 from godwit.storage.sync import GroupSync
@@ -37,6 +39,17 @@ LOOK_EVERY = 0.01
 REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can rebuild"
 
 
+class ServedLogs(Protocol):
+    """Logs that a server keeps: a broker, or an object store."""
+
+    def log(self, name: str, *, shared: bool) -> MessageLog: ...
+
+    def remove(self, folder: str) -> None:
+        """The logs below a folder, with all records."""
+
+    def close(self) -> None: ...
+
+
 class Store:
     """See `base.LogStore`, `base.SegmentStore` and `base.DocumentStore`."""
 
@@ -46,9 +59,11 @@ class Store:
         durability: Durability = "process",
         *,
         alone: bool = False,
-        broker: NatsServer | None = None,
+        served: ServedLogs | None = None,
+        objects: Objects | None = None,
     ) -> None:
-        """`broker`: keeps the logs; documents and segments lie on the disk in any case."""
+        """`served`: keeps the logs; documents and segments lie on the disk in any case. `objects`: where processes
+        agree on who has a name, if that is not decided by locks of the file system."""
         if durability not in ("process", "power"):
             msg = f"durability {durability!r} is unknown; use 'process' or 'power'"
             raise StateError(msg)
@@ -57,8 +72,8 @@ class Store:
         self.cache = TableCache()
         self.group = GroupSync(disk.sync) if durability == "power" else None
         self._news = threading.Condition()
-        self.broker = broker
-        self._logs: dict[str, ChunkLog | RecordFiles | NatsLog] = {}
+        self.served, self.objects = served, objects
+        self._logs: dict[str, ChunkLog | RecordFiles | MessageLog] = {}
         #: files of lines that were added to
         self._lines: set[str] = set()
 
@@ -82,16 +97,16 @@ class Store:
             self.disk.make_folder(name)
         return Log(self, name)
 
-    def _log(self, name: str) -> ChunkLog | RecordFiles | NatsLog:
+    def _log(self, name: str) -> ChunkLog | RecordFiles | MessageLog:
         found = self._logs.get(name)
         if found is None:
             with self._news:
                 found = self._logs.setdefault(name, self._made(name))
         return found
 
-    def _made(self, name: str) -> ChunkLog | RecordFiles | NatsLog:
-        if self.broker is not None:
-            return self.broker.log(name)
+    def _made(self, name: str) -> ChunkLog | RecordFiles | MessageLog:
+        if self.served is not None:
+            return self.served.log(name, shared=name in names.SHARED)
         if name in names.SHARED:
             return RecordFiles(self.disk, name, self._read, self._replace, self._enter, self.where)
         return ChunkLog(self.disk, name, self.group, self.where, alone=self.alone)
@@ -105,7 +120,14 @@ class Store:
     def remove(self, folder: str) -> None:
         """With all logs and files in it."""
         self.forget(folder)
+        if self.served is not None:
+            self.served.remove(folder)
         self.disk.delete_folder(folder)
+
+    def close(self) -> None:
+        """Hang up, if somebody else keeps the logs."""
+        if self.served is not None:
+            self.served.close()
 
     def append_record(self, log: str, number: int, record: Mapping[str, Any]) -> None:
         if not self.try_append(log, number, record):
@@ -115,6 +137,8 @@ class Store:
 
     def try_append(self, log: str, number: int, record: Mapping[str, Any]) -> bool:
         """Write a record whole, or not at all if its number is taken: then False."""
+        if number == 1 and self.served is not None:
+            self.disk.make_folder(log)  # whoever looks which logs there are looks for folders
         if not self._log(log).append(number, record):
             return False
         with self._news:
@@ -305,6 +329,9 @@ class Store:
             raise StateError(msg) from fault
 
     def _replace(self, name: str, data: bytes) -> None:
+        if isinstance(self.disk, ObjectDisk):
+            self.disk.replace(name, data)
+            return
         draft = f"{name}.tmp"
         self.disk.write(draft, data)
         self._enter(draft, name, self.disk.rename)

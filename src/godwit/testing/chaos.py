@@ -78,8 +78,39 @@ class DelayLink:
     seconds: float
 
 
-Step = SendBatches | MoveDevice | PlaceQuery | KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink
-FAULTS = (KillProcess, PauseProcess, SlowProcess, CutLink, DelayLink)
+@dataclass(frozen=True)
+class KillBroker:
+    """kill -9 of the server that keeps the logs; started again, with what it has kept, after so many seconds."""
+
+    away: float
+
+
+@dataclass(frozen=True)
+class CutStore:
+    """Nobody reaches the server that keeps the logs."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SlowStore:
+    """Every answer of the server that keeps the logs takes so much longer."""
+
+    ms: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FullDisk:
+    """What the process writes to files is refused, as on a full disk; it reads as before."""
+
+    process: str
+    seconds: float
+
+
+Fault = KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink | KillBroker | CutStore | SlowStore | FullDisk
+Step = SendBatches | MoveDevice | PlaceQuery | Fault
+FAULTS = (KillProcess, PauseProcess, SlowProcess, CutLink, DelayLink, KillBroker, CutStore, SlowStore, FullDisk)
 
 
 @dataclass(frozen=True)
@@ -95,6 +126,12 @@ class FaultWeights:
     slow: float = 1.0
     cut: float = 1.0
     delay: float = 1.0
+    #: of stores that a server keeps
+    kill_broker: float = 0.0
+    cut_store: float = 0.0
+    slow_store: float = 0.0
+    #: of stores that are folders
+    full_disk: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,5 +194,13 @@ def _step(
             return SlowProcess(rng.choice(anybody), seconds)
         case "cut":
             return CutLink(rng.choice(regions), seconds)
+        case "kill_broker":
+            return KillBroker(seconds)
+        case "cut_store":
+            return CutStore(seconds)
+        case "slow_store":
+            return SlowStore(rng.choice([5.0, 20.0, 50.0]), seconds)
+        case "full_disk":
+            return FullDisk(rng.choice(regions), seconds)
         case _:
             return DelayLink(rng.choice(regions), rng.choice([20.0, 100.0, 400.0]), seconds)

@@ -48,6 +48,14 @@ class Fleetlike(Protocol):
 
     def device(self, name: str, *, site: str, streams: Sequence[str]) -> Any: ...
 
+    def table(self, name: str, schema: str, *, key: str) -> Any: ...
+
+    def function(self, name: str, call: Callable[..., Any], type_: str, *, arrow: bool) -> None: ...
+
+
+def _nothing_more(fleet: Fleetlike) -> None:
+    """What most workloads need beside their streams."""
+
 
 @dataclass(frozen=True)
 class StreamWorkload:
@@ -57,6 +65,8 @@ class StreamWorkload:
     streams: tuple[Stream, ...]
     sql: str
     make: Callable[[np.ndarray, np.ndarray, Settings], Made]
+    #: declares what the query needs beside the streams: reference tables with their rows, functions
+    prepare: Callable[[Fleetlike], None] = _nothing_more
 
     def batches(self, settings: Settings, every: float = 1.0) -> Iterator[dict[str, pa.Table]]:
         """The rows as they arrive, a table per stream for every so many seconds. What is late comes with later ones."""
@@ -83,6 +93,7 @@ class StreamWorkload:
         for number in range(settings.sources):
             site = sites[number % len(sites)]
             fleet.device(f"s{number}", site=site, streams=[str(stream.id) for stream in self.streams])
+        self.prepare(fleet)
 
     def _made(self, numbers: np.ndarray, settings: Settings) -> dict[str, pa.Table]:
         at = (numbers * (SECOND / settings.rate)).astype(np.int64)

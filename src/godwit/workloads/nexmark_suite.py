@@ -8,17 +8,22 @@ once). Texts that only pad a row to its size are as long as upstream makes them 
 from __future__ import annotations
 
 from importlib import resources
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from godwit.errors import ConfigError
 from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
 from godwit.workloads import nexmark
-from godwit.workloads.base import NUMBER, Made, Settings, StreamWorkload, below, of_events
+from godwit.workloads.base import NUMBER, Fleetlike, Made, Settings, StreamWorkload, below, of_events
 
-#: queries whose text is the published one, but for the names of columns that have none, INSERT INTO, and `keep`
-AS_PUBLISHED = tuple(f"q{n}" for n in (0, 1, 2, 5, 7, 8, 10, 11, 15, 16, 17, 18, 19, 22))
+#: queries whose text is the published one, but for the names of columns that have none, and for its DDL: INSERT INTO,
+#: CREATE TABLE and CREATE FUNCTION are what a program declares, CREATE VIEW is WITH, and how long is kept is a hint
+AS_PUBLISHED = tuple(f"q{n}" for n in (0, 1, 2, 5, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 22))
+SIDE_ROWS = 10_000
 QUERIES = tuple(f"q{n}" for n in range(23))
 FIRST = np.array(["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"])
 LAST = np.array(["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"])
@@ -62,7 +67,33 @@ def suite(query: str) -> StreamWorkload:
         msg = f"there is no query '{query}' in Nexmark's suite; there are q0 to q22"
         raise ConfigError(msg)
     text = (resources.files("godwit.workloads") / "queries" / "nexmark" / f"{query}.sql").read_text(encoding="utf-8")
-    return StreamWorkload(f"nexmark-{query}", _READS.get(query, (BID,)), text, events)
+    prepare = {"q13": _side_input, "q14": _count_char}.get(query, lambda fleet: None)
+    return StreamWorkload(f"nexmark-{query}", _READS.get(query, (BID,)), text, events, prepare)
+
+
+def prepare(fleet: Fleetlike) -> None:
+    """What all queries need beside the streams."""
+    _side_input(fleet)
+    _count_char(fleet)
+
+
+def side_rows() -> list[dict[str, Any]]:
+    """The bounded side input of q13: 10,000 rows, each a key and the same as text."""
+    return [{"key": key, "value": str(key)} for key in range(SIDE_ROWS)]
+
+
+def _side_input(fleet: Fleetlike) -> None:
+    fleet.table("side_input", "key bigint, value string", key="key").upsert(side_rows())
+
+
+def _count_char(fleet: Fleetlike) -> None:
+    fleet.function("count_char", count_char, "bigint", arrow=True)
+
+
+def count_char(text: pa.Array, char: pa.Array) -> pa.Array:
+    """How often a character is in a text; q14's own function."""
+    sought = char[0].as_py() if len(char) else " "
+    return pc.count_substring(text, sought).cast(pa.int64())
 
 
 def _person(rows: dict[str, object], settings: Settings) -> dict[str, object]:

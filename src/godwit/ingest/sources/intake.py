@@ -21,7 +21,7 @@ from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId, SiteId, StreamId
 from godwit.ingest.row_formats import parse
 from godwit.ingest.together import Parcel, is_known, push_alone, push_together
-from godwit.mobility.nearest import NearestSite
+from godwit.ingest.whereabouts import PositionColumns, Whereabouts
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,6 @@ class Message:
     content_type: str = "application/json"
 
 
-@dataclass(frozen=True)
-class PositionColumns:
-    """By which columns position reports move devices."""
-
-    lat: str = "lat"
-    lon: str = "lon"
-    hysteresis_m: float = 0.0
-
-
 class Intake:
     """Takes in messages of one source. `feeder`: who counts the numbers; None: each device its own."""
 
@@ -57,8 +48,8 @@ class Intake:
         site: str | None = None,
         positions: PositionColumns | None = None,
     ) -> None:
-        self._fleet, self._feeder, self._site, self._positions = fleet, feeder, site, positions
-        self._nearest: tuple[object, NearestSite] | None = None
+        self._fleet, self._feeder, self._site = fleet, feeder, site
+        self._whereabouts = Whereabouts(lambda: fleet.plane.topology, positions)
         self.rows = 0
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -68,7 +59,8 @@ class Intake:
                 # (a repeat also says where its device was then: that is no hand-over)
                 parcels = [one for one in self._parcels(message) if not is_known(self._fleet.gateway, one)]
                 for one in parcels:
-                    site = self._place(one, message.site)
+                    assert one.device is not None
+                    site = self._whereabouts.moved_to(one.device, one.rows, message.site, self._site)
                     if site is not None or self._feeds_anew(one):
                         self._push(waiting)
                         waiting = []
@@ -116,28 +108,6 @@ class Intake:
             self._fleet.gateway.dead.add(stream, [{"row": row, "reason": str(error)}])
 
     # --- where devices are
-
-    def _place(self, one: Parcel, named: str | None) -> SiteId | None:
-        """The site that a device has come to; None: it is where it was."""
-        assert one.device is not None
-        known = self._fleet.plane.topology.devices.get(one.device)
-        now = None if known is None else known.site
-        wanted = SiteId(named) if named is not None else self._by_position(one, now)
-        if wanted is None and now is None and self._site is not None:
-            wanted = SiteId(self._site)
-        return wanted if wanted != now else None
-
-    def _by_position(self, one: Parcel, now: SiteId | None) -> SiteId | None:
-        if self._positions is None or not isinstance(one.rows, list) or not one.rows:
-            return None
-        row = one.rows[-1] if isinstance(one.rows[-1], dict) else {}
-        lat, lon = row.get(self._positions.lat), row.get(self._positions.lon)
-        if not isinstance(lat, int | float) or not isinstance(lon, int | float):
-            return None
-        sites = self._fleet.plane.topology.sites
-        if self._nearest is None or self._nearest[0] is not sites:
-            self._nearest = (sites, NearestSite(sites.values(), self._positions.hysteresis_m))
-        return self._nearest[1].site(lat, lon, now)
 
     def _feeds_anew(self, one: Parcel) -> bool:
         return one.device not in self._fleet.deployment.feeds.get(one.stream, ())

@@ -15,7 +15,8 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import SourceError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, PositionColumns
+from godwit.ingest.sources.intake import Intake, Message
+from godwit.ingest.whereabouts import PositionColumns
 
 log = logging.getLogger(__name__)
 

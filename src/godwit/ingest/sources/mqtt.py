@@ -18,7 +18,8 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError, SourceError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, PositionColumns
+from godwit.ingest.sources.intake import Intake, Message
+from godwit.ingest.whereabouts import PositionColumns
 
 LEVELS = ("stream", "device", "site")
 

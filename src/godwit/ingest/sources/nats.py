@@ -12,8 +12,9 @@ from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
-from godwit.ingest.sources.intake import Intake, Message, PositionColumns
+from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
+from godwit.ingest.whereabouts import PositionColumns
 from godwit.loops import LoopThread
 
 

@@ -10,12 +10,14 @@ import logging
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.api.core import FleetCore
 from godwit.errors import ConfigError, SourceError
 from godwit.ids import StreamId
 from godwit.ingest.sources.feeder import Feeder
+from godwit.model.plan import Stream
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +108,19 @@ def stream_of_format(spark: SparkSession, kind: str, options: dict[str, str]) ->
             f"{spark.version}'}}) for kafka, or with its jar in spark.jars"
         )
         raise ConfigError(msg) from error
+
+
+def json_messages(rows: DataFrame, stream: Stream) -> DataFrame:
+    """What Spark's Kafka source delivers, as rows of a stream: a message is a JSON object; who sent it, if it does not
+    say so, is the message's key."""
+    types = ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+    row = F.from_json(F.col("value").cast("string"), types).alias("row")
+    found = rows.select(row, F.col("key").cast("string").alias("key"))
+    columns = [F.col(f"row.`{column.name}`").alias(column.name) for column in stream.columns]
+    if stream.device is not None:
+        place = [column.name for column in stream.columns].index(stream.device)
+        columns[place] = F.coalesce(F.col(f"row.`{stream.device}`"), F.col("key")).alias(stream.device)
+    return found.select(*columns)
 
 
 def _check(stream: StreamId, rows: DataFrame, feeder: Feeder) -> None:

@@ -1,13 +1,20 @@
 // Calls to the server. A 401 asks for a token, which stays in this tab only.
 
 let token = sessionStorage.getItem("godwit-token") || "";
+let asking = null;
 
-async function askForToken() {
-  const dialog = document.querySelector("#login");
-  if (!dialog.open) dialog.showModal();
-  await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-  token = document.querySelector("#token").value;
-  sessionStorage.setItem("godwit-token", token);
+function askForToken() {
+  asking = asking || new Promise((done) => {
+    const dialog = document.querySelector("#login");
+    dialog.addEventListener("close", () => {
+      token = document.querySelector("#token").value;
+      sessionStorage.setItem("godwit-token", token);
+      asking = null;
+      done();
+    }, { once: true });
+    dialog.showModal();
+  });
+  return asking;
 }
 
 export class Refused extends Error {}
@@ -28,10 +35,25 @@ export async function call(method, path, body) {
   return found;
 }
 
-// Server-sent events; the browser connects again by itself when the connection is lost.
-export function follow(path, event, told, lost) {
-  const source = new EventSource(token ? `${path}?token=${encodeURIComponent(token)}` : path);
-  source.addEventListener(event, (message) => told(JSON.parse(message.data)));
-  source.onerror = lost || (() => {});
-  return source;
+// Server-sent events, connected again when the connection is lost or the server has let a slow subscriber go. `back` is
+// called then: what came meanwhile must be read.
+export function follow(path, event, told, back = () => {}) {
+  let source = null;
+  let timer = null;
+  let lost = false;
+  const open = () => {
+    source = new EventSource(token ? `${path}?token=${encodeURIComponent(token)}` : path);
+    source.onopen = () => { if (lost) back(); lost = false; };
+    source.addEventListener(event, (message) => told(JSON.parse(message.data)));
+    source.addEventListener("lagged", again);
+    source.onerror = again;
+  };
+  const again = () => {
+    lost = true;
+    source.close();
+    clearTimeout(timer);
+    timer = setTimeout(open, 1000);
+  };
+  open();
+  return { close: () => { clearTimeout(timer); source.close(); } };
 }

@@ -11,27 +11,32 @@ export class LatencyPlot {
     this.times = [];
     this.lines = new Map();
     this.plot = null;
+    keepWidth(element, this);
   }
 
+  // p50 and p95 of the last minute, per region: the slowest of its shapes
   add(status) {
     this.times.push(Date.now() / 1000);
     const now = new Map();
-    for (const r of status.runners) if (r.latency_ms.p95 != null) now.set(r.region, Math.max(now.get(r.region) || 0, r.latency_ms.p95));
+    for (const r of status.runners) {
+      for (const part of ["p50", "p95"]) if (r.latency_ms[part] != null) now.set(`${r.region} ${part}`, Math.max(now.get(`${r.region} ${part}`) || 0, r.latency_ms[part]));
+    }
     const before = this.lines.size;
-    for (const region of now.keys()) if (!this.lines.has(region)) this.lines.set(region, Array(this.times.length - 1).fill(null));
-    for (const [region, values] of this.lines) values.push(now.has(region) ? now.get(region) : null);
+    for (const line of now.keys()) if (!this.lines.has(line)) this.lines.set(line, Array(this.times.length - 1).fill(null));
+    for (const [line, values] of this.lines) values.push(now.has(line) ? now.get(line) : null);
     if (this.times.length > KEEP) {
       this.times.shift();
       for (const values of this.lines.values()) values.shift();
     }
     if (!this.plot || before !== this.lines.size) this.make();
-    else this.plot.setData([this.times, ...this.lines.values()]);
+    else if (this.element.clientWidth) this.plot.setData([this.times, ...this.lines.values()]);
   }
 
   make() {
     if (this.plot) this.plot.destroy();
-    const series = [...this.lines.keys()].map((region, i) => ({ label: region, stroke: COLOURS[i % COLOURS.length], width: 1.5, value: (u, v) => (v == null ? "-" : `${v.toFixed(0)} ms`) }));
-    this.plot = new uPlot(options(this.element, "latency p95 (ms)", [{}, ...series]), [this.times, ...this.lines.values()], this.element);
+    const regions = [...new Set([...this.lines.keys()].map((line) => line.slice(0, -4)))];
+    const series = [...this.lines.keys()].map((line) => ({ label: line, stroke: COLOURS[regions.indexOf(line.slice(0, -4)) % COLOURS.length], width: 1.5, dash: line.endsWith("p50") ? [4, 4] : undefined, value: (u, v) => (v == null ? "-" : `${v.toFixed(0)} ms`) }));
+    this.plot = new uPlot(options(this.element, "latency over the last minute (ms)", [{}, ...series]), [this.times, ...this.lines.values()], this.element);
   }
 }
 
@@ -39,14 +44,15 @@ export class DurationPlot {
   constructor(element) {
     this.element = element;
     this.plot = null;
+    keepWidth(element, this);
   }
 
   show(stories) {
-    const kept = stories.filter((s) => s.phases).slice(-KEEP);
+    const kept = stories.filter((s) => Object.keys(s.phases || {}).length).slice(-KEEP);
     const data = [kept.map((s) => s.at), kept.map((s) => 1000 * Object.values(s.phases).reduce((a, b) => a + b, 0)), kept.map((s) => s.migrations.reduce((sum, m) => sum + (m.bytes || 0), 0))];
     if (this.plot) return this.plot.setData(data);
     const series = [{}, { label: "ms", stroke: COLOURS[0], points: { show: true, size: 5 }, paths: () => null }, { label: "bytes of state", stroke: COLOURS[1], scale: "bytes", points: { show: true, size: 4 }, paths: () => null }];
-    this.plot = new uPlot({ ...options(this.element, "reconfigurations", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1 }] }, data, this.element);
+    this.plot = new uPlot({ ...options(this.element, "reconfigurations (ms, bytes of state)", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1, grid: { show: false } }] }, data, this.element);
   }
 }
 
@@ -54,6 +60,12 @@ const axis = () => ({ stroke: "#8a94a3", grid: { stroke: "#8a94a333" }, ticks: {
 // room for numbers of five digits
 const wide = () => ({ ...axis(), size: 64 });
 
+const width = (element) => Math.max(280, element.clientWidth - 8);
+
 function options(element, title, series) {
-  return { title, width: Math.max(280, element.clientWidth - 8), height: 180, series, axes: [axis(), wide()], legend: { live: true } };
+  return { title, width: width(element), height: 170, series, axes: [axis(), wide()], legend: { live: true } };
+}
+
+function keepWidth(element, owner) {
+  new ResizeObserver(() => { if (owner.plot && element.clientWidth) owner.plot.setSize({ width: width(element), height: 170 }); }).observe(element);
 }

@@ -1,21 +1,26 @@
-"""Queries: submit, alter, withdraw, explain."""
+"""Queries: submit, alter, replan, migrate, withdraw; each with a dry run. Explain, and the oracle's verdict."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi import Query as Parameter
 
-from godwit.api.migrating import as_keys
-from godwit.control.commands import Alter, MigrateKeys, Submit, Withdraw
+from godwit.api.key_names import as_keys
+from godwit.control.commands import Alter, MigrateKeys, Replace, Replan, Submit, Withdraw
 from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.explain import explain as explained
+from godwit.model.plan import Query
+from godwit.replan.wishes import PlanWish
 from godwit.server.access import Caller, Role
-from godwit.server.bodies import KeysToMove, MovedKey, NewPlan, NewQuery, NewText, Question
+from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, PlanOrder, Question
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.service import Service, needs, service_of
 from godwit.sql import compile_query
+from godwit.sql.keep import with_changes
+from godwit.sql.parameters import assigned, assignments
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 Reader = Annotated[Caller, Depends(needs(Role.READ))]
@@ -39,35 +44,63 @@ def submit(
     request: Request, body: NewQuery, caller: Operator, wait: Wait = True, dry_run: bool = False
 ) -> CommandSent | dict[str, Any]:
     """Check a query, place it and start it; with `dry_run`, say what it would become."""
+    sql = with_changes(body.sql) if body.emit == "changes" else body.sql
     if dry_run:
-        return _explained(service_of(request), body.sql, body.name)
-    return send(request, Submit(body.name, body.sql, body.sink), wait)
+        return _explained(service_of(request), sql, body.name)
+    return send(request, Submit(body.name, sql, body.sink), wait)
 
 
 @router.patch("/queries/{name}")
-def alter(request: Request, name: str, body: NewText, caller: Operator, wait: Wait = True) -> CommandSent:
-    """Give a running query other parameters: the same SQL with other literals."""
-    return send(request, Alter(service_of(request).query(name), body.sql), wait)
-
-
-@router.delete("/queries/{name}")
-def withdraw(request: Request, name: str, caller: Operator, wait: Wait = True) -> CommandSent:
-    """Stop a query; its results stay readable."""
-    return send(request, Withdraw(service_of(request).query(name)), wait)
-
-
-@router.post("/queries/{name}/replace")
-def replace(request: Request, name: str, body: NewText, caller: Operator, dry_run: bool = False) -> dict[str, str]:
-    """Give a running query another text; says what of it goes on and what begins again. With `dry_run`: only that."""
+def alter(
+    request: Request, name: str, body: NewText, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, Any]:
+    """Give a running query other parameters: the same SQL with other literals, or SET name = value."""
     service = service_of(request)
-    return {"explanation": service.fleet.replace(service.query(name), body.sql, dry_run=dry_run)}
+    found = service.query(name)
+    if dry_run:
+        return _altered(service, found, body.sql)
+    return send(request, Alter(found, body.sql), wait)
 
 
 @router.post("/queries/{name}/replan")
-def replan(request: Request, name: str, body: NewPlan, caller: Operator, dry_run: bool = False) -> dict[str, str]:
-    """Give a running query another plan; with `dry_run`, say what that would do."""
+def replan(
+    request: Request, name: str, body: PlanOrder, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, str]:
+    """Give a running query another plan from now on; with `dry_run`, say what would be done."""
     service = service_of(request)
-    return {"explanation": service.fleet.replan(service.query(name), **body.model_dump(), dry_run=dry_run)}
+    found = service.query(name)
+    wish = PlanWish(body.order, body.partial, tuple(body.filters_up), tuple(body.filters_down))
+    if dry_run:
+        return {"explanation": service.fleet.explain_replan(found, wish)}
+    asked = Replan(found, wish.order, body.strategy, body.run_out, wish.partial, wish.up, wish.down)
+    return send(request, asked, wait)
+
+
+@router.post("/queries/{name}/replace")
+def replace(
+    request: Request, name: str, body: NewText, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, str]:
+    """Give a running query another text: what both texts have goes on with its state. With `dry_run`, say what begins
+    again."""
+    service = service_of(request)
+    found = service.query(name)
+    if dry_run:
+        return {"explanation": service.fleet.explain_replace(found, body.sql)}
+    return send(request, Replace(found, body.sql), wait)
+
+
+@router.delete("/queries/{name}")
+def withdraw(
+    request: Request, name: str, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, Any]:
+    """Stop a query; its results stay readable. With `dry_run`, say what would end."""
+    service = service_of(request)
+    found = service.query(name)
+    if dry_run:
+        ends = service.fleet.execution(found)
+        readers = [other for other in service.fleet.queries if found in service.fleet.execution(other).taps.values()]
+        return {"ends": ends.id, "instances": _placement(service, ends), "goes_on_for": readers}
+    return send(request, Withdraw(found), wait)
 
 
 @router.post("/queries/{name}/migrate")
@@ -78,12 +111,8 @@ def migrate(
     service = service_of(request)
     found = service.query(name)
     keys = body.keys[0] if len(body.keys) == 1 and isinstance(body.keys[0], str) else tuple(map(_key, body.keys))
-    if dry_run:
-        told = service.fleet.migrate(
-            found, keys=keys, to=body.to, strategy=body.strategy, operator=body.operator, dry_run=True
-        )
-        return {"explanation": told}
-    return send(request, MigrateKeys(found, as_keys(keys), body.to, body.strategy, body.operator), wait)
+    command = MigrateKeys(found, as_keys(keys), body.to, body.strategy, body.operator)
+    return {"explanation": service.fleet.explain_command(command)} if dry_run else send(request, command, wait)
 
 
 def _key(told: MovedKey) -> Any:
@@ -92,12 +121,39 @@ def _key(told: MovedKey) -> Any:
 
 @router.get("/queries/{name}/explain")
 def explain(request: Request, name: str, caller: Reader) -> dict[str, Any]:
-    """Its plan, and where each of its instances is."""
+    """Its plan, operator by operator, where each of its instances is, and what its rows wait for."""
     service = service_of(request)
     found = service.query(name)
-    placement = service.fleet.plane.deployment.placement
-    mine = {str(i): str(site) for i, site in sorted(placement.items()) if str(i).startswith(f"{found}/")}
-    return {"query": found, "plan": service.fleet.query(name).explain(), "placement": mine}
+    runs = service.fleet.execution(found)
+    operators = [
+        {"number": number, "kind": type(one).__name__, "text": str(one), "inputs": list(one.inputs)}
+        for number, one in enumerate(runs.shape.plan.operators)
+    ]
+    return {
+        "query": found,
+        "plan": service.fleet.explain(found),
+        "operators": operators,
+        "placement": _placement(service, runs),
+        "waits_for": service.fleet.waits(found),
+        "regions": {str(site): str(region) for site, region in service.fleet.deployment.sites.items()},
+    }
+
+
+@router.post("/queries/{name}/verdict", status_code=202)
+def verdict(request: Request, name: str, caller: Operator) -> dict[str, Any]:
+    """Compare the results so far with the same SQL as a batch over everything that was sent; follow it as a job."""
+    service = service_of(request)
+    found = service.query(name)
+    return {"job": service.jobs.start(f"verdict on '{found}'", lambda: service.fleet.verdict(found))}
+
+
+@router.get("/queries/{name}/late")
+def late(
+    request: Request, name: str, caller: Reader, limit: Annotated[int, Parameter(ge=1, le=10_000)] = 1000
+) -> dict[str, Any]:
+    """Rows that came too late to be in a result; they are not lost."""
+    service = service_of(request)
+    return {"query": name, "rows": service.fleet.late(service.query(name), limit)}
 
 
 @router.post("/explain")
@@ -114,14 +170,32 @@ def ask(request: Request, body: Question, caller: Reader) -> dict[str, Any]:
 
 def _explained(service: Service, sql: str, name: str) -> dict[str, Any]:
     fleet = service.fleet
-    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name), (), fleet.functions.names)
-    output = [{"name": c.name, "type": c.type} for c in fleet.analyst.output(compiled)]
+    compiled = compile_query(sql, fleet.deployment.streams, QueryId(name), (), fleet.functions)
+    output = [{"name": c.name, "type": c.type} for c in fleet.output(compiled)]
     return {"plan": explained(compiled), "shape": compiled.shape.key, "columns": output}
 
 
+def _altered(service: Service, name: QueryId, sql: str) -> dict[str, Any]:
+    """What the query would be with other parameters, if it may have them."""
+    now = service.fleet.execution(name)
+    values = assignments(sql)
+    told = _explained(service, sql if values is None else assigned(now.sql, values), name)
+    same = told["shape"] == now.shape.key
+    return {**told, "possible": same, "reason": None if same else "it is another shape: withdraw and submit it"}
+
+
+def _placement(service: Service, runs: Query) -> dict[str, str]:
+    placement = service.fleet.deployment.placement
+    return {str(i): str(site) for i, site in sorted(placement.items()) if i.query == runs.id}
+
+
 def _query(service: Service, name: QueryId) -> dict[str, Any]:
+    """What was asked for (`desired`), and what is so (`current`)."""
     fleet = service.fleet
-    runs = fleet.execution(name)
+    runs, now = fleet.execution(name), fleet.deployment
+    sinks, by_hand = fleet.hints()
+    placed = {str(instance): str(site) for instance, site in by_hand.items() if instance.query in (name, runs.id)}
+    suspended = now.parked.get(runs.id)
     return {
         "name": name,
         "sql": runs.sql,
@@ -129,5 +203,12 @@ def _query(service: Service, name: QueryId) -> dict[str, Any]:
         "runs_as": runs.id,
         "columns": list(runs.shape.plan.sink.columns),
         "key": runs.shape.plan.sink.key,
-        "suspended": fleet.parked.get(runs.id),
+        "suspended": suspended,
+        "desired": {"sql": runs.sql, "sink": sinks.get(runs.id), "placement": placed},
+        "current": {
+            "state": "running" if suspended is None else "suspended",
+            "reason": suspended,
+            "placement": _placement(service, runs),
+            "begins": runs.begins,
+        },
     }

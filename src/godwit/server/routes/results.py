@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, WebSocket, WebSocketDisconnect
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 
 from godwit.server.access import Caller, Role
 from godwit.server.hub import Hub
@@ -39,13 +38,13 @@ def results(
 async def live(request: Request, name: str, caller: Reader) -> EventSourceResponse:
     """Results as they are committed, from now on."""
     service = service_of(request)
-    return _sse(service, results_topic(service.query(name)), "rows")
+    return _sse(service, results_topic(service.query(name)))
 
 
 @router.get("/events", response_class=EventSourceResponse)
 async def events(request: Request, caller: Reader) -> EventSourceResponse:
     """Reconfigurations as they are decided, acknowledged and completed."""
-    return _sse(service_of(request), EVENTS, "reconfiguration")
+    return _sse(service_of(request), EVENTS)
 
 
 @router.websocket("/queries/{name}/socket")
@@ -69,7 +68,7 @@ async def socket(websocket: WebSocket, name: str) -> None:
                 if not taking.done():
                     taking.cancel()
                     break
-                await websocket.send_text(json.dumps(taking.result()))
+                await websocket.send_text(taking.result().text)
                 if one.ended and one.queue.empty():
                     await websocket.close(1013)
                     break
@@ -87,15 +86,14 @@ async def _until_gone(websocket: WebSocket) -> None:
         return
 
 
-def _sse(service: Service, topic: str, kind: str) -> EventSourceResponse:
+def _sse(service: Service, topic: str) -> EventSourceResponse:
     _check_room(service.hub)
 
-    async def messages() -> AsyncIterator[ServerSentEvent]:
+    async def messages() -> AsyncIterator[bytes]:
         with service.hub.subscribed(topic) as one:
-            yield ServerSentEvent(comment="connected")
+            yield b": connected\r\n\r\n"
             while not (one.ended and one.queue.empty()):
-                message = await one.queue.get()
-                yield ServerSentEvent(data=json.dumps(message), event=message.get("event", kind))
+                yield (await one.queue.get()).event
 
     return EventSourceResponse(messages(), ping=PING)
 

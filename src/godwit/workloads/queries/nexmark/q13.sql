@@ -1,2 +1,4 @@
--- Published as a join with a file of 10,000 rows (key, key): what it adds is computed here.
-SELECT auction, bidder, price, `dateTime`, CAST(MOD(auction, 10000) AS STRING) AS value FROM bid
+SELECT B.auction, B.bidder, B.price, B.`dateTime`, S.`value`
+FROM (SELECT *, PROCTIME() AS p_time FROM bid) B
+JOIN side_input FOR SYSTEM_TIME AS OF B.p_time AS S
+ON mod(B.auction, 10000) = S.key

@@ -1,0 +1,36 @@
+"""`python -m bench.regions`: figures of regions as processes; with --chaos, random faults for as long as asked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from bench._harness import RESULTS, machine, save
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.regions")
+    parser.add_argument("--chaos", action="store_true", help="random faults instead of figures")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long faults go on, or the cut lasts")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=("file", "nats"), default="file")
+    parser.add_argument("--length", type=int, default=40, help="steps per script")
+    asked = parser.parse_args()
+    if asked.chaos:
+        from bench.regions.chaos import run
+
+        told = run(asked.seconds, asked.seed, asked.store, asked.length)
+        print(json.dumps({"scripts": len(told), "wrong": [one for one in told if one["verdict"] != "equal"]}, indent=1))
+        return
+    from bench.regions.measure import both
+
+    with tempfile.TemporaryDirectory(prefix="godwit-regions-") as folder:
+        here, told = machine(), both(Path(folder), asked.seconds)
+    save(RESULTS / "regions.json", {"machine": here, **told})
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Random faults against real processes for as long as one wants: script after script, each with a recorded seed.
+
+python -m bench.regions --chaos --seconds 3600 [--seed 1] [--store file|nats] [--length 40]
+
+Each script starts a fleet of its own, ends with the oracle, and adds a line to docs/results/chaos.jsonl: seed, store,
+faults, rows, verdict, seconds of recovery by kind of fault. `--seed S --length N --store X` plays one again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench._harness import RESULTS, say
+from godwit.model.topology import Link, Site, Topology
+from godwit.process.chaos import ChaosPlayer
+from godwit.process.connect import ConnectedFleet
+from godwit.process.fleet_file import FleetFile, RegionSpec
+from godwit.process.launcher import Launcher
+from godwit.process.proxy import Proxy
+from godwit.testing import readings
+from godwit.testing.broker import LocalNats
+from godwit.testing.chaos import ChaosScript, FaultWeights, chaos
+
+FILE = RESULTS / "chaos.jsonl"
+DEVICES = {f"t{n}": ["west", "east"] for n in range(3)}
+QUERIES = {
+    "tumbling": "SELECT train, count(*) AS n, sum(boarded) AS b, window.end AS until FROM passengers "
+    "GROUP BY train, window(ts, '10 seconds')",
+    "filter": "SELECT train, boarded, ts FROM passengers WHERE boarded > 4",
+}
+WEIGHTS = {"file": FaultWeights(full_disk=1.0), "nats": FaultWeights(kill_broker=1.0, cut_store=1.0, slow_store=1.0)}
+
+
+def script(seed: int, store: str, length: int) -> ChaosScript:
+    return chaos(seed, length, ["edge", "cloud"], DEVICES, sorted(QUERIES), WEIGHTS[store])
+
+
+def run(seconds: float, seed: int, store: str, length: int) -> list[dict[str, Any]]:
+    """Scripts of seeds from `seed` on, until the time is over (the last one is played to its end)."""
+    until, found = time.monotonic() + seconds, list[dict[str, Any]]()
+    while time.monotonic() < until:
+        with tempfile.TemporaryDirectory(prefix="godwit-chaos-") as folder:
+            told = play(script(seed, store, length), store, Path(folder), length)
+        found.append(told)
+        with FILE.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(told) + "\n")
+        say(f"seed {seed} over {store}: {told['faults']} faults, {told['verdict']}, {told['seconds']} s")
+        seed += 1
+    return found
+
+
+def play(steps: ChaosScript, store: str, folder: Path, length: int) -> dict[str, Any]:
+    began = time.monotonic()
+    with ExitStack() as ending:
+        broker, link, url = None, None, str(folder / "fleet")
+        if store == "nats":
+            broker = ending.enter_context(LocalNats(folder / "nats"))
+            link = Proxy()
+            link.target = broker.address.removeprefix("nats://")
+            ending.callback(link.close)
+            url = f"nats://{link.address}/fleet"
+        regions = tuple(RegionSpec(name, keep=True, quick=True) for name in ("edge", "cloud"))
+        spec = FleetFile(Path(url) if store == "file" else url, regions, lease=3.0, run_folder=folder / "run")
+        launcher = Launcher(spec, proxied=True)
+        ending.callback(launcher.down)
+        launcher.up()
+        fleet = ending.enter_context(ConnectedFleet(url, launcher.token()))
+        sender = _declared(fleet, steps.seed)
+        player = ChaosPlayer(launcher, fleet, sender.send, broker, link)
+        recoveries = player.play(steps)
+        fleet.close_sources()
+        fleet.process_available(300.0)
+        launcher.down()
+        verdict, lost, doubled = _judged(url, sender.rows)
+    kinds = defaultdict(list)
+    for one in recoveries:
+        kinds[type(one.step).__name__].append(round(one.seconds, 2))
+    return {
+        "seed": steps.seed, "store": store, "length": length, "faults": steps.faults, "rows": sender.rows,
+        "verdict": verdict, "rows_lost": lost, "rows_doubled": doubled,
+        "seconds": round(time.monotonic() - began, 1), "recovery_s": dict(kinds),
+    }  # fmt: skip
+
+
+class _Trains:
+    def __init__(self, fleet: ConnectedFleet, seed: int) -> None:
+        self._fleet, self._rng, self._second, self.rows = fleet, random.Random(seed), 0.0, 0
+        self._sequence: Counter[str] = Counter()
+
+    def send(self, batches: int) -> None:
+        for _ in range(batches):
+            self._second += 2.0
+            for train in DEVICES:
+                self._sequence[train] += 1
+                made = readings(
+                    train, 5, rng=self._rng, since=self._second, within=3.0, device_column="train",
+                    columns={"boarded": lambda rng: rng.randrange(10)},
+                )  # fmt: skip
+                self._fleet.push("passengers", made, device=train, sequence=self._sequence[train], timeout=120.0)
+                self.rows += len(made)
+
+
+def _declared(fleet: ConnectedFleet, seed: int) -> _Trains:
+    sites = [Site("west", "edge"), Site("east", "cloud"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]
+    fleet.add_topology(Topology.of(sites, [Link("west", "cloud", ms=5), Link("east", "cloud", ms=5)]))  # type: ignore[arg-type]
+    fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train", disorder="3 seconds")
+    for train, at in DEVICES.items():
+        fleet.device(train, site=at[0], streams=["passengers"])
+    for name, sql in QUERIES.items():
+        fleet.submit(sql, name)
+    return _Trains(fleet, seed)
+
+
+def _judged(url: str, sent: int) -> tuple[str, int, int]:
+    """The oracle's verdict; rows that are in no source log, or in two."""
+    from godwit.api.fleet import Fleet
+    from godwit.engine.session import spark_session
+    from godwit.maintenance.housekeeping import Retention
+
+    opened = Fleet(url, spark_session(memory="512m", quick=True), retention=Retention(keep=True))
+    try:
+        verdicts = [opened.query(name).verdict() for name in sorted(QUERIES)]
+        logs = [opened.store.log(f"regions/{region}/sources/passengers") for region in ("edge", "cloud")]
+        taken = sum(sum(record["rows"].values()) for log in logs for _, record in log.after(0))
+    finally:
+        opened.stop()
+    wrong = [str(one) for one in verdicts if not one.equal]
+    return "equal" if not wrong else "; ".join(wrong), max(sent - taken, 0), max(taken - sent, 0)
+
+
+def recovery_table(file: Path = FILE) -> list[tuple[str, int, float, float]]:
+    """(kind of fault, how many, median, worst) of all scripts that were recorded."""
+    kinds = defaultdict(list)
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for kind, seconds in json.loads(line)["recovery_s"].items():
+            kinds[kind] += seconds
+    return [(kind, len(s), round(median(s), 1), round(max(s), 1)) for kind, s in sorted(kinds.items())]

@@ -1,0 +1,122 @@
+"""What is measured of a fleet (`fleets.py`): latency at a pace, rows per second, and a region that is cut off.
+
+python -m bench.regions                          # all of it, a cut of 60 s; writes docs/results/regions.json
+python -m bench.regions --chaos --seconds 3600   # random faults until the time is over; seeds are recorded
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench._harness import say
+from bench.regions.fleets import REGIONS, Ran, Sender, latency
+
+WARM, ROWS, EVERY = 60, 150, 0.05
+#: pushes of so many rows, as fast as they are taken
+BULK, BATCH = 40, 2_000
+
+
+def paced(sender: Sender, rows: int, devices: tuple[str, ...] = tuple(REGIONS)) -> tuple[float, float]:
+    """One row of each device at a pace; between which moments."""
+    began = time.time()
+    for n in range(rows):
+        for device in devices:
+            sender.row(device)
+        time.sleep(EVERY)
+        if n % 20 == 0:
+            sender.look()
+    return began, time.time()
+
+
+def calm(ran: Ran, sender: Sender) -> dict[str, Any]:
+    """Latency, then throughput."""
+    paced(sender, WARM)
+    sender.wait()
+    span = paced(sender, ROWS)
+    sender.wait()
+    found = latency(sender, *span)
+    for device in REGIONS:
+        sender.many(device, BATCH)  # (plans of this size are made once)
+    sender.wait()
+    began = time.monotonic()
+    for _ in range(BULK):
+        for device in REGIONS:
+            sender.many(device, BATCH)
+    sender.wait(120)
+    took = time.monotonic() - began
+    return {**found, "rows_per_s": BULK * BATCH * len(REGIONS) / took}
+
+
+def cut_off(ran: Ran, sender: Sender, seconds: float) -> dict[str, float]:
+    """`west` is reached by nobody and reaches nobody, not even its store; its device buffers, and sends it after."""
+    assert ran.launcher is not None
+    assert ran.west is not None
+    before = paced(sender, int(10 / EVERY), ("d0",))
+    sender.wait()
+    ran.launcher.proxies["west"].cut(True)
+    ran.west.cut(True)
+    began = time.time()
+    while time.time() - began < seconds:
+        paced(sender, 20, ("d0",))
+    during = (began, time.time())
+    ran.launcher.proxies["west"].cut(False)
+    ran.west.cut(False)
+    rows, back = int((during[1] - during[0]) / EVERY), time.monotonic()
+    for n in range(rows):  # what its device would have sent at the pace of the other
+        sender.row("d1", at=during[0] + n * EVERY)
+    sender.wait(120)
+    took = time.monotonic() - back
+    quiet, away = latency(sender, *before, device="d0"), latency(sender, *during, device="d0")
+    return {
+        "cut_s": during[1] - during[0],
+        "others_calm_p95_ms": quiet["p95_ms"],
+        "others_cut_p95_ms": away["p95_ms"],
+        "others_calm_p50_ms": quiet["p50_ms"],
+        "others_cut_p50_ms": away["p50_ms"],
+        "caught_up_s": took,
+        "catch_up_speed": (during[1] - during[0]) / took,
+    }
+
+
+def both(folder: Path, cut_s: float) -> dict[str, Any]:
+    """Embedded, then processes; the oracle judges both."""
+    from bench.regions.fleets import embedded, processes
+
+    with embedded(folder / "embedded") as ran:
+        threads = calm(ran, Sender(ran))
+    say(f"embedded: {threads}")
+    with processes(folder / "processes") as ran:
+        assert ran.launcher is not None
+        sender = Sender(ran)
+        apart = calm(ran, sender)
+        say(f"processes: {apart}")
+        memory = {one.name: round(one.megabytes) for one in ran.launcher.running()}
+        cut = cut_off(ran, sender, cut_s)
+        say(f"cut off: {cut}")
+        ran.process_available()
+        url = str(ran.launcher.spec.store)
+        ran.launcher.down()
+        oracle = verdict(url)
+    return {
+        "embedded": threads,
+        "processes": apart,
+        "start_s": ran.start_s,
+        "memory": memory,
+        "cut": cut,
+        "oracle": oracle,
+    }
+
+
+def verdict(url: str) -> str:
+    from godwit.api.fleet import Fleet
+    from godwit.engine.session import spark_session
+    from godwit.maintenance.housekeeping import Retention
+
+    opened = Fleet(url, spark_session(memory="512m"), retention=Retention(keep=True))
+    try:
+        found = opened.query("q").verdict()
+    finally:
+        opened.stop()
+    return "equal" if found.equal else str(found)

@@ -1,0 +1,47 @@
+"""What a query's rows wait for: the sources that have come least far, and state that is on its way."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query, Scan
+from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
+
+#: so many of the slowest are named
+NAMED = 3
+
+
+def waits(query: Query, deployment: Deployment, heard: Iterable[WatermarkTracker], newest_us: int | None) -> list[str]:
+    """In words; none: it waits for nobody."""
+    if (why := deployment.parked.get(query.id)) is not None:
+        return [f"a place: {why}"]
+    books, slow = list(heard), list[tuple[int, str]]()
+    for operator, node in enumerate(query.shape.plan.operators):
+        if not isinstance(node, Scan):
+            continue
+        for device in deployment.sources_of(query, operator):
+            mark = _furthest(books, operator, source_id(node.stream, device))
+            clock = NEVER if mark is None else mark.clock
+            if mark is not None and (mark.idle or mark.closed or mark.left):
+                continue
+            if newest_us is None or clock < newest_us:
+                slow.append((clock, _told(node.stream, device, clock, newest_us, deployment.devices.get(device))))
+    slow.sort()
+    rest = [f"and {len(slow) - NAMED} other devices"] if len(slow) > NAMED else []
+    return [text for _, text in slow[:NAMED]] + rest
+
+
+def _furthest(books: Iterable[WatermarkTracker], operator: int, source: str) -> Mark | None:
+    """What the region says that knows most of a source."""
+    known = [mark for book in books if (mark := book.mark(operator, source)) is not None]
+    return max(known, key=lambda mark: (mark.session, mark.clock), default=None)
+
+
+def _told(stream: str, device: str, clock: int, newest_us: int | None, site: str | None) -> str:
+    where = "" if site is not None else ", which is attached to no site"
+    if clock <= NEVER or newest_us is None:
+        return f"device '{device}' of {stream}{where}: nothing heard from it yet"
+    at = dt.datetime.fromtimestamp(clock / 1e6, dt.UTC).isoformat(timespec="milliseconds")
+    return f"device '{device}' of {stream}{where}: at {at}, {(newest_us - clock) / 1e6:.1f} s behind the newest row"

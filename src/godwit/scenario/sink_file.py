@@ -1,0 +1,28 @@
+"""The sinks of a fleet of processes, as a file names them: `godwit coordinator --sinks FILE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from godwit.delivery.sinks.base import ResultSink
+from godwit.errors import ConfigError
+from godwit.scenario.connectors import SinkSpec
+from godwit.scenario.spec import read_yaml
+
+
+def sinks_of_queries(file: Path) -> dict[str, list[ResultSink]]:
+    """A file that says where results of queries go, as scenarios do: `busy: {parquet: out/busy}`."""
+    told = read_yaml(file)
+    if not isinstance(told, dict):
+        msg = f"{file} names no query; write `busy: {{parquet: out/busy}}`"
+        raise ConfigError(msg)
+    try:
+        specs = {str(query): SinkSpec.model_validate(one) for query, one in told.items()}
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        msg = f"{file}: {place}: {first['msg']}"
+        raise ConfigError(msg) from wrong
+    return {query: spec.sinks(file.resolve().parent) for query, spec in specs.items()}

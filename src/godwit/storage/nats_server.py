@@ -1,0 +1,97 @@
+"""A connection to a NATS server with JetStream, for callers of any thread. While it is away, callers wait for it.
+
+nats://host:4222/FLEET       FLEET: the prefix of all streams, so that several fleets share a server
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from godwit.errors import ConfigError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: how long one question may take; for how long it is asked again while the server is away; the pause (seconds)
+TIMEOUT, PATIENCE, PAUSE = 5.0, 600.0, 0.1
+#: a file with a user's JWT and key, if the server wants one; a certificate authority of one's own
+CREDENTIALS = "GODWIT_NATS_CREDENTIALS"
+
+
+class NatsServer:
+    """`ask` is the only way to it."""
+
+    def __init__(self, url: str, prefix: str, file: bool = True, patience: float = PATIENCE) -> None:
+        """`prefix`: of the fleet's streams and subjects; not `file`: nothing survives the server (for tests)."""
+        self.url, self.prefix, self.file, self._patience = url, prefix, file, patience
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._wait(_connected(url))
+        except Exception as fault:
+            self._stop()
+            msg = f"NATS at {url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
+            raise ConfigError(msg) from fault
+        self.js = self._client.jetstream(timeout=TIMEOUT)
+
+    def ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Ask JetStream; again and again while the server is away. So a question must be one that may be asked twice.
+        Errors of JetStream itself are the caller's; OSError: the server has not come back."""
+        from nats.errors import Error as NatsError
+        from nats.js.errors import APIError
+
+        until, told = time.monotonic() + self._patience, False
+        while True:
+            try:
+                answer = self._wait(question(self.js))
+            except APIError as said:
+                if said.code != 503:  # (JetStream is about to start, or to stop)
+                    raise
+                fault: Exception = said
+            except (TimeoutError, NatsError, OSError) as away:
+                fault = away
+            else:
+                if told:
+                    log.warning("NATS at %s is back", self.url)
+                return answer
+            if time.monotonic() > until or self._client.is_closed:
+                msg = f"NATS at {self.url} is away: {type(fault).__name__} {fault}"
+                raise OSError(msg) from fault
+            if not told:
+                log.warning("NATS at %s is away (%s); waiting for it", self.url, type(fault).__name__)
+                told = True
+            time.sleep(PAUSE)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(4 * TIMEOUT)
+
+    def close(self) -> None:
+        self._wait(self._client.close())
+        self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _connected(url: str) -> Any:
+    import nats
+
+    more: dict[str, Any] = {}
+    if os.environ.get(CREDENTIALS):
+        more["user_credentials"] = os.environ[CREDENTIALS]
+
+    async def quiet(_: Exception) -> None:
+        """What went wrong is told to whoever asked."""
+
+    return await nats.connect(
+        url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet, **more
+    )

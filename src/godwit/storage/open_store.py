@@ -1,0 +1,119 @@
+"""A store by its URL: what the processes of a fleet share.
+
+/data/fleet, file:/data/fleet                    a folder that all see
+s3://bucket/fleet?endpoint=http://host:8333      a bucket: S3, GCS (gs://), Azure (az://); see `bucket.py`
+nats://host:4222/fleet                           NATS JetStream: logs in streams, state in its object store
+nats://host:4222/fleet?segments=s3://bucket/f    logs in streams; documents and segments at another URL
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+from godwit.errors import ConfigError, StateError
+from godwit.storage import names
+from godwit.storage.base import Disk, Durability
+from godwit.storage.bucket import SCHEMES, Bucket
+from godwit.storage.lease import Lease, lease_holder
+from godwit.storage.local import LocalDisk
+from godwit.storage.lock import FolderLock, holder, no_other
+from godwit.storage.nats_log import NatsLogs
+from godwit.storage.nats_objects import NatsObjects
+from godwit.storage.nats_server import NatsServer
+from godwit.storage.object_disk import ObjectDisk
+from godwit.storage.object_log import ObjectLogs
+from godwit.storage.store import Store
+
+BROKERS = ("nats", "tls")
+
+
+def is_folder(url: str | Path) -> bool:
+    """Whether a store is a folder, as opposed to what a server keeps."""
+    return isinstance(url, Path) or urlparse(url).scheme in ("", "file")
+
+
+def folder_of(url: str | Path) -> Path:
+    """The folder that `file:` names, or a plain path."""
+    if isinstance(url, Path):
+        return url.resolve()
+    parts = urlparse(url)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(parts.path).resolve()
+    if not parts.scheme:
+        return Path(url).resolve()
+    msg = f"store '{url}' is no folder; give file:/path, or a path"
+    raise ConfigError(msg)
+
+
+def open_store(url: str | Path, durability: Durability = "process", *, alone: bool = False) -> Store:
+    """ConfigError names what can be given."""
+    if is_folder(url):
+        return Store.local(folder_of(url), durability, alone=alone)
+    scheme = urlparse(str(url)).scheme
+    if scheme in SCHEMES:
+        bucket = Bucket(str(url))
+        return Store(ObjectDisk(bucket), served=ObjectLogs(bucket), objects=bucket)
+    if scheme in BROKERS:
+        return _of_nats(str(url))
+    raise _unknown(str(url))
+
+
+def check_url(url: str) -> None:
+    """ConfigError if there is no such kind of store."""
+    if not is_folder(url) and urlparse(url).scheme not in (*SCHEMES, *BROKERS):
+        raise _unknown(url)
+
+
+def _unknown(url: str) -> ConfigError:
+    known = ", ".join(f"{one}:" for one in ("file", *SCHEMES, *BROKERS))
+    return ConfigError(f"store '{url}': there is no '{urlparse(url).scheme}:'; give a path or one of {known}")
+
+
+def _of_nats(url: str) -> Store:
+    parts = urlparse(url)
+    prefix = parts.path.strip("/")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", prefix):
+        msg = f"store '{url}': name the fleet, as in nats://{parts.netloc}/my-fleet (letters, digits, - and _)"
+        raise ConfigError(msg)
+    server = NatsServer(f"{parts.scheme}://{parts.netloc}", prefix)
+    objects, apart = NatsObjects(server), parse_qs(parts.query).get("segments")
+    return Store(_disk(apart[-1]) if apart else ObjectDisk(objects), served=NatsLogs(server, objects), objects=objects)
+
+
+def _disk(url: str) -> Disk:
+    return LocalDisk(folder_of(url)) if is_folder(url) else ObjectDisk(Bucket(url))
+
+
+# --- who has a name in a store
+
+
+def lock_of(store: Store, name: str) -> FolderLock | Lease:
+    """`name`: empty for the whole of it."""
+    if store.objects is not None:
+        return Lease(store.objects, name or "fleet")
+    return FolderLock(f"{store.disk.root}/{name}" if name else store.disk.root)
+
+
+def holder_of(store: Store, name: str) -> dict[str, Any] | None:
+    """Who has a name now: pid, host, since; None: nobody."""
+    if store.objects is not None:
+        return lease_holder(store.objects, name or "fleet")
+    return holder(f"{store.disk.root}/{name}")
+
+
+def no_processes(store: Store) -> None:
+    """StateError if processes of a fleet work in a store."""
+    if store.objects is None:
+        no_other(Path(store.disk.root) / names.PROCESSES)
+        return
+    known = [f"{names.PROCESSES}/coordinator"]
+    known += [f"{names.PROCESSES}/regions/{one}" for one in store.objects.names(f"leases/{names.PROCESSES}/regions")]
+    for name in known:
+        if (who := lease_holder(store.objects, name)) is not None:
+            msg = (
+                f"{store.where(name)} is in use by process {who.get('pid', '?')}; stop the fleet first (`godwit down`)"
+            )
+            raise StateError(msg)
