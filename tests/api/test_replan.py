@@ -19,6 +19,7 @@ from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site, Topology
 from godwit.region import step
 from godwit.replan.box import JoinBox
+from godwit.replan.filters import filters_above
 from godwit.testing.collected import Collected
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -245,3 +246,25 @@ def test_what_a_strategy_refuses_changes_nothing(fleet: Fleet) -> None:
     with pytest.raises(ConfigError, match="materialised"):
         fleet.submit(PLAIN, "other", joins="none")  # type: ignore[arg-type]
     assert fleet.deployment == before
+
+
+def test_filters_are_pushed_up_and_down(fleet: Fleet) -> None:
+    random_ = random.Random(7)
+    query = fleet.submit(COUNTED.replace("GROUP BY", "WHERE b.v > 0 AND a.v < 3 GROUP BY"), "q")
+    streams = fleet.deployment.streams
+    _push(fleet, random_, range(10))
+    told = fleet.replan("q", filters_up=["b"], dry_run=True)
+    assert "possible:  pause-drain-resume, parallel-track" in told or "possible:  parallel-track" in told
+    with pytest.raises(ConfigError, match="parallel-track"):
+        fleet.replan("q", filters_up=["b"], strategy="moving-state")
+    fleet.replan("q", filters_up=["b"])
+    _push(fleet, random_, range(10, 40))
+    assert filters_above(fleet.execution(query.id), streams) == ("b__v > __p1",)
+    fleet.replan("q", filters_down=["b"])
+    _push(fleet, random_, range(40, 70))
+    assert len(fleet.deployment.queries) == 1
+    assert filters_above(fleet.execution(query.id), streams) == ()
+    for wrong in ({"filters_up": ["c"]}, {"filters_down": ["a"]}, {"filters_up": ["x"]}, {"partial": None}):
+        with pytest.raises(ConfigError, match="remedy"):
+            fleet.replan("q", **wrong)  # type: ignore[arg-type]
+    _ends_well(fleet, query)

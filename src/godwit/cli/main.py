@@ -54,19 +54,8 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = (
-    "submit",
-    "withdraw",
-    "alter",
-    "change",
-    "migrate",
-    "replan",
-    "replace",
-    "table",
-    "history",
-    "status",
-    "results",
-)
+REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
+REMOTE += ("history", "status", "results")
 
 
 class Lazy(TyperGroup):
