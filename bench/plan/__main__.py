@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from bench._harness import machine, save
 from bench.plan import fitting, model, report, swapping
 from bench.plan.settings import Setting
 from godwit.engine.session import spark_session
+from godwit.replan.forecast import CostConstants
 
 AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 
@@ -48,9 +49,14 @@ def swaps() -> None:
 
 def constants() -> None:
     """Needs Spark, and a quiet machine: the cost models' constants, fitted to changes that are timed."""
-    found = list(fitting.samples(spark_session()))
-    out = {"title": "Cost models fitted to this engine", **fitting.fitted(found), "machine": machine()}
-    save(report.FOLDER / "constants.json", out)
+    found = list[fitting.FitSample]()
+    for one in fitting.samples(spark_session()):
+        found.append(one)
+        cold = "compiled" if one.cold else "again"
+        print(f"{one.setting}, {one.strategy}, {cold}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
+        if len(found) >= len(fields(CostConstants)):  # (whatever was measured when time runs out)
+            out = {"title": "Cost models fitted to this engine", **fitting.fitted(found), "machine": machine()}
+            save(report.FOLDER / "constants.json", out)
 
 
 EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps, "constants": constants}

@@ -33,9 +33,12 @@ from godwit.replan.forecast import (
     parallel_track_features,
 )
 from godwit.replan.load import BoxLoad, spans_of
+from godwit.replan.tracks import runs_both
 
 START_US = 1_767_225_600_000_000
 STEP_S = 0.5
+#: a change that takes longer has gone wrong
+LONGEST_S = 30.0
 FEATURES = {
     "moving-state": moving_state_features,
     "background": background_features,
@@ -116,8 +119,11 @@ def _changes(fleet: Fleet, setting: FitSetting, rng: random.Random) -> Iterator[
             _push(fleet, setting, rng, step)
             begun = time.perf_counter()
             fleet.replan("q", order=order, strategy=strategy)
-            while len(fleet.deployment.queries) > 1:
+            while _under_way(fleet):
                 fleet.process_available()
+                if time.perf_counter() - begun > LONGEST_S:
+                    msg = f"{setting}, {strategy}: the change has not come to its end"
+                    raise SystemExit(msg)
             took = time.perf_counter() - begun
             joins = len(setting.streams) - 1
             yield FitSample(setting, strategy, cold, took, replace(features, compiled=joins if cold else 0))
@@ -127,6 +133,11 @@ def _changes(fleet: Fleet, setting: FitSetting, rng: random.Random) -> Iterator[
     found = query.verdict()
     if not found.equal:
         raise SystemExit(str(found))
+
+
+def _under_way(fleet: Fleet) -> bool:
+    queries = fleet.deployment.queries.values()
+    return len(queries) > 1 or any(runs_both(query.shape.plan) for query in queries)
 
 
 def _case(fleet: Fleet, setting: FitSetting, order: str) -> ChangeCase:
