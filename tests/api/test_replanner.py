@@ -70,7 +70,7 @@ def test_the_order_follows_the_load(spark: SparkSession, tmp_path: Path, draw: r
             _second(fleet, draw, second, 50, 2)
             fleet.replanner.look(float(second))
         fleet.process_available()
-        assert _order(fleet) == "(a JOIN b) JOIN c"
+        assert _order(fleet) == "a JOIN b JOIN c"
         stories = [story for story in fleet.history.read() if story["cause"].startswith("plan optimiser")]
         decided = [story["cause"] for story in stories if story["outcome"] == "committed"]
         assert len(decided) == 2
@@ -90,4 +90,4 @@ def test_it_is_off_unless_asked_for(spark: SparkSession, tmp_path: Path, draw: r
         for second in range(4):
             _second(fleet, draw, second, 2, 50)
             assert fleet.replanner.look(float(second)) == ()
-        assert _order(fleet) == "(a JOIN b) JOIN c"
+        assert _order(fleet) == "a JOIN b JOIN c"

@@ -114,7 +114,7 @@ def test_the_command_line_takes_a_server(serve: Serve, tmp_path: Path, monkeypat
     for flags in (["--dry-run"], []):
         told = run.invoke(app, ["replace", "busy", text, *flags])
         assert told.output == "keeps no state: rows from the switch on are answered by the new text\n"
-    assert "joins nothing" in run.invoke(app, ["replan", "busy", "--order", "a JOIN b"]).output
+    assert "joins nothing" in run.invoke(app, ["replan", "busy", "--order", "a JOIN b", "--dry-run"]).output
     assert run.invoke(app, ["withdraw", "busy"]).output == "done\n"
     with RemoteFleet(server.url, "admin") as fleet:
         lines = fleet.table("lines", "id int, name string", key="id")

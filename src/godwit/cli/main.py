@@ -54,7 +54,7 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
+REMOTE: tuple[str, ...] = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
 REMOTE += ("history", "status", "results")
 
 
