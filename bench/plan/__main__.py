@@ -10,8 +10,8 @@ import time
 from dataclasses import asdict, fields
 
 from bench._harness import machine, save
-from bench.plan import fitting, model, report, swapping
-from bench.plan.settings import Setting
+from bench.plan import fitting, model, report, spark, swapping
+from bench.plan.settings import HIGH, LOW, Setting
 from godwit.engine.session import spark_session
 from godwit.replan.forecast import CostConstants
 
@@ -59,7 +59,35 @@ def constants() -> None:
             save(report.FOLDER / "constants.json", out)
 
 
-EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps, "constants": constants}
+def spark_lengths() -> None:
+    points = spark.lengths(spark_session(quick=True))
+    title = f"On Spark: length and silence of a change against W (Figures 9, 10, 12; rates x {spark.SCALE:g})"
+    save(report.FOLDER / "spark_lengths.json", {"title": title, "changes": points, "machine": machine()})
+
+
+def spark_low() -> None:
+    _spark_series("13_and_14", LOW)
+
+
+def spark_high() -> None:
+    _spark_series("15_and_16", HIGH)
+
+
+def _spark_series(name: str, setting: Setting) -> None:
+    runs = spark.series(spark_session(quick=True), setting)
+    title = f"On Spark: figures {name.replace('_', ' ')} (rates x {spark.SCALE:g})"
+    save(report.FOLDER / f"spark_{name}.json", {"title": title, "spark": runs, "machine": machine()})
+
+
+EXPERIMENTS = {
+    "lengths": lengths,
+    "series": series,
+    "swaps": swaps,
+    "spark-lengths": spark_lengths,
+    "spark-low": spark_low,
+    "spark-high": spark_high,
+    "constants": constants,
+}
 
 
 def main(names: list[str]) -> None:

@@ -40,6 +40,7 @@ NAMES = ("tumbling", "join")
 def feed(fleet: ConnectedFleet) -> Feed:
     for name in NAMES:
         fleet.submit(QUERIES[name], name)
+    fleet.submit(QUERIES["tumbling"] + " HAVING count(*) > 1", "more")  # of another shape, over the same window
     fleet.submit("INSERT INTO busy SELECT train, boarded, ts FROM passengers WHERE boarded > 5", "busy_rows")
     fleet.submit(
         "SELECT train, count(*) AS n, window.end AS until FROM busy GROUP BY train, window(ts, '10 seconds')", "busy"
@@ -190,7 +191,7 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
 ) -> None:
     fleet.close_sources()
     fleet.process_available()
-    answered = {name: fleet.results(name).num_rows for name in (*NAMES, "busy")}
+    answered = {name: fleet.results(name).num_rows for name in (*NAMES, "more", "busy")}
     launcher.down()
     opened = Fleet(launcher.spec.store, spark, retention=Retention(keep=True))
     try:

@@ -14,7 +14,7 @@ from godwit.engine.lazy_frame import Frame
 from godwit.engine.size_policy import SizePolicy
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.changes import LinkAdded, SiteAdded, SiteRemoved
-from godwit.model.plan import CLASS, Scan
+from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site
 from godwit.observe.status import QueryStatus
 from godwit.region.readers import Readers
@@ -147,7 +147,7 @@ def test_one_class_is_left_when_all_open_windows_began_after_the_newest_reader(
     assert wrong(world) == []
 
 
-def ignoring(self: Readers, frame: Frame, scan: Scan) -> Frame:
+def ignoring(self: Readers, frame: Frame) -> Frame:
     """A broken rule: all rows seem to have been taken in after everybody began."""
     return frame.selectExpr("*", f"{2**40}L AS {CLASS}") if self.classes else frame
 

@@ -19,31 +19,44 @@ from godwit.sim.world import World
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 20
 
 
-def sharing(seed: int) -> Schedule:
-    """A random schedule whose queries are all like its first one, or differ from it in a literal."""
+def sharing(seed: int, cuts: float = 0.0) -> Schedule:
+    """A random schedule whose queries are all like its first one, or differ from it in a literal. `cuts`: how many end
+    at their lowest join or window, as those do that are read by queries of other shapes."""
     drawn, rng = draw(seed), Random(seed)
     first = next(action for action in drawn.actions if isinstance(action, SubmitQuery))
+    kind = "nested" if cuts and first.kind == "tumbling" else first.kind
     actions: list[Action] = []
     names = [first.name]
     for action in drawn.actions:
         if isinstance(action, SubmitQuery) and action is not first:
             continue
-        actions.append(action)
+        actions.append(replace(action, kind=kind) if action is first else action)  # type: ignore[call-arg]
         if rng.random() < 0.12:
             names.append(f"r{len(names)}")
-            actions.append(SubmitQuery(names[-1], first.kind, rng.choice([first.over, first.over, 0])))
+            cut = rng.random() < cuts
+            actions.append(SubmitQuery(names[-1], kind, rng.choice([first.over, first.over, 0]), cut))
         elif rng.random() < 0.06:
             actions.append(WithdrawQuery(rng.choice(names)))
     return replace(drawn, actions=tuple(actions), shares=True)
 
 
-def failing(seeds: range) -> list[int]:
-    return [seed for seed in seeds if play(sharing(seed))]
+def failing(seeds: range, cuts: float = 0.0) -> list[int]:
+    return [seed for seed in seeds if play(sharing(seed, cuts))]
 
 
 def test_equal_queries_that_come_and_go() -> None:
     bad = failing(range(SCHEDULES))
     assert bad == [], "\n".join(play(sharing(bad[0])))
+
+
+def test_queries_that_are_cut_for_others_come_and_go() -> None:
+    bad = failing(range(SCHEDULES), cuts=0.5)
+    assert bad == [], "\n".join(play(sharing(bad[0], cuts=0.5)))
+
+
+def test_who_was_withdrawn_goes_on_as_far_as_others_tap() -> None:
+    """One taps the window, another is cut at the join below it: the rows of the join go on to the window."""
+    assert play(sharing(399, cuts=0.5)) == []
 
 
 def test_schedules_share() -> None:

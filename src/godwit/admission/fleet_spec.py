@@ -123,23 +123,21 @@ class Specs:
     ) -> None:
         self._topology, self._deployment, self._measured = topology, deployment, measured
         self._queries = {q.id: q for q in queries}
-        #: derived stream -> the shared part that makes it
-        self._parts = {q.target: q for q in self._queries.values() if q.internal and q.target}
 
     def of(self, query: Query) -> RateQuery:
         return RateQuery(query.id, self._root(query))
 
     def observed(self, producer: Mapping[QueryId, DeviceId]) -> dict[str, float]:
-        """What the shared parts were seen to send, by signature; `producer`: the device that a part is."""
+        """What cuts were seen to send, by signature; `producer`: the device that a cut is."""
         found = {}
-        for stream, part in self._parts.items():
-            device = producer.get(part.id)
-            if device is not None and (stream, device) in self._measured:
-                found[signature_of(self._root(part))] = self._measured[stream, device]
+        for cut in (query for query in self._queries.values() if query.cut is not None and query.id in producer):
+            assert cut.target is not None
+            if (seen := self._measured.get((cut.target, producer[cut.id]))) is not None:
+                found[signature_of(self._root(cut))] = seen
         return found
 
     def _root(self, query: Query) -> Node:
-        return self._all(query, query.shape.plan.sink.inputs[0])
+        return self._all(query, query.inputs(len(query.shape.plan.operators) - 1)[0])
 
     def _all(self, query: Query, index: int) -> Node:
         """The rows of an operator, from wherever its instances are, together."""
@@ -165,9 +163,9 @@ class Specs:
         return made
 
     def _scan(self, query: Query, index: int, scan: Scan) -> dict[str, Node]:
-        part = self._parts.get(scan.stream)
-        if part is not None:
-            return {"": self._root(part)}
+        cuts = [self._queries[part] for part in query.parts if self._queries[part].target == scan.stream]
+        if cuts:
+            return {"": self._root(cuts[0])}
         every = self._sent(scan.stream, self._deployment.feeds.get(scan.stream, ()))
         mine = self._sent(scan.stream, self._deployment.devices_of(query, index))
         if not mine:

@@ -1,10 +1,11 @@
 """The admission controller: a query is let in if it fits, and what it shares with others is executed once.
 
 On when every site of the topology says what CPU and bandwidth it has (or by `Fleet(admission=True)`). A query is tried
-in the join orders that add least to what runs (`sql/orders.py`), split at its joins (`sql/sharing.py`); admission
-plans what is new beside what runs (`admission/admission.py`); where it wants operators becomes placement hints.
-A part lives as long as anybody reads it. While the fleet runs, what devices are seen to send replaces what was
-declared; past a threshold everything is planned anew, and what is better elsewhere moves.
+in the join orders that add least to what runs (`sql/orders.py`); admission plans what is new beside what runs
+(`admission/admission.py`); where it wants operators becomes placement hints. While the fleet runs, what devices are
+seen to send replaces what was declared; past a threshold everything is planned again, and what is better elsewhere
+moves. With admission or without, what a query has in common with others it taps, or reads from a cut of theirs
+(`sql/sharing.py`), which ends with it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,14 @@ from godwit.api.relays import WaysFile
 from godwit.control.reconfigurations import Story
 from godwit.errors import AdmissionError
 from godwit.ids import DeviceId, QueryId, SiteId
-from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceRemoved
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query, Stream
-from godwit.model.taps import find
+from godwit.model.taps import find, producer
 from godwit.placement.rules.base import Ways, Wish
-from godwit.protocol.watermarks import NEVER
 from godwit.sql import orders
-from godwit.sql.sharing import Split, split
+from godwit.sql.sharing import Split, split, widened
 
 #: join orders that are tried before a query is refused, the cheapest first
 TRIES = 4
@@ -54,12 +53,10 @@ class Let:
     """What to deploy for a query that was let in."""
 
     reader: Query
-    #: shared parts that do not run yet, inputs before outputs
-    starting: tuple[tuple[Query, Stream], ...] = ()
-    #: parts that run already
-    reused: tuple[Query, ...] = ()
-    #: where the results of the starting parts come out
-    sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
+    #: what it reads of other queries
+    parts: tuple[tuple[Query, Stream], ...] = ()
+    #: where the rows of the parts come out
+    outlet: SiteId | None = None
     #: places for operators: of what is new, and of what moves for it
     wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
     #: over which sites their rows go
@@ -95,12 +92,13 @@ class AdmissionController:
         known = self._fleet.deployment.streams, self._fleet.functions.names
         return list(orders(query, *known)) if self.on else [query]
 
-    def admit(self, candidates: Sequence[Query]) -> Let:
-        """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help."""
+    def admit(self, candidates: Sequence[Query], number: int) -> Let:
+        """Let a query in, in one of its orders, or raise an AdmissionError: what is short, where, what would help.
+        `number`: that of the command."""
         if not self.on:
-            return Let(self.tapping(candidates[0]))
+            return self._let(self._sharing(candidates[0], number))
         refused = None
-        for made in self._cheapest(candidates):
+        for made in self._cheapest(candidates, number):
             parts = [part for part, _ in made.parts]
             answer = self._current().submit(self._specs(parts).of(made.reader))
             if isinstance(answer, Admitted):
@@ -112,28 +110,21 @@ class AdmissionController:
         raise AdmissionError(msg)
 
     def settle(self, let: Let) -> None:
-        """The query runs: move what admission has moved for it, and tell it how far the parts it joined have come."""
+        """The query runs: move what admission has moved for it."""
         if self._admission is None:
             return
         self._ways.keep(let.ways)
         self._move(f"room for query '{let.reader.id}'")
-        for part in let.reused:
-            assert part.target is not None
-            device = producer(part.id)
-            clock = self._fleet.gateway.source(part.target, device).clock
-            if clock > NEVER:
-                with self._fleet.lock:
-                    self._fleet.gateway.tell(part.target, {device: clock}, self._fleet.deployment)
 
     def leave(self, query: Query) -> None:
-        """A query has ended: its resources are free, and parts that nobody reads any more end too."""
+        """A query has ended: its resources are free, and what it read of others ends with it."""
         if self._admission is not None and self._admission.knows(query.id):
             self._admission.withdraw(query.id)
-        for part in reversed(query.parts):
-            readers = [q for q in self._fleet.deployment.queries.values() if part in q.parts]
-            if not readers and part in self._fleet.deployment.queries:
-                self._fleet.undeploy(part)
-                self._fleet.change([DeviceRemoved(producer(part))])
+        queries = self._fleet.deployment.queries
+        read = {part for one in queries.values() for part in one.parts}
+        for part in [one.id for one in queries.values() if one.cut is not None and one.id not in read]:
+            self._fleet.undeploy(part)
+            self._fleet.change([DeviceRemoved(producer(part))])
         self._ways.drop(self._fleet.deployment.queries)
 
     def places(self, query: Query, deployment: Deployment) -> tuple[Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
@@ -165,14 +156,14 @@ class AdmissionController:
                 self.look()
 
     def look(self) -> Replanned | None:
-        """Plan again if devices, or shared parts, send other than was planned with; None: they do not."""
+        """Plan again if devices, or cuts, send other than was planned with; None: they do not."""
         fleet = self._fleet
         with fleet.control.driving():
             if not self.on or not fleet.deployment.queries:
                 return None
             admission, seen = self._current(), {**self._measured, **fleet.gateway.meter.mbps()}
             streams = drifted(fleet.deployment, self._measured, seen, DRIFT)
-            parts = [q for q in fleet.deployment.queries.values() if q.internal]
+            parts = [q for q in fleet.deployment.queries.values() if q.cut is not None]
             observed = self._specs((), seen).observed({part.id: producer(part.id) for part in parts})
             planned = {signature: admission.rate(signature) for signature in observed}
             joins = [s for s, was in planned.items() if was is not None and has_drifted(was, observed[s], DRIFT)]
@@ -196,13 +187,9 @@ class AdmissionController:
 
     # -- inside
 
-    def _cheapest(self, candidates: Sequence[Query]) -> list[Split]:
-        """The query in its orders, split; first those that add least to what runs."""
-        deployment = self._fleet.deployment
-        running = {q.identity: q for q in deployment.queries.values() if q.internal}
-        since = int(deployment.epoch) + 1
-        made = [split(one, deployment.streams, running, since) for one in candidates]
-        made = [replace(one, reader=self.tapping(one.reader)) for one in made]
+    def _cheapest(self, candidates: Sequence[Query], number: int) -> list[Split]:
+        """The query in its orders, with what it shares; first those that add least to what runs."""
+        made = [self._sharing(one, number) for one in candidates]
         admission = self._current()
 
         def weight(one: Split) -> tuple[float, ...]:
@@ -215,13 +202,22 @@ class AdmissionController:
         """The query as one that taps what it has in common with those that run."""
         return replace(query, taps=find(query, self._fleet.deployment.queries.values()))
 
-    def _let(self, made: Split, plan: AdmittedPlan) -> Let:
-        queries = self._fleet.deployment.queries
-        starting = tuple(p for p in made.parts if p[0].id not in queries)
+    def _sharing(self, query: Query, number: int) -> Split:
+        """The query as one that taps others of its shape or, where it has nothing in common with those, reads what it
+        has in common with others. Where admission decides, joins keep all columns, so that more can be shared."""
+        if self.on:
+            query = widened(query, self._fleet.deployment.streams)
+        tapping = self.tapping(query)
+        if tapping.taps:
+            return Split(tapping)
+        return split(query, self._fleet.deployment.queries.values(), self._fleet.rows_of, number)
+
+    def _let(self, made: Split, plan: AdmittedPlan | None = None) -> Let:
+        outlet = SiteId(self._fleet.plane.planner.default_root()) if made.parts else None
+        if plan is None:
+            return Let(made.reader, made.parts, outlet)
         places = wishes((p.output, p.host) for p in plan.operators)
-        sinks = {part.id: self._outlet(part, places) for part, _ in starting}
-        reused = tuple(part for part, _ in made.parts if part.id in queries)
-        return Let(made.reader, starting, reused, sinks, places, ways(self._current().tree(made.reader.id)))
+        return Let(made.reader, made.parts, outlet, places, ways(self._current().tree(made.reader.id)))
 
     def _move(self, cause: str) -> bool:
         """Wish for what admission has moved since last time; whether there was anything."""
@@ -257,11 +253,3 @@ class AdmissionController:
         self._ground = ground
         users = [specs.of(query) for query in self._fleet.deployment.queries.values() if not query.internal]
         return admission.refresh(ground.hosts, ground.links, ground.bases, users)
-
-    def _outlet(self, part: Query, places: Mapping[Wish, SiteId]) -> SiteId:
-        """A part's results come out where its join is."""
-        top = len(part.shape.plan.operators) - 1
-        for operator in range(top, -1, -1):
-            if (part.id, operator, None) in places:
-                return places[part.id, operator, None]
-        return SiteId(self._fleet.plane.planner.default_root())

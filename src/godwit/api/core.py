@@ -50,12 +50,15 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
 from godwit.model.changes import Change, DeviceMoved
 from godwit.model.deployment import Deployment
-from godwit.model.plan import QUERY, Query
+from godwit.model.plan import QUERY, Column, Query
 from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
+from godwit.operators.schema import row_columns
 from godwit.placement.rules.base import Wish
 from godwit.protocol.handover import Migration
+from godwit.region.link_delays import LinkDelays
+from godwit.region.link_emulator import Links
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -66,8 +69,6 @@ from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record
 from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class FleetCore(ABC):
         #: pushes of sources that go back and forth between edges wait here for a moment
         self.gate = PushGate()
         self._events, self._news = deque[Event](), threading.Condition()
+        self._elsewhere = elsewhere
         self.analyst: Analyst = Analyst(self.spark) if elsewhere is None else elsewhere.analyst
         self.gateway: Gateway = Gateway(store) if elsewhere is None else elsewhere.gateway
         self.history = History(store)
@@ -238,6 +240,13 @@ class FleetCore(ABC):
 
     def runners_of(self, shape: str) -> list[Runner]:
         return self.pool.of_shape(shape)
+
+    def rows_of(self, query: Query, operator: int) -> tuple[Column, ...]:
+        """The typed columns of an operator's rows."""
+        if self._elsewhere is None:
+            return row_columns(self.analyst.session, query, operator)
+        found: tuple[Column, ...] = self._elsewhere.analyst.rows_of(query, operator)
+        return found
 
     def results(self, query_id: QueryId) -> DataFrame:
         """Every committed result of a query, running or stopped, also from before it was altered; of results that

@@ -16,13 +16,13 @@ from godwit.delivery.delivery import Delivery
 from godwit.delivery.json_rows import html_table, json_rows
 from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
+from godwit.engine.upserts import with_kind
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
-from godwit.model.plan import CLASS, EPOCH, QUERY, Query
+from godwit.model.plan import CLASS, QUERY, Query
 from godwit.model.taps import apart, executor, together
-from godwit.sql.sharing import own_names
 
 #: so many results a notebook shows
 SHOWN = 20
@@ -40,15 +40,15 @@ class QueryHandle:
 
     def changes(self) -> DataFrame:
         """The results as they came, also those that were replaced since: `__version` says which of two is newer,
-        `__deleted` that the key has no row any more. Of a query whose results are only added to: the results."""
-        return self._fleet.changes(self.id)
+        `__deleted` that the key has no row any more, `__change` whether the row is an insert, an update or a delete of
+        its key's. Of a query whose results are only added to: the results."""
+        return with_kind(self._fleet.changes(self.id), self._fleet.execution(self.id).shape.plan.sink)
 
     def explain(self) -> str:
         """The plan, its parameters and shape; below it what it shares with other queries."""
         query = self._fleet.execution(self.id)
-        parts = [self._fleet.execution(part) for part in query.parts]
-        told = [explain(query), *(f"-- shared: {self._shared(part)}\n\n{explain(part)}" for part in parts)]
-        return "\n".join([*told, *self._tapped(query)])
+        shared = [f"-- shared: {self._read(self._fleet.execution(part))}\n" for part in query.parts]
+        return "\n".join([explain(query), *shared, *self._tapped(query)])
 
     def _tapped(self, query: Query) -> Iterator[str]:
         """Which operators are executed once for several queries, and for whom."""
@@ -58,10 +58,11 @@ class QueryHandle:
         for operator, others, why in apart(query, self._fleet.deployment.queries):
             yield f"-- not shared: operator {operator}, which {', '.join(others)} has as well: {why}\n"
 
-    def _shared(self, part: Query) -> str:
-        queries = self._fleet.deployment.queries.values()
-        readers = sorted(q.id for q in queries if part.id in q.parts and not q.internal)
-        return f"{part.id} runs once for {', '.join(readers)}"
+    def _read(self, part: Query) -> str:
+        assert part.cut is not None
+        leader = executor(part, part.cut, self._fleet.deployment.queries).id
+        what = part.shape.plan.operators[part.cut].describe()
+        return f"operator {part.cut} of {leader} runs once for {leader} and this one ({what})"
 
     def verdict(self) -> Verdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent."""
@@ -75,9 +76,10 @@ class QueryHandle:
         """
         fleet = self._fleet
         query = fleet.execution(self.id)
-        found = [self._late(query), *(self._late_in(query, fleet.execution(part)) for part in query.parts)]
-        leaders = {executor(query, operator, fleet.deployment.queries).id for operator in query.taps} - {query.id}
-        found += [self._late(fleet.deployment.queries[leader], query.begins) for leader in sorted(leaders)]
+        found = [self._late(query)]
+        for one in (query, *map(fleet.execution, query.parts)):
+            leaders = {executor(one, operator, fleet.deployment.queries).id for operator in one.taps} - {one.id}
+            found += [self._late(fleet.deployment.queries[leader], one.begins) for leader in sorted(leaders)]
         frames = [frame for frame in found if frame is not None]
         if not frames:
             return fleet.spark.range(0).select()
@@ -89,18 +91,6 @@ class QueryHandle:
             return None
         old = F.coalesce(F.col(CLASS), F.lit(0)) if CLASS in found.columns else F.lit(0)
         return found.where((F.col(QUERY) == query.id) & (old >= since)).drop(QUERY, CLASS)
-
-    def _late_in(self, query: Query, part: Query) -> DataFrame | None:
-        """What was too late in a part, under the names that the query has for its columns."""
-        found = self._late(part)
-        if found is None:
-            return None
-        epochs = [name for name in found.columns if name.endswith(f"__{EPOCH}")]
-        since = F.lit(query.begins)
-        found = found.where(reduce(lambda a, b: a & b, [F.coalesce(F.col(e), since) >= since for e in epochs]))
-        names = own_names(query, part)
-        kept = [F.col(f"`{name}`").alias(names.get(name, name)) for name in found.columns if name not in epochs]
-        return found.select(*kept)
 
     def write_to(self, sink: ResultSink) -> Delivery:
         """Let a sink follow the results, from the oldest that are kept. Attached again after a restart, it goes on."""

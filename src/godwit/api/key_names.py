@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from godwit.model.keys import NULL_KEY
 
 #: listed ones, a pattern, or many as a column; of keys with several columns, as a table
-Keys = str | Sequence[Any] | pa.Array | pa.ChunkedArray | pa.Table
+Keys = Any  # str | Sequence[Any] | pa.Array | pa.ChunkedArray | pa.Table; pyarrow has no types
 #: in a command, between the columns of a key
 COLUMN = "/"
 

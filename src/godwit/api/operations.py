@@ -11,13 +11,14 @@ from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
-from godwit.api.options import check_changes, check_sink
+from godwit.api.options import check_changes, check_sink, widened
 from godwit.api.plan_versions import PlanVersions
 from godwit.api.replacing import Replacing
 from godwit.api.tables import load_table
 from godwit.control.commands import (
     AdvancePlan,
     Alter,
+    AlterStream,
     ChangeTopology,
     Command,
     Connect,
@@ -40,16 +41,15 @@ from godwit.control.events import (
 )
 from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.derived import producer
 from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
 from godwit.model.plan import ARRIVED, Column, Query, Stream
+from godwit.model.taps import producer
 from godwit.model.topology import Device
 from godwit.replan.probing import probing
 from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
-from godwit.sql.sharing import begins
 
 
 class Operations:
@@ -65,6 +65,8 @@ class Operations:
         match command:
             case Declare(stream):
                 self._declare(stream)
+            case AlterStream(name, add):
+                self._widen(StreamId(name), add, again)
             case Connect(device, site, streams):
                 names.check("device", device)
                 self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
@@ -115,9 +117,14 @@ class Operations:
             self._submit_version(name, sql, sink, again)
             return
         if known is not None or name in self._fleet.queries:
-            if again and self._fleet.execution(name).sql == query.sql:
+            runs = self._fleet.execution(name)
+            if again and runs.sql == query.sql:
                 if query.target is not None:
                     self._derive(query, self._fleet.analyst.output(query))
+                if any(part not in self._fleet.deployment.queries for part in runs.parts):
+                    # An earlier process began to share, and ended before what is shared was there: begin again.
+                    self._withdraw(name)
+                    self._submit(name, sql, sink)
                 return
             msg = f"there is a query '{name}' already; stop it first or choose another name"
             raise DeploymentError(msg)
@@ -126,11 +133,14 @@ class Operations:
         if joins != "materialised":
             candidates = [self._probing(query, joins)]
         columns = self._fleet.analyst.output(query)
-        admitted = self._admission.admit(candidates)
-        for part, stream in admitted.starting:
-            self._deploy(part, stream.columns, admitted.sinks[part.id], admitted)
+        admitted = self._admission.admit(candidates, self._fleet.control.command)
+        for part, stream in admitted.parts:
+            self._declare(stream)
+            self._connect(producer(part.id), admitted.outlet, [stream.id])
         pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
-        self._deploy(begins(admitted.reader, int(self._fleet.deployment.epoch) + 1), columns, pinned, admitted)
+        self._deploy(admitted.reader, columns, pinned, admitted)
+        for part, _ in admitted.parts:  # after their reader: it is to see all that they make
+            self._cut(part, admitted)
         self._admission.settle(admitted)
 
     def _check_arrival(self, query: Query) -> None:
@@ -146,6 +156,11 @@ class Operations:
             msg = f"joins are 'materialised' or 'stateless', not '{joins}'"
             raise ConfigError(msg)
         return probing(query, self._fleet.deployment.streams)
+
+    def _cut(self, part: Query, admitted: Let) -> None:
+        """Let a running query feed the stream of what it shares with a reader."""
+        assert admitted.outlet is not None
+        self._fleet.control.ask(QuerySubmitted(part, admitted.outlet))
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
@@ -214,7 +229,7 @@ class Operations:
 
     def _replace(self, name: QueryId, new: Query, sink: SiteId | None) -> None:
         """One epoch: the execution of a name ends, another begins."""
-        new = begins(self._admission.tapping(new), int(self._fleet.deployment.epoch) + 1)
+        new = self._admission.tapping(new)
         ended = self._fleet.aliases.leave(name, self._fleet.deployment)
         self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(new, sink))
         self._admission.leave(ended)
@@ -248,12 +263,29 @@ class Operations:
 
     def _declare(self, stream: Stream) -> None:
         known = self._fleet.deployment.streams.get(stream.id)
-        if known is not None and known != stream:
+        if known is not None and not known.is_declared_by(stream):
             msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
             raise SourceError(msg)
         if known is None:
             self.prepare(stream)
             self._fleet.control.ask(StreamDeclared(stream))
+
+    def _widen(self, name: StreamId, add: str, again: bool) -> None:
+        """Columns more: queries that run do not notice, those that begin from now on may read them."""
+        known = self._fleet.deployment.streams.get(name)
+        if known is None:
+            self._fleet.schema(name)  # (says which there are)
+            return
+        new = widened(known, add, derived=any(q.target == name for q in self._fleet.deployment.queries.values()))
+        if new is None:
+            if not again:
+                msg = f"stream '{name}' has {add} already"
+                raise SourceError(msg)
+            return
+        schema = self._fleet.analyst.declare(new)
+        with self._fleet.lock:
+            self._fleet.gateway.widen(schema)
+        self._fleet.control.ask(StreamDeclared(new))
 
     def prepare(self, stream: Stream) -> None:
         """Take rows of a stream, with what earlier processes left in its logs."""

@@ -19,7 +19,7 @@ from godwit.engine.arrival import arrived
 from godwit.engine.lazy_frame import made
 from godwit.errors import StateError
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.model.plan import ARRIVED, Aggregate, Column, Query, arrival_view
+from godwit.model.plan import ARRIVED, Aggregate, Column, Query, Scan, arrival_view
 from godwit.model.signature import StateKey
 from godwit.protocol.handover import Migration
 from godwit.region.runner import Runner
@@ -115,91 +115,94 @@ def expected(
     """The batch result over all rows that reached the query's streams since it, or an earlier version, began."""
     session = fleet.spark.newSession()
     fleet.functions.register(session)
-    reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
-    for name, stream in reads:
-        rows = _everything(fleet, query, QueryId(name), stream, since or query, until)
+    # (of a stream that is joined with itself, the scan that comes last)
+    reads = {(scanned.query.id, scanned.view): scanned for scanned in scans(fleet, query)}
+    for scanned in reads.values():
+        rows = _everything(fleet, query, scanned, since, until)
         # A view belongs to the session it was made in, so the rows must be read there.
-        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(_view(query, stream))
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(scanned.view)
     answer = session.sql(sql or query.oracle_sql)
     if sql or since is not None:  # two answers meet in one session
         answer = fleet.spark.createDataFrame(answer.toArrow(), answer.schema)
-    for _, stream in reads:
-        session.catalog.dropTempView(_view(query, stream))  # or Java keeps the rows as long as the session
+    for _, view in reads:
+        session.catalog.dropTempView(view)  # or Java keeps the rows as long as the session
     return answer
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan that a query's rows come from: its own, or that of a shared part it stands on."""
+    """A scan that a query's rows come from: its own, or that of what it reads of another."""
 
     query: Query
     index: int
-    stream: StreamId
+    scan: Scan
 
-    def begun(self, runner: Runner, reader: QueryId) -> int:
-        """The last entry of the source log from before the reader."""
-        return runner.start_of(reader).get(f"source:{self.index}:{self.stream}", 0)
+    @property
+    def stream(self) -> StreamId:
+        return self.scan.stream
+
+    @property
+    def view(self) -> str:
+        """What the oracle's text calls it."""
+        return arrival_view(self.stream, self.scan.late) if self.scan.arrival else str(self.stream)
+
+    def begun(self, runner: Runner) -> int:
+        """The last entry of the source log from before it."""
+        return runner.start_of(self.query.id).get(f"source:{self.index}:{self.stream}", 0)
 
 
 def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
-    """The scans of everything but shared parts' streams, the query's own and those of its parts."""
+    """The scans of everything but the streams of what it reads of others, its own and those there."""
     parts = [fleet.execution(part) for part in query.parts]
     inside = {part.target for part in parts}
-    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans]
+    found = [Scanned(q, i, scan) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
 def _everything(
-    fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId, since: Query, until: Query | None
+    fleet: FleetCore, query: Query, last: Scanned, since: Query | None = None, until: Query | None = None
 ) -> DataFrame:
+    """`since`, `until`: from the beginning of a version to that of another; without them from the query's own."""
+    stream, scan = last.stream, last.scan
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
         whole = union(expected(fleet, producer) for producer in producers)
         assert isinstance(whole, DataFrame)
         return whole
     found: list[Segment] = []
-    if since is query:
-        begun = dict(_begun(fleet, _scan_of(fleet, query, stream, reads), query.id))
-    else:
-        begun = dict(_begun(fleet, _scan_of(fleet, since, stream, since.id), since.id))
-    ends = {} if until is None else dict(_begun(fleet, _scan_of(fleet, until, stream, until.id), until.id))
+    begun = dict(_begun(fleet, last if since is None else _scan_of(fleet, since, stream)))
+    ends = {} if until is None else dict(_begun(fleet, _scan_of(fleet, until, stream)))
     for region, start in begun.items():
         log = fleet.store.log(source_log(region, stream))
         for number, record in log.after(max(start, log.first - 1)):
             if number > ends.get(region, number):
                 break
             entry = SourceRecord.from_json(record, fleet.store)
-            if entry.segment is not None:
-                found.append(arrived(entry.segment, entry.entered) if by_arrival(query) else entry.segment)
+            rows = entry.segment
+            if rows is not None and scan.arrival:
+                rows = arrived(rows, entry.entered, entry.late if scan.late else None)
+            found += [] if rows is None else [rows]
+    known = fleet.schema(stream).stream
     if not found:
-        columns = fleet.schema(stream).stream.columns
-        more = (Column(ARRIVED, "timestamp"),) if by_arrival(query) else ()
-        return segments.empty(fleet.spark, [*columns, *more])
-    frame = (arrival.read if by_arrival(query) else segments.read)(fleet.spark, found)
+        return segments.empty(fleet.spark, [*known.columns, *[Column(ARRIVED, "timestamp")] * scan.arrival])
+    frame = arrival.read(fleet.spark, found, known) if scan.arrival else segments.read(fleet.spark, found)
     assert frame is not None
-    return made(frame)
+    # Rows from before a column was added have none.
+    lacking = (c for c in known.columns if c.name not in frame.columns)
+    return made(frame).selectExpr("*", *(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in lacking))
 
 
-def by_arrival(query: Query) -> bool:
-    """Whether it reads its streams in the order of arrival, all of them."""
-    return any(scan.arrival for _, scan in query.shape.plan.scans)
+def _scan_of(fleet: FleetCore, query: Query, stream: StreamId) -> Scanned:
+    return [s for s in scans(fleet, query) if s.query.id == query.id and s.stream == stream][-1]
 
 
-def _view(query: Query, stream: str) -> str:
-    return arrival_view(stream) if by_arrival(query) else stream
-
-
-def _scan_of(fleet: FleetCore, query: Query, stream: StreamId, reads: QueryId) -> Scanned:
-    return [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
-
-
-def _begun(fleet: FleetCore, scanned: Scanned, reader: QueryId) -> Iterator[tuple[RegionId, int]]:
-    """(region, the last entry of its source log from before the reader), also of a version that has ended since."""
-    shape, name = scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
+def _begun(fleet: FleetCore, scanned: Scanned) -> Iterator[tuple[RegionId, int]]:
+    """(region, the last entry of its source log from before the query), also of a version that has ended since."""
+    reader, shape, name = scanned.query.id, scanned.query.shape.key, f"source:{scanned.index}:{scanned.stream}"
     running = {runner.region: runner for runner in fleet.runners_of(shape)}
     for region in sorted(fleet.pool.regions_of(shape)):
         if region in running:
-            yield region, scanned.begun(running[region], reader)
+            yield region, scanned.begun(running[region])
         else:
             ended = (record["ended"] for _, record in fleet.pool.commits((region, shape), 0))
             yield region, next((found[reader].get(name, 0) for found in ended if reader in found), 0)

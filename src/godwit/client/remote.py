@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from godwit.client.bodies import body_of, key_json
+from godwit.client.bodies import body_of, keys_json
 from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
 from godwit.client.http import Http
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
+from godwit.migration.phases import REPLICA
 from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
@@ -170,7 +171,7 @@ class RemoteFleet:
         self,
         query: str,
         *,
-        keys: str | Sequence[Any],
+        keys: Any,
         to: str,
         strategy: str = "auto",
         operator: int | None = None,
@@ -178,12 +179,16 @@ class RemoteFleet:
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.migrate`."""
-        listed = [keys] if isinstance(keys, str) else [key_json(key) for key in keys]
+        listed = keys_json(keys)
         body = {"keys": listed, "to": to, "strategy": strategy, "operator": operator}
         path = f"{named('queries', query)}/migrate"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
         return self._sent("POST", path, body, wait) or f"keys {', '.join(map(str, listed))} of '{query}' go to {to}"
+
+    def replicate(self, query: str, *, keys: Any, to: str, operator: int | None = None) -> None:
+        """Keep a replica of the state of these keys at a site, until they migrate there."""
+        self.migrate(query, keys=keys, to=to, strategy=REPLICA, operator=operator)
 
     # --- look
 

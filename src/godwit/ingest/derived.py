@@ -13,21 +13,15 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.ids import DeviceId, QueryId, RegionId
+from godwit.ids import RegionId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
+from godwit.model.taps import producer
 from godwit.protocol.watermarks import Mark
 from godwit.region.runner import Runner
 from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
-
-#: a derived stream's rows come from this pseudo-device
-PRODUCER = "query:"
-
-
-def producer(query: QueryId) -> DeviceId:
-    return DeviceId(f"{PRODUCER}{query}")
 
 
 class Publisher:
@@ -75,5 +69,14 @@ class Publisher:
             segment = Segment.from_json(told, self._gateway.store)
             for table in segment.tables() if may_hold(segment, query.id) else ():
                 mine = table.filter(pc.equal(table.column(QUERY), query.id))
-                found.append(mine.select(list(query.shape.plan.sink.columns)).rename_columns(schema.arrow.names))
+                if mine.num_rows:
+                    found.append(self._named(query, mine).rename_columns(schema.arrow.names))
         return pa.concat_tables([t.cast(schema.arrow) for t in found]) if found else schema.arrow.empty_table()
+
+    def _named(self, query: Query, rows: pa.Table) -> pa.Table:
+        """The columns that a stream takes from its query; rows of a cut name their reader (`sql/sharing.py`)."""
+        if query.cut is None:
+            return rows.select(list(query.shape.plan.sink.columns))
+        return rows.select(list(query.output)).append_column(
+            "", pa.repeat(pa.scalar(str(producer(query.id))), len(rows))
+        )

@@ -137,16 +137,16 @@ class GlobalPlan:
     def add_query(self, query: Query, covered: Mapping[int, Iterable[DeviceId]], sink: SiteId | None) -> PlanEdit:
         """Add a query after those it taps; `covered` names for each of its scans the devices whose rows it reads."""
         assert query.id not in self._queries, f"query '{query.id}' is in the plan already"
-        own = _Own(query, _depths(query.shape.plan), sink, _local_devices(query.shape.plan, covered))
+        own = _Own(query, _depths(query.shape.plan), sink, _local_devices(query, covered))
         self._journal.put(self._queries, query.id, own)
         self._journal.put(self._uses, query.id, {})
         for _, scan in query.shape.plan.scans:
             self._journal.into(self._readers, scan.stream, query.id, None)
         edit = _Recorder()
-        for i, operator in enumerate(query.shape.plan.operators):
+        for i in sorted(query.executed):
             for device in own.devices.get(i, (None,)):
-                self._name(own, i, operator, device, edit)
-        for i in range(len(query.shape.plan.operators)):
+                self._name(own, i, query.shape.plan.operators[i], device, edit)
+        for i in sorted(query.executed):
             for device in own.devices.get(i, (None,)):
                 self._wire(own, i, device, edit)
         return edit.result()
@@ -221,7 +221,7 @@ class GlobalPlan:
         """Connect an instance with its producers (all devices' branches, or only one)."""
         uses = self._uses[own.query.id]
         consumer = uses[instance_id(own.query.id, i, device)]
-        for j in own.query.shape.plan.operators[i].inputs:
+        for j in own.query.inputs(i):
             branches: Iterable[DeviceId | None] = own.devices.get(j, (None,))
             if device is not None or only is not None:
                 branches = [d for d in branches if d == (device or only)]
@@ -264,9 +264,10 @@ class _Recorder:
         return PlanEdit(tuple(self.added), tuple(self.removed), tuple(self.cut), tuple(self.joined))
 
 
-def _local_devices(plan: Plan, covered: Mapping[int, Iterable[DeviceId]]) -> dict[int, tuple[DeviceId, ...]]:
+def _local_devices(query: Query, covered: Mapping[int, Iterable[DeviceId]]) -> dict[int, tuple[DeviceId, ...]]:
     """The devices of each operator that runs once a device; a union of two streams has those of both."""
-    local = [i for i in range(len(plan.operators)) if plan.is_local(i)]
+    plan = query.shape.plan
+    local = [i for i in sorted(query.executed) if plan.is_local(i)]
     return {i: tuple(sorted({d for scan in plan.scans_below(i) for d in covered.get(scan, ())})) for i in local}
 
 

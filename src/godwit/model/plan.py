@@ -12,7 +12,7 @@ clock carries the lag of its time column: a window closes when `clock - lag >= w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -26,9 +26,8 @@ QUERY, DEVICE, PARAMETER = "__query", "__device", "__p"
 GENERATION = "__gen"
 #: where several meetings of a join are held at once: the number of the row's
 MEETING = "__meeting"
-#: in a scan's columns: the epoch under which a row was taken in, so that queries which share a join can tell what came
-#: before them
-EPOCH = "__epoch"
+#: in the stream of a shared operator: for whom a row is (`sql/sharing.py`)
+READER = "__reader"
 #: where a query is tapped: the newest beginning among those who take in the row (`model/taps.py`)
 CLASS = "__class"
 #: a window's bounds in the output of Partial and Aggregate (timestamps)
@@ -36,13 +35,19 @@ WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 #: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
 #: has no row any more
 VERSION, DELETED = "__version", "__deleted"
+#: what such a row is to its key, for readers: "insert", "update" or "delete"
+CHANGE = "__change"
 #: a column that every stream of devices has, and `*` does not name: when the row entered the fleet, as its log says
 ARRIVED = "_arrived"
 
 
-def arrival_view(stream: str) -> str:
+#: the rows of a stream that came too late are a relation of their own: `late.stream`
+LATE = "late"
+
+
+def arrival_view(stream: str, late: bool = False) -> str:
     """What the oracle calls a stream with that column."""
-    return f"__arrival_{stream.lower()}"
+    return f"__{LATE if late else 'arrival'}_{stream.lower()}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,17 @@ class Stream:
     ahead_us: int | None = None
     #: of a reference table: the columns that name a row; its stream has a row for each version of one
     key: tuple[str, ...] = ()
+    #: columns that came later: rows may lack them
+    added: tuple[str, ...] = ()
+
+    def widened(self, more: tuple[Column, ...]) -> Stream:
+        """The same stream with columns more."""
+        return replace(self, columns=(*self.columns, *more), added=(*self.added, *(c.name for c in more)))
+
+    def is_declared_by(self, other: Stream) -> bool:
+        """Whether a program that declares this means it: with the columns that came later, or without."""
+        first = tuple(column for column in self.columns if column.name not in self.added)
+        return other in (self, replace(self, added=()), replace(self, columns=first, added=()))
 
 
 #: columns of a reference table's stream: which of two versions of one time is newer, and that the row is gone
@@ -188,6 +204,8 @@ class Scan(Operator):
     inputs: tuple[int, ...] = ()
     #: its watermark follows the time of arrival (`ARRIVED`), not the stream's own time column
     arrival: bool = False
+    #: only rows that came too late for what their device had promised (`late.stream`); by arrival
+    late: bool = False
 
     @property
     def detail(self) -> str:
@@ -195,7 +213,8 @@ class Scan(Operator):
 
     def describe(self) -> str:
         how = f" by {self.subscribe}" if self.subscribe else ""
-        return f"Scan {self.stream} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
+        name = f"late.{self.stream}" if self.late else self.stream
+        return f"Scan {name} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
 
 
 @dataclass(frozen=True)
@@ -502,6 +521,12 @@ class Plan:
         consumer, _ = self.consumer(index)
         return consumer if self.operators[consumer].holistic else self.next_holistic(consumer)
 
+    def below(self, index: int) -> Iterator[int]:
+        """An operator and all that its rows are made by."""
+        yield index
+        for child in self.operators[index].inputs:
+            yield from self.below(child)
+
     def scans_below(self, index: int) -> tuple[int, ...]:
         """The scans that feed the operator, in plan order."""
         operator = self.operators[index]
@@ -555,12 +580,15 @@ class Query:
     oracle_sql: str = ""
     #: the result's column names, as the user gave them
     output: tuple[str, ...] = ()
-    #: the shared parts it stands on, directly or through others: queries without a user, executed once for all readers
+    #: what it reads of queries of other shapes: cuts of them, which are there for it alone (`sql/sharing.py`)
     parts: tuple[QueryId, ...] = ()
-    #: nobody's query: a shared part, or one that was withdrawn while others tap it
+    #: nobody's query: a cut, or one that was withdrawn while others tap it
     internal: bool = False
     #: operator -> the running query that executes it for this one as well (`model/taps.py`)
     taps: Mapping[int, QueryId] = field(default_factory=dict)
+    #: where one of another shape reads it: the operator whose rows are its results; what lies between that and the sink
+    #: is not executed (`sql/sharing.py`)
+    cut: int | None = None
     #: the epoch that brought it: rows taken in before are not its, nor is what an earlier query of its name said
     begins: int = 0
     #: the version of the query whose state it goes on with, under another plan (`godwit.replan`)
@@ -578,10 +606,20 @@ class Query:
     @cached_property
     def signatures(self) -> tuple[str, ...]:
         """Of each operator: equal to that of another query exactly when the two do the same to the same rows."""
-        # The last literal of a part's reader is its beginning: what it reads is told apart by class.
-        literals = (*self.parameters[:-1], "") if self.parts else self.parameters
         wanted = {index: sorted(values) for index, values in self.subscriptions.items()}
-        return signature.of_values(self.shape.plan.operators, literals, lambda index: wanted.get(index, []))
+        return signature.of_values(self.shape.plan.operators, self.parameters, lambda index: wanted.get(index, []))
+
+    @cached_property
+    def executed(self) -> frozenset[int]:
+        """The operators that are executed for it, by itself or by whom it taps: all, unless it is cut."""
+        plan = self.shape.plan
+        last = len(plan.operators) - 1
+        return frozenset(range(last + 1) if self.cut is None else (*plan.below(self.cut), last))
+
+    def inputs(self, index: int) -> tuple[int, ...]:
+        """The operators whose rows one reads: of a query that is cut, the sink reads where it is cut."""
+        operator = self.shape.plan.operators[index]
+        return (self.cut,) if self.cut is not None and isinstance(operator, Sink) else operator.inputs
 
 
 def _aggregation(window: Window, keys: Any, aggregates: tuple[AggregateCall, ...]) -> str:

@@ -6,18 +6,21 @@ rows of the reader. Nothing changes for a query that nobody taps.
 
 A reader must not see rows from before it. So while a query is tapped, its rows carry a *class*: the newest beginning
 among all who read it when the row is taken in. A reader's are the rows whose class is not older than its beginning.
-Pairs of a join have the older class of the two rows, what a shared part has made that of its oldest row. Partial
-aggregates of a window are kept by class, and merged for each reader when the window closes; an aggregate over what a
-window has put out cannot be told apart like that, so the tap is at the lowest window. Once all rows are of the newest
-class, there is one of everything again.
+Pairs of a join have the older class of the two rows. Partial aggregates of a window are kept by class, and merged for
+each reader when the window closes; an aggregate over what a window has put out cannot be told apart like that, so the
+tap is at the lowest window. Once all rows are of the newest class, there is one of everything again.
+
+For a query of another shape, a query may tap another only to have the rows of one operator: it is *cut* there
+(`sql/sharing.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from godwit.ids import QueryId
-from godwit.model.plan import Plan, Query, Scan
+from godwit.ids import DeviceId, QueryId
+from godwit.model.plan import WINDOW_END, Aggregate, Join, Plan, Query, Scan, Sink
 
 
 def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
@@ -26,13 +29,13 @@ def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
     for other in running:
         if other.shape.key == query.shape.key:
             for index, text in enumerate(other.signatures):
-                if index not in other.taps:
+                if other.cut is None and index not in other.taps:
                     executed.setdefault((index, text), other.id)
     plan, mine, found = query.shape.plan, query.signatures, dict[int, QueryId]()
-    for index in reversed(range(len(plan.operators) - 1)):
+    for index in sorted(query.executed - {len(plan.operators) - 1}, reverse=True):
         leader = executed.get((index, mine[index]))
         if index not in found and leader is not None and can_be_tapped(plan, index):
-            found |= dict.fromkeys(below(plan, index), leader)
+            found |= dict.fromkeys(plan.below(index), leader)
     return found
 
 
@@ -40,16 +43,39 @@ def can_be_tapped(plan: Plan, index: int) -> bool:
     """Whether an operator's rows can be told apart by class, and it is worth it: it joins or aggregates, or is all that
     the query does."""
     operator = plan.operators[index]
-    if any(plan.operators[i].told_apart != "rows" for i in below(plan, index) if i != index):
+    if any(plan.operators[i].told_apart != "rows" for i in plan.below(index) if i != index):
         return False
     worth_it = operator.stateful or (index == plan.sink.inputs[0] and not isinstance(operator, Scan))
     return worth_it and operator.told_apart is not None
 
 
+def cut_at(query: Query, index: int, columns: tuple[str, ...]) -> Query:
+    """The query as far as one of its operators, whose rows (these columns of them) are its results."""
+    return replace(query, cut=index, output=columns)
+
+
+def time_of(query: Query) -> tuple[str | None, int]:
+    """(the column by which a query's results are ordered, how far it lags behind the query's watermark)"""
+    plan = query.shape.plan
+    operator = plan.operators[query.cut if query.cut is not None else len(plan.operators) - 1]
+    match operator:
+        case Sink():
+            return operator.time, operator.lag_us
+        case Aggregate():
+            return WINDOW_END, operator.lag_us
+        case Join():
+            # A pair appears when its later row does; so far may the time of its older row lie behind (sql/joins.py).
+            left = max(0, operator.left_lag_us, operator.right_lag_us + operator.upper_us)
+            right = max(0, operator.right_lag_us, operator.left_lag_us - operator.lower_us)
+            return min((left, operator.left_time), (right, operator.right_time))[::-1]
+    msg = f"nothing is cut at {operator.describe()}"
+    raise AssertionError(msg)
+
+
 def ends(query: Query) -> Iterator[tuple[int, QueryId]]:
     """(the tapped operators whose rows the query goes on with, who executes each)"""
     for index, leader in query.taps.items():
-        if query.shape.plan.consumer(index)[0] not in query.taps:
+        if index == query.cut or query.shape.plan.consumer(index)[0] not in query.taps:
             yield index, leader
 
 
@@ -65,27 +91,50 @@ def readers(query: QueryId, queries: Iterable[Query]) -> list[QueryId]:
     return sorted(other.id for other in queries if query in other.taps.values())
 
 
+#: a derived stream's rows come from this pseudo-device
+PRODUCER = "query:"
+
+
+def producer(query: QueryId) -> DeviceId:
+    return DeviceId(f"{PRODUCER}{query}")
+
+
+#: the input of an operator to which the rows of queries that are cut there are sent, where they leave elsewhere
+LEAVING = -1
+
+
 class TapTable:
     """Who reads what of whom among the queries of one shape, under one deployment."""
 
     def __init__(self, plan: Plan, queries: Mapping[QueryId, Query]) -> None:
         scans = [index for index, _ in plan.scans]
         #: scan -> the queries that it takes rows in for; the others tap one of them
-        self.scanning = {i: {q.id: q for q in queries.values() if i not in q.taps and not q.until} for i in scans}
-        #: the beginnings of those who tap
-        self.begins = sorted({q.begins for q in queries.values() if q.taps})
+        self.scanning = {
+            i: {q.id: q for q in queries.values() if i in q.executed and i not in q.taps and not q.until} for i in scans
+        }
+        #: operator -> the queries that are cut there: its rows are their results
+        self.cuts: dict[int, list[QueryId]] = {}
+        for query in queries.values():
+            if query.cut is not None:
+                self.cuts.setdefault(query.cut, []).append(query.id)
         #: query -> the class of the rows that it takes in now
         self.classes: dict[QueryId, int] = {}
         #: operator -> who executes it -> those who go on with its rows, and since which class
         self.at: dict[int, dict[QueryId, dict[QueryId, int]]] = {}
+        tops: dict[QueryId, set[int]] = {}
+        for query in queries.values():
+            for operator, leader in ends(query):
+                tops.setdefault(leader, set()).add(operator)
         for query in queries.values():
             for leader in {executor(query, i, queries).id for i in scans if i in query.taps}:
                 self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
             for operator, leader in ends(query):
-                itself = {} if queries[leader].internal else {leader: 0}
+                # (one that was withdrawn goes on as far as it is tapped)
+                ends_here = not any(operator in plan.below(top) for top in tops[leader] - {operator})
+                itself = {} if queries[leader].internal and ends_here else {leader: 0}
                 self.at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
         #: operators above which nobody taps anything: from there on rows need no class
-        self.last = {i for i in self.at if not any(i in below(plan, j) for j in self.at if j != i)}
+        self.last = {i for i in self.at if not any(i in plan.below(j) for j in self.at if j != i)}
         tapped = {leader for query in queries.values() for leader in query.taps.values()}
         #: those who tap or are tapped
         self.involved = tapped | {query.id for query in queries.values() if query.taps}
@@ -112,10 +161,3 @@ def apart(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[int,
         if operator.stateful and same and not can_be_tapped(query.shape.plan, index):
             can = operator.told_apart is not None
             yield index, same, "it is above a window" if can else "its state is not kept by beginning"
-
-
-def below(plan: Plan, index: int) -> Iterator[int]:
-    """An operator and all that its rows are made by."""
-    yield index
-    for child in plan.operators[index].inputs:
-        yield from below(plan, child)

@@ -89,7 +89,7 @@ class QueryStatus:
     clock_lag_s: float | None
     #: why it has no place now, if it has none
     parked: str | None = None
-    #: of a shared part, which is executed once: the queries that read it
+    #: the queries with which it has an execution in common; of a cut, its reader
     shared_by: tuple[str, ...] = ()
     #: "operator/input" of its stateful operators -> rows that it, with others of its shape, has taken in
     taken: dict[str, int] = field(default_factory=dict)
@@ -321,8 +321,12 @@ def _failure(query: QueryId, tails: dict[Key, _Tail]) -> str | None:
 
 
 def _shared_by(query: Query, deployment: Deployment) -> tuple[str, ...]:
-    """The queries that read a shared part; those with which a query has an execution in common."""
-    readers = {q.id for q in deployment.queries.values() if query.id in q.parts and not q.internal}
+    """Those with which a query has an execution in common; of a cut, its reader."""
+    queries = deployment.queries
+    leaders = {q.id: taps.executor(q, q.cut, queries).id for q in queries.values() if q.cut is not None}
+    mine = {leaders.get(part) for part in query.parts} | {query.id}
+    readers = {q.id for q in queries.values() if query.id in q.parts or any(leaders.get(p) in mine for p in q.parts)}
+    readers |= {leader for leader in mine if leader is not None and not queries[leader].internal}
     if query.taps or taps.readers(query.id, deployment.queries.values()):
         readers |= {user for _, users in taps.together(query, deployment.queries) for user in users}
     return tuple(sorted(readers - {query.id}))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit import errors
-from godwit.api.migrating import as_keys
+from godwit.api.key_names import as_keys
 from godwit.api.options import AHEAD, check_changes
 from godwit.control.commands import (
     Alter,
@@ -51,6 +51,7 @@ from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
 from godwit.storage import names
+from godwit.storage.by_query import may_hold
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import regions_of
@@ -267,7 +268,8 @@ class ConnectedFleet:
         found = []
         for region in regions_of(self.store.disk, known.shape.key):
             for entry in entries(self.store, region, known.shape.key, 0):
-                for table in (table for segment in entry.results for table in segment.tables(keep=False)):
+                held = (segment for segment in entry.results if may_hold(segment, query))
+                for table in (table for segment in held for table in segment.tables(keep=False)):
                     mine = table.filter(pc.equal(table.column(QUERY), query))
                     found.append(mine.select(list(known.shape.plan.sink.columns)))
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})

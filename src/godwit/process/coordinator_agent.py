@@ -86,7 +86,13 @@ class RemoteAnalyst:
         return stream
 
     def output(self, query: Query) -> tuple[Column, ...]:
-        ask: Head = {"do": "analyse", "streams": encode(list(self._streams.values())), "sql": query.oracle_sql}
+        return self._columns({"sql": query.oracle_sql})
+
+    def rows_of(self, query: Query, operator: int) -> tuple[Column, ...]:
+        return self._columns({"query": encode(query), "operator": operator})
+
+    def _columns(self, of: Head) -> tuple[Column, ...]:
+        ask: Head = {"do": "analyse", "streams": encode(list(self._streams.values())), **of}
         tried = []
         for region, one in region_members(self._store).items():
             if one.left:

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
-from godwit.ingest.derived import PRODUCER, Publisher
+from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.schema import Rows
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Stream
+from godwit.model.taps import PRODUCER
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import Membership, ProcessMember, region_document
 from godwit.process.notify import Notifier
@@ -183,8 +184,11 @@ class RegionAgent:
             if number <= self._followed:
                 return
             before, delta = self.deployment, decode(record["delta"])
-            for stream in after.streams.keys() - before.streams.keys():
-                self._declare(after.streams[stream], after)
+            for name, stream in after.streams.items():
+                if name not in before.streams:
+                    self._declare(stream, after)
+                elif before.streams[name] != stream:
+                    self.gateway.widen(self.analyst.declare(stream))
             self.pool.expect(before, delta, after)
             self.deployment, self._followed = after, number
             self.gateway.adopt(delta, before, after)

@@ -8,6 +8,7 @@ from godwit.errors import SourceError
 from godwit.ids import DeviceId, StreamId
 from godwit.ingest.schema import columns_of
 from godwit.model.codec import decode, encode
+from godwit.operators.schema import row_columns
 from godwit.process.region_agent import RegionAgent
 from godwit.process.wire import Head
 
@@ -43,7 +44,10 @@ class RegionService:
             case "analyse":
                 for stream in decode(head["streams"]):
                     agent.analyst.declare(stream)
-                return {"columns": encode(agent.analyst.columns(head["sql"]))}, b""
+                if "sql" in head:
+                    return {"columns": encode(agent.analyst.columns(head["sql"]))}, b""
+                found = row_columns(agent.analyst.session, decode(head["query"]), head["operator"])
+                return {"columns": encode(found)}, b""
             case "status":
                 return agent.status(), b""
             case other:

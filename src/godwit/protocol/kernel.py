@@ -240,10 +240,8 @@ class RegionKernel:
         return bool(_ids(after, self.shape)) and self.region in after.regions_of(self.shape)
 
     def _begin_queries(self, before: Deployment, after: Deployment) -> None:
-        here = _ids(after, self.shape)
-        for query in after.queries.values():
-            # (for a shared part's readers, too: what they are to see of it begins here)
-            if query.id not in before.queries and not here.isdisjoint((query.id, *query.parts)):
+        for query in after.of_shape(self.shape.key):
+            if query.id not in before.queries:
                 self.start_positions[query.id] = self._start(after)
                 if _ids(before, self.shape) and not after.receivers(query) <= before.regions_of(self.shape):
                     # It begins in a region that cannot know yet what others have not read of their sources.

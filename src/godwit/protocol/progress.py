@@ -82,12 +82,12 @@ class Progress:
         """(scan, source, session) of every source that a query here counts on: also of a device that has left, as long
         as somebody may not have read all that it sent."""
         for query in self._queries.values():
-            for index, scan in self._plan.scans:
+            for index, scan in ((i, scan) for i, scan in self._plan.scans if i in query.executed):
                 for device in self._deployment.sources_of(query, index):
                     yield index, source_id(scan.stream, device), self._deployment.sessions.get(device, 1)
 
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
-        for child in self._plan.operators[operator].inputs:
+        for child in query.inputs(operator):
             node = self._plan.operators[child]
             if isinstance(node, Muted):
                 continue
@@ -132,7 +132,8 @@ class Watermarks:
         # Who taps the operator goes as far as who executes it, which may be held for longer: those come first.
         for query in sorted(clocks, key=lambda query: operator in queries[query].taps):
             executing = executor(queries[query], operator, queries).id
-            held = executing == query and self._held(query, operator, markers)
+            leaves = queries[query].cut == operator  # its rows may wait here for a place where they leave
+            held = (executing == query or leaves) and self._held(query, operator, markers)
             now[query] = before[query] if held else max(before[query], now.get(executing, clocks[query]))
             name = self.name(query, operator)
             if name is not None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from godwit.engine.lazy_frame import Frame, made, together
 from godwit.engine.size_policy import SizePolicy
 from godwit.ids import QueryId
-from godwit.model.plan import CLASS, EPOCH, QUERY, Scan
+from godwit.model.plan import CLASS, QUERY
 from godwit.model.taps import TapTable
 from godwit.region.sql_text import text
 
@@ -22,17 +22,10 @@ from godwit.region.sql_text import text
 class Readers(TapTable):
     """The taps of one shape's queries under one deployment, as Spark needs them."""
 
-    def with_class(self, frame: Frame, scan: Scan) -> Frame:
-        """Rows that were taken in, with their class; where nobody taps anything they need none.
-
-        Of a part's rows it is the newest beginning that is not after the epoch of the oldest of them.
-        """
+    def with_class(self, frame: Frame) -> Frame:
+        """Rows that were taken in, with their class; where nobody taps anything they need none."""
         if not self.classes:
             return frame
-        if EPOCH in scan.columns:
-            begun = ", ".join(f"{begins}L" for begins in self.begins)
-            passed = f"filter(array({begun}), begins -> begins <= `{scan.alias}__{EPOCH}`)"
-            return frame.selectExpr("*", f"coalesce(array_max({passed}), 0L) AS {CLASS}")
         alike: dict[int, list[str]] = {}
         for query, begins in self.classes.items():
             alike.setdefault(begins, []).append(text(query))

@@ -16,7 +16,7 @@ from typing import Any
 
 from godwit.ids import DeviceId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import EPOCH, Plan, Query
+from godwit.model.plan import Plan, Query
 from godwit.protocol.handover import Migration
 from godwit.region.state import Room
 from godwit.storage.epoch_log import Control
@@ -44,9 +44,7 @@ def ranges(
     """region -> what to read of each of its source logs; None: the state must be sent."""
     plan = query.shape.plan
     parked = any(query.id in theirs["parked"] for theirs in cuts.values())  # read, but never sent on
-    scans = dict(plan.scans)
-    dated = any(EPOCH in scans[scan].columns for scan in plan.scans_below(move.operator))  # read again, rows look newer
-    if parked or dated or move.source not in cuts or _stateful_below(plan, move.operator):
+    if parked or move.source not in cuts or _stateful_below(plan, move.operator):
         return None
     found: dict[str, list[Record]] = {}
     for region, theirs in cuts.items():

@@ -250,7 +250,7 @@ class Tables:
         consumer, side = plan.consumer(index)
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
         divided: dict[QueryId, RouteTable] = {}
-        for query in self.queries.values():
+        for query in (q for q in self.queries.values() if index in q.executed and index != q.cut):
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
                 table = self.deployment.route(query, consumer, device, self.region)
                 if table.only is None:

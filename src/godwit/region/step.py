@@ -9,6 +9,7 @@ their plan node (`operators/base.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
@@ -16,11 +17,10 @@ from pyspark.sql.types import StructType
 from godwit.engine import arrival, segments
 from godwit.engine import lazy_frame as drafts
 from godwit.engine.lazy_frame import Frame, LazyFrame
-from godwit.ids import Epoch, RegionId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import (
     CLASS,
     DEVICE,
-    EPOCH,
     QUERY,
     Filter,
     Muted,
@@ -32,6 +32,7 @@ from godwit.model.plan import (
     Sink,
     Union,
 )
+from godwit.model.taps import LEAVING
 from godwit.operators.base import implementation
 from godwit.operators.deferred import can_defer, defer
 from godwit.operators.partial import partial
@@ -41,17 +42,21 @@ from godwit.region.context import StepContext
 from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
 from godwit.region.sql_text import text
 from godwit.region.state import Room, landed, union
+from godwit.replan.tracks import of_new
+from godwit.storage.by_query import ROWS
 from godwit.storage.log import Segment
 
 
 class Step:
     """Runs one micro-batch. Make one, call `run`, commit what the batch's `outputs` and `memory` say."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, broken: Sequence[QueryId] = ()) -> None:
+        """`broken`: versions of queries that run both plans, and whose new one takes in no rows."""
         self._batch, self._tables, self._work, self._plan = batch, batch.tables, batch.work, batch.shape.plan
         old = [i for i, operator in enumerate(self._plan.operators) if isinstance(operator, OldRows)]
         #: scans whose rows are told from those that were there before
         self._dated = {scan for index in old for scan in self._plan.scans_below(index)}
+        self._broken, self._of_new = broken, of_new(self._plan) if broken else frozenset()
         self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
@@ -71,6 +76,8 @@ class Step:
             made = self._made(index, operator, inputs)
             if made is not None and operator.told_apart == "rows":
                 made = self._tables.for_readers(made, index)
+            if index in self._tables.readers.cuts:
+                made = self._leave(index, made)
             local[index] = made if index == last else self._route(index, made)
         return local[last]
 
@@ -110,37 +117,46 @@ class Step:
     def _scan(self, index: int, scan: Scan) -> Frame | None:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
-        frame = self._rows(self._work.sources.get(index, []), scan.arrival)
+        frame = self._rows(self._work.sources.get(index, []), scan)
+        if frame is not None and index in self._of_new:
+            names = ", ".join(map(text, self._broken))
+            return self._with_place(index, self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})"))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
-    def _rows(self, found: list[Segment], by_arrival: bool) -> Frame | None:
+    def _rows(self, found: list[Segment], scan: Scan) -> Frame | None:
         """A stream that is joined with itself is read once."""
-        rows = tuple(segment.key for segment in found)
+        rows = (scan.late, *(segment.key for segment in found))
         if rows not in self._opened:
-            read = arrival.read if by_arrival else segments.read
-            self._opened[rows] = read(self._batch.spark, found, self._batch.sizes)
+            spark, sizes = self._batch.spark, self._batch.sizes
+            stream = self._tables.deployment.streams[scan.stream]
+            read = (
+                arrival.read(spark, found, stream, sizes) if scan.arrival else segments.read_shared(spark, found, sizes)
+            )
+            self._opened[rows] = read
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self._batch.small and not isinstance(frame, LazyFrame):
             frame = frame.coalesce(1)
         # Written as SQL, here and below: Column objects cost a round trip to Java each.
-        if EPOCH in scan.columns and EPOCH not in frame.columns:
-            frame = self._tables.per_query(frame, {}, EPOCH, otherwise=int(self._tables.deployment.epoch))
-        columns = [f"`{name}` AS `{scan.alias}__{name}`" for name in scan.columns]
         stream = self._tables.deployment.streams[scan.stream]
+        lacking = set(stream.added).intersection(scan.columns).difference(frame.columns)
+        if lacking:  # rows from before it had them
+            more = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in stream.columns if c.name in lacking)
+            frame = frame.selectExpr("*", *more)
+        columns = [f"`{name}` AS `{scan.alias}__{name}`" for name in scan.columns]
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
         rows = self._tables.with_queries(frame, columns, index, scan)
         if index in self._dated:
             return rows.selectExpr("*", f"{int(self._tables.deployment.epoch)}L AS {CLASS}")
-        return self._tables.readers.with_class(rows, scan)
+        return self._tables.readers.with_class(rows)
 
-    def _with_place(self, index: int, frame: Frame | None) -> Frame | None:
+    def _with_place(self, index: int, frame: Frame | None, queries: Sequence[QueryId] | None = None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
         inside = [frame]
-        for query in self._tables.queries:
+        for query in self._tables.queries if queries is None else queries:
             room = Room("parked", query, self._batch.key(index))
             suspended = self._tables.deployment.suspended(query)
             if not suspended and room in self._batch.memory.rooms:
@@ -202,6 +218,34 @@ class Step:
             segment = self._batch.write_results(frame, self._batch.sized[index])
             if segment is not None:
                 self._batch.outputs.results.append(segment)
+
+    def _leave(self, index: int, frame: Frame | None) -> Frame | None:
+        """Rows of queries that are cut here are results, and go where those leave; returns the others."""
+        cut = self._tables.readers.cuts[index]
+        frame = self._with_place(index, frame, cut)
+        arrived = [segment for segment, _ in self._work.channels.get((index, LEAVING), [])]
+        leaving = [segments.read(self._batch.spark, arrived, self._batch.sizes)]
+        by_region: dict[RegionId, list[QueryId]] = {}
+        for query in cut:
+            owners = self._tables.deployment.owners(self._tables.queries[query], len(self._plan.operators) - 1)
+            by_region.setdefault(min(owners, default=self._batch.region), []).append(query)
+        for region, queries in by_region.items() if frame is not None else ():
+            assert frame is not None
+            mine = f"{QUERY} IN ({', '.join(map(text, queries))})"
+            columns = [f"`{name}`" for name in (QUERY, *self._tables.queries[queries[0]].output)]
+            rows, frame = frame.where(mine).selectExpr(*columns), frame.where(f"NOT ({mine})")
+            if region == self._batch.region:
+                leaving.append(rows)
+            elif (segment := self._batch.write(rows, f"to-{region}", small=self._batch.sized[index])) is not None:
+                parcel = {"to": region, "operator": index, "input": LEAVING, "segment": segment.to_json()}
+                self._batch.outputs.channels.append(parcel)
+        results = union(leaving)
+        if results is not None:
+            segment = self._batch.write_results(results, self._batch.sized[index])
+            if segment is not None:
+                held = segment.tags.get(ROWS) or dict.fromkeys(cut, segment.rows)
+                self._batch.outputs.results.append(replace(segment, tags={**segment.tags, ROWS: held}))
+        return frame
 
     # --- between operators
 
@@ -276,8 +320,9 @@ class Step:
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
             to = self._tables.regions_of(table, self._tables.routes(index))
-            for regions in pc.unique(to).to_pylist():
-                rows = table.filter(pc.equal(to, regions)).select(names)
+            ways = pc.unique(to).to_pylist()
+            for regions in ways:
+                rows = (table if len(ways) == 1 else table.filter(pc.equal(to, regions))).select(names)
                 for region in map(RegionId, regions.split(BESIDE)):
                     path = self._batch.folder / self._batch.name(f"to-{region}")
                     self._send(index, region, segments.write_table(rows, path, kept))

@@ -32,7 +32,6 @@ from godwit.model.plan import (
     Scan,
 )
 from godwit.model.running import RunningAggregate
-from godwit.model.taps import below
 from godwit.replan.box import JoinBox, Streams, reordered
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ class _Aligning:
         before, after = self._old.shape.plan.operators, list(self._plan.operators)
         #: new operator -> the old one that serves it
         pairs: dict[int, int] = {}
-        for index in sorted({i for root, op in enumerate(after) if op.stateful for i in below(self._plan, root)}):
+        for index in sorted({i for root, op in enumerate(after) if op.stateful for i in self._plan.below(root)}):
             children = after[index].inputs
             for was, operator in enumerate(before):
                 served = tuple(pairs.get(child, -1) for child in children)

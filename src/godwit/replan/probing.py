@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from godwit.model.plan import Join, Operator, Plan, Query, Shape
 from godwit.model.probes import ProbedStream, ProbeJoin
-from godwit.model.taps import below
 from godwit.replan.box import JoinBox, Streams
 from godwit.replan.conditions import BoxLeaf, JoinConditions
 from godwit.replan.fault import fault
@@ -24,7 +23,7 @@ def probing(query: Query, streams: Streams) -> Query:
     box = JoinBox.of(query.shape.plan, streams)
     plan, conditions = box.plan, box.conditions
     leaves = sorted(conditions.leaves, key=lambda leaf: leaf.root)
-    inside = set(below(plan, box.root)) - {i for leaf in leaves for i in below(plan, leaf.root)}
+    inside = set(plan.below(box.root)) - {i for leaf in leaves for i in plan.below(leaf.root)}
     written: list[Operator] = []
     moved: dict[int, int] = {}
     for index, operator in enumerate(plan.operators):

@@ -22,7 +22,6 @@ from typing import Literal
 from godwit.ids import StreamId
 from godwit.model.plan import Filter, Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
-from godwit.model.taps import below
 from godwit.replan.box import JoinBox
 from godwit.replan.matching import Matched, Recompute, StateMatch, match
 
@@ -172,7 +171,7 @@ class _Parts:
         root = JoinBox.of(plan, streams).root
         above, _ = plan.consumer(root)
         root = above if isinstance(plan.operators[above], Filter) else root
-        inside = sorted(set(below(plan, root)))
+        inside = sorted(set(plan.below(root)))
         return _Parts(root, tuple(inside), tuple(i for i in range(len(plan.operators)) if i not in inside))
 
 

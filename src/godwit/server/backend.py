@@ -22,6 +22,8 @@ from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
 from godwit.replan.explain import explained
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
 from godwit.replan.replacement import replacement
 from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
@@ -121,7 +123,11 @@ class Backend(ABC):
         return self.explain_command(ChangeTopology(tuple(changes)))
 
     def explain_replan(self, query: QueryId, wish: PlanWish) -> str:
-        return explained(self.execution(query), wish, self.deployment.streams)
+        now = self.execution(query)
+        node = probes(now.shape.plan)
+        if node is not None:
+            return explained_probes(now, node, wish.order)
+        return explained(now, wish, self.deployment.streams)
 
     def explain_replace(self, query: QueryId, sql: str) -> str:
         """What of another text would go on, and what would begin again."""

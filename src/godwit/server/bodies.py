@@ -99,6 +99,7 @@ class PlanOrder(RequestBody):
     filters_up: list[str] = Field(default_factory=list, max_length=100)
     filters_down: list[str] = Field(default_factory=list, max_length=100)
     strategy: str = Field(default="auto", max_length=100)
+    #: of pause-drain-resume: let windows run out
     run_out: bool = False
 
 

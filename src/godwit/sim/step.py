@@ -27,7 +27,7 @@ from godwit.model.plan import (
     StateSpec,
     Union,
 )
-from godwit.model.taps import TapTable
+from godwit.model.taps import LEAVING, TapTable
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
@@ -121,6 +121,8 @@ class _Step:
                     raise AssertionError(msg)
             if operator.told_apart == "rows":
                 made = self._for_readers(index, made)
+            if index in self.taps.cuts:
+                made = self._leave(index, made)
             local[index] = self.runner.route(index, made, self.outputs)
         return self.outputs
 
@@ -145,6 +147,25 @@ class _Step:
             for reader, begins in readers.get(row[QUERY], {row[QUERY]: 0}).items()
             if begins <= row[CLASS]
         ]
+
+    def _leave(self, index: int, rows: list[Row]) -> list[Row]:
+        """Rows of queries that are cut here are results, and go where those leave; returns the others."""
+        arrived = [row for part, _ in self.work.channels.get((index, LEAVING), ()) for row in part]
+        leaving, sink = (
+            [row for row in arrived if row[QUERY] in self.kernel.queries],
+            len(self.runner.shape.plan.operators) - 1,
+        )
+        for query in self.taps.cuts[index]:
+            mine = [row for row in rows if row[QUERY] == query]
+            owners = self.kernel.deployment.owners(self.kernel.queries[query], sink)
+            to = min(owners, default=self.kernel.region)
+            if to == self.kernel.region:
+                leaving += mine
+            elif mine:
+                self.outputs.channels.append(Sent(to, index, LEAVING, mine))
+        told = ((row, self.kernel.queries[row[QUERY]].output) for row in leaving)
+        self.outputs.results += [(row[QUERY], tuple(row[c] for c in columns)) for row, columns in told]
+        return [row for row in rows if row[QUERY] not in self.taps.cuts[index]]
 
     def _literals(self, row: Row) -> dict[str, int]:
         query = self.kernel.queries[row[QUERY]]

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.joins import How, OuterJoin
 from godwit.model.plan import (
@@ -31,6 +33,7 @@ from godwit.model.plan import (
     Union,
     Window,
 )
+from godwit.model.taps import can_be_tapped, cut_at
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
@@ -199,6 +202,37 @@ OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
 #: of three streams, whose joins have several orders
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
 ALL_KINDS = {**KEYED, **OUTER, **CHAINS, "nested": nested}
+
+
+def lowest(query: Query) -> Query:
+    """A query cut at its lowest join or window, as it is for one of another shape that has that in common with it."""
+    plan = query.shape.plan
+    index = next((i for i in range(len(plan.operators)) if plan.operators[i].stateful and can_be_tapped(plan, i)), None)
+    if index is None:
+        return query
+    pairs = ("a__ts", "a__v", "b__ts", "b__v")
+    return cut_at(query, index, pairs if isinstance(plan.operators[index], Join) else ("k", "__window_end", "n", "s"))
+
+
+def whole(query: Query) -> Query:
+    """A query that is cut as one that ends there."""
+    if query.cut is None:
+        return query
+    operators = (*query.shape.plan.operators[: query.cut + 1], Sink((query.cut,), query.output))
+    return replace(query, shape=replace(query.shape, plan=Plan(operators)), cut=None)
+
+
+def promise(query: Query) -> tuple[int | None, int]:
+    """(which column of its results is their time, how far that may lie behind the query's watermark)"""
+    columns = query.output or query.shape.plan.sink.columns
+    made = [operator for i, operator in enumerate(query.shape.plan.operators) if i in query.executed]
+    top = [operator for operator in made if isinstance(operator, Aggregate | Join)][-1:]
+    match top:
+        case [Aggregate(lag_us=lag)]:
+            return columns.index(WINDOW_END), lag - 1  # (a window that ends with the watermark is closed by it)
+        case [Join()]:
+            return columns.index("a__ts"), BAND
+    return None, 0
 
 
 def _outer(name: str, over: int, how: How) -> Query:

@@ -1,34 +1,44 @@
-"""Splits a query at its joins, so that equal joins of different queries are executed once.
+"""Sharing across shapes: what a query has in common with a running one of another shape is read from that one.
 
-    SELECT .. FROM a JOIN b ON .. WHERE ..   ->   shared_1f2e_7: the join of a and b, all their columns, as a stream
-                                                  the query:     what is left, reading that stream
+    SELECT .. FROM a JOIN b ON .. GROUP BY ..     runs already
+    SELECT .. FROM a JOIN b ON .. WHERE ..   ->   a *cut*: the running query again, as far as the join, which it taps
+                                                  the *reader*: what is left of the new one, over the stream of the cut
 
-A part is written in a canonical form: scans named s0, s1, .. with all columns of their streams, literals numbered from
-0. So two joins are the same part exactly when streams, filters below, keys, band and further conditions are the same,
-whichever columns the queries go on to use and whatever they call them.
+Nothing changes for the query that runs: the cut is one more query of its shape that taps it (`model/taps.py`), only
+that its rows leave at the join or window where it is cut and become rows of a stream. So they are told apart by the
+reader's beginning where everything is told apart. A stream has the rows of all cuts of one operator, each with its
+reader's name, to which the reader subscribes: readers that differ in literals alone have one shape. It costs the reader
+one micro-batch more; who shares nothing pays nothing.
 
-A query that comes later must not see pairs with rows from before it. So rows of a part carry the epoch under which they
-were taken in (the older one of a pair), and each reader drops what is older than itself. An aggregate cannot be told
-apart like that, so only joins are shared.
+Two operators do the same if their *forms* are the same: all that they and those below them compute, written over the
+columns of streams, with values for literals. What columns are called in a query, and which it goes on to use, is no
+part of it; the columns that a reader needs must be among those that the running query keeps. What a query has twice is
+cut out of the query itself, and read twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from godwit.ids import QueryId, StreamId
+from godwit.model import signature
 from godwit.model.plan import (
-    EPOCH,
+    ARRIVED,
     PARAMETER,
+    READER,
+    WINDOW_END,
+    WINDOW_START,
     Aggregate,
     Column,
     Filter,
     Join,
     Named,
     Operator,
-    Parameter,
+    Partial,
     Plan,
     Project,
     Query,
@@ -36,269 +46,283 @@ from godwit.model.plan import (
     Shape,
     Sink,
     Stream,
+    Union,
 )
+from godwit.model.taps import can_be_tapped, cut_at, producer, time_of
+
+#: the typed columns of an operator's rows
+Types = Callable[[Query, int], tuple[Column, ...]]
 
 
 @dataclass(frozen=True)
 class Split:
-    """A query as parts and a reader; without shareable joins the reader is the query itself."""
+    """A query as what it reads of others and what is left of it; if it has nothing in common, itself."""
 
     reader: Query
-    #: all parts that the reader stands on, inputs before outputs, with the streams they make
+    #: cuts of running queries, with the streams that they feed
     parts: tuple[tuple[Query, Stream], ...] = ()
 
 
 @dataclass(frozen=True)
-class _Tree:
-    """An operator with what is below it."""
+class Form:
+    """What an operator computes, whatever its columns are called."""
 
-    operator: Operator
-    children: tuple[_Tree, ...] = ()
-    #: of a scan: the values it subscribes to
-    wanted: tuple[str, ...] | None = None
-
-    def scans(self) -> Iterator[Scan]:
-        if isinstance(self.operator, Scan):
-            yield self.operator
-        for child in self.children:
-            yield from child.scans()
+    text: str
+    #: the query's name of each of its columns -> what it is
+    columns: Mapping[str, str]
 
 
-def split(query: Query, streams: Mapping[StreamId, Stream], running: Mapping[str, Query], since: int) -> Split:
-    """Split a query that begins with epoch `since`; `running`: the parts there are, by their identity."""
-    splitter = _Splitter(query, streams, running, since)
-    tree = splitter.visit(_tree(query))
-    if not splitter.parts:
+@dataclass(frozen=True)
+class _Match:
+    leader: Query
+    #: the operator there, and here
+    there: int
+    here: int
+    #: the query's names of the columns that it goes on with -> the leader's
+    columns: Mapping[str, str]
+
+
+def split(query: Query, running: Iterable[Query], types: Types, number: int) -> Split:
+    """Split a query at the highest joins and windows that others execute; `number` makes names of cuts unique."""
+    found = list(_matches(query, running))
+    if not found:
         return Split(query)
-    return Split(splitter.reader(tree), tuple(splitter.parts.values()))
+    parts: dict[tuple[QueryId, int], tuple[Query, Stream]] = {}
+    for match in found:
+        place = match.leader.id, match.there
+        itself = match.leader is query
+        parts[place] = parts.get(place) or _cut(match, types, f"{number}_{len(parts)}", itself)
+    flat = _Flat(query, {match.here: (match, *parts[match.leader.id, match.there]) for match in found})
+    return Split(flat.reader(), tuple(parts.values()))
 
 
-def begins(reader: Query, epoch: int) -> Query:
-    """The query as one that begins with an epoch; a reader of parts drops pairs with older rows."""
-    parameters = (*reader.parameters[:-1], str(epoch)) if reader.parts else reader.parameters
-    return replace(reader, parameters=parameters, begins=epoch)
+def widened(query: Query, streams: Mapping[StreamId, Stream]) -> Query:
+    """The query with joins that keep all columns of their streams: others, who need other columns, can read them."""
+    plan = query.shape.plan
+    below = {i for index, o in enumerate(plan.operators) if isinstance(o, Join) for i in plan.below(index)}
+    operators: list[Operator] = []
+    numbers: dict[int, int] = {}
+    for index, operator in enumerate(plan.operators):
+        if (
+            isinstance(operator, Project)
+            and index in below
+            and all(c.name == c.sql.strip("`") for c in operator.columns)
+        ):
+            numbers[index] = numbers[operator.inputs[0]]
+            continue
+        if isinstance(operator, Scan) and index in below and operator.stream in streams:
+            every = dict.fromkeys([*(c.name for c in streams[operator.stream].columns), *operator.columns])
+            operator = replace(operator, columns=tuple(every))
+        numbers[index] = len(operators)
+        operators.append(operator.reading(tuple(numbers[child] for child in operator.inputs)))
+    subscriptions = {numbers[index]: wanted for index, wanted in query.subscriptions.items()}
+    return replace(query, shape=replace(query.shape, plan=Plan(tuple(operators))), subscriptions=subscriptions)
 
 
-def own_names(reader: Query, part: Query) -> dict[str, str]:
-    """A part's columns -> what the reader calls them; those that it does not read are left out."""
-    operators = reader.shape.plan.operators
-    alias = next((o.alias for o in operators if isinstance(o, Scan) and o.stream == part.target), None)
-    made = [c for o in operators if isinstance(o, Project) for c in o.columns] if alias else []
-    return {c.sql.removeprefix(f"{alias}__"): c.name for c in made if c.sql.startswith(f"{alias}__")}
+def forms(query: Query) -> dict[int, Form]:
+    """Of each operator of which it can be said."""
+    found: dict[int, Form] = {}
+    for index in range(len(query.shape.plan.operators)):
+        form = _Former(query).form(index)
+        if form is not None:
+            found[index] = form
+    return found
 
 
-class _Splitter:
-    def __init__(
-        self, query: Query, streams: Mapping[StreamId, Stream], running: Mapping[str, Query], since: int
-    ) -> None:
-        self._query, self._streams, self._running, self._since = query, dict(streams), running, since
-        self._scans = [scan.stream for _, scan in query.shape.plan.scans]
-        #: stream -> the part that makes it
-        self.parts: dict[StreamId, tuple[Query, Stream]] = {}
-
-    def visit(self, tree: _Tree) -> _Tree:
-        below = [scan.stream for scan in tree.scans()]
-        tree = replace(tree, children=tuple(self.visit(child) for child in tree.children))
-        # A stream that is also read elsewhere in the query would begin at two places.
-        apart = all(self._scans.count(stream) == below.count(stream) for stream in below)
-        if not isinstance(tree.operator, Join) or not apart:
-            return tree
-        draft = _Canonical(self._query, self._streams)
-        names = draft.add(tree)
-        return tree if names is None else self._instead(draft, names, tree.operator)
-
-    def _instead(self, draft: _Canonical, names: Mapping[str, str], join: Join) -> _Tree:
-        """The scan of a part in place of the join, with the columns that were read of it."""
-        part, stream = self._part(draft, join)
-        alias = f"j{len(self.parts)}"
-        self.parts[stream.id] = (part, stream)
-        self._streams[stream.id] = stream
-        needed = [c.name for c in stream.columns if c.name in {*names.values(), stream.time, EPOCH}]
-        scan = _Tree(Scan(stream.id, alias, tuple(needed)))
-        back = tuple(Named(own, f"{alias}__{canonical}") for own, canonical in sorted(names.items()))
-        return _Tree(Project((), back), (scan,))
-
-    def _part(self, draft: _Canonical, join: Join) -> tuple[Query, Stream]:
-        columns, sink = draft.finish(join)
-        part = Query(
-            QueryId(""),
-            join.describe(),
-            Shape(Plan(tuple(draft.operators)), tuple(draft.parameters)),
-            tuple(draft.literals),
-            draft.subscriptions,
-            output=sink.columns,
-            internal=True,
-        )
-        known = self._running.get(part.identity)
-        name = known.id if known else QueryId(f"shared_{part.identity[:8]}_{self._since}")
-        below = [self.parts[s.stream][0] for _, s in part.shape.plan.scans if s.stream in self.parts]
-        stream = Stream(StreamId(name), columns, str(sink.time))
-        made = replace(part, id=name, target=StreamId(name), parts=_standing_on(below))
-        return known or made, stream
-
-    def reader(self, tree: _Tree) -> Query:
-        """What is left of the query, numbered anew, with a filter above every part."""
-        flat = _Flat(self._query, self._since)
-        flat.add(tree)
-        operators = flat.operators
-        scans = [o for o in operators if isinstance(o, Scan)]
-        if len(scans) == 1:
-            # The part's clock lags behind its sources' already: what the query adds to that is less.
-            lag = next(iter(self.parts.values()))[0].shape.plan.sink.lag_us if len(self.parts) == 1 else 0
-            operators = [_earlier(o, lag) for o in operators]
-        return replace(
-            self._query,
-            shape=Shape(Plan(tuple(operators)), tuple(flat.parameters)),
-            parameters=tuple(flat.literals),
-            subscriptions=flat.subscriptions,
-            parts=tuple(part.id for part, _ in self.parts.values()),
-        )
+def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
+    """The highest operators that others of other shapes execute, or that the query itself has twice. Streams below one
+    of them are read nowhere else in the query but at the same leader: they would begin at two places."""
+    executed: dict[str, tuple[Query, int, Form]] = {}
+    for other in running:
+        if other.shape.key != query.shape.key and other.cut is None and not other.parts and not other.until:
+            for index in (i for i in _shareable(other.shape.plan) if i not in other.taps):
+                if (form := _Former(other).form(index)) is not None:
+                    executed.setdefault(form.text, (other, index, form))
+    plan, found, inside = query.shape.plan, list[_Match](), set[int]()
+    own = {index: form for index in _shareable(plan) if (form := _Former(query).form(index)) is not None}
+    twice = Counter(form.text for form in own.values())
+    for index, form in own.items():
+        if twice[form.text] > 1:
+            executed.setdefault(form.text, (query, index, form))
+    for index in reversed(_shareable(plan)):
+        if index not in inside and index in own and own[index].text in executed:
+            leader, there, theirs = executed[own[index].text]
+            called = {what: name for name, what in theirs.columns.items()}
+            mine = own[index].columns
+            used = sorted(_used(plan, set(range(len(plan.operators))) - {*plan.below(index)}) & mine.keys())
+            if all(mine[name] in called for name in used):
+                inside |= {*plan.below(index)}
+                found.append(_Match(leader, there, index, {name: called[mine[name]] for name in used}))
+    for match in found:
+        alike = {scan for m in found if m.leader.id == match.leader.id for scan in plan.scans_below(m.here)}
+        below = {scan.stream for i, scan in plan.scans if i in plan.below(match.here)}
+        if all(i in alike for i, scan in plan.scans if scan.stream in below):
+            yield match
 
 
-@dataclass
-class _Numbered:
-    """Operators in topological order, with the literals they use, numbered from 0."""
+def _shareable(plan: Plan) -> list[int]:
+    wanted = (i for i, operator in enumerate(plan.operators) if isinstance(operator, Join | Aggregate))
+    return [i for i in wanted if can_be_tapped(plan, i)]
 
-    query: Query
-    operators: list[Operator] = field(default_factory=list)
-    parameters: list[Parameter] = field(default_factory=list)
-    literals: list[str] = field(default_factory=list)
-    subscriptions: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    _numbers: dict[int, str] = field(default_factory=dict)
 
-    def put(self, operator: Operator, wanted: tuple[str, ...] | None = None) -> int:
-        self.operators.append(operator)
-        if wanted is not None:
-            self.subscriptions[len(self.operators) - 1] = wanted
-        return len(self.operators) - 1
+def _used(plan: Plan, operators: Collection[int]) -> set[str]:
+    """All words in these operators."""
+    words: set[str] = set()
 
-    def literal(self, kind: str, value: str) -> str:
-        name = f"{PARAMETER}{len(self.parameters)}"
-        self.parameters.append(Parameter(name, kind))
-        self.literals.append(value)
-        return name
+    def note(text: str) -> str:
+        words.update(word.strip("`") for word in _TOKEN.findall(text))
+        words.add(text)
+        return text
 
-    def text(self, sql: str, names: Mapping[str, str]) -> str:
-        """An expression with columns renamed and its literals numbered; quoted strings stay as they are."""
+    for index in operators:
+        signature.canonical(plan.operators[index], note)
+    return words
 
-        def swap(match: re.Match[str]) -> str:
-            word = match[0].strip("`")
-            if match[0][0] in "'\"":
-                return match[0]
-            if re.fullmatch(rf"{PARAMETER}\d+", word):
-                return self._renumbered(int(word.removeprefix(PARAMETER)))
-            return match[0].replace(word, names.get(word, word))
 
-        return _TOKEN.sub(swap, sql)
-
-    def _renumbered(self, number: int) -> str:
-        if number not in self._numbers:
-            kind = self.query.shape.parameters[number].type
-            self._numbers[number] = self.literal(kind, self.query.parameters[number])
-        return self._numbers[number]
+def _cut(match: _Match, types: Types, number: str, itself: bool) -> tuple[Query, Stream]:
+    """The leader's query as far as the operator, tapping it, and the stream of all cuts there. `itself`: the leader is
+    the query that is split, and does not run: then the cut executes the operator."""
+    leader, index = match.leader, match.there
+    columns = types(leader, index)
+    name = StreamId(f"shared_{signature.digest([leader.id, number if itself else leader.begins, index], 8)}")
+    taps = {} if itself else dict.fromkeys(leader.shape.plan.below(index), leader.id)
+    made = cut_at(leader, index, tuple(column.name for column in columns))
+    made = replace(made, id=QueryId(f"{name}_{number}"), target=name, internal=True, taps=taps)
+    time, _ = time_of(made)
+    return made, Stream(name, (*columns, Column(READER, "string")), str(time), READER)
 
 
 #: a quoted string, a quoted name or a word
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|\b[A-Za-z_]\w*""")
 
 
-class _Canonical(_Numbered):
-    """A join and all below it in the form that makes equal ones equal."""
+def _renamed(sql: str, name: Callable[[str], str]) -> str:
+    """An expression with its words exchanged; quoted strings stay as they are."""
+    return _TOKEN.sub(lambda match: match[0] if match[0][0] in "'\"" else name(match[0].strip("`")), sql)
 
-    def __init__(self, query: Query, streams: Mapping[StreamId, Stream]) -> None:
-        super().__init__(query)
-        self._streams = streams
-        self._columns: list[Column] = []
-        self._epochs: list[str] = []
-        self._top = -1
 
-    def add(self, tree: _Tree) -> dict[str, str] | None:
-        """Take a tree in; returns the query's name of each of its columns -> the canonical one. None: cannot share."""
-        operator = tree.operator
-        if isinstance(operator, Scan):
-            return self._scan(operator, tree.wanted)
-        if not isinstance(operator, Filter | Project | Join):
+class _Former:
+    """Finds the form of one operator. Scans and operators that make columns of their own are numbered from 0."""
+
+    def __init__(self, query: Query) -> None:
+        self._query, self._count = query, 0
+
+    def form(self, index: int) -> Form | None:
+        operator = self._query.shape.plan.operators[index]
+        below = [self.form(child) for child in operator.inputs]
+        there = [form for form in below if form is not None]
+        if len(there) < len(below):
             return None
-        below, inputs = [], []
-        for child in tree.children:
-            names = self.add(child)
-            if names is None:
+        known = {name: what for form in there for name, what in form.columns.items()}
+        match operator:
+            case Scan(arrival=True):
                 return None
-            below.append(names)
-            inputs.append(self._top)
-        names = {own: canonical for names in below for own, canonical in names.items()}
-        if isinstance(operator, Project):
-            bare = all(c.sql.strip("`") in names for c in operator.columns)
-            return {c.name: names[c.sql.strip("`")] for c in operator.columns} if bare else None
-        if isinstance(operator, Filter):
-            self._top = self.put(Filter(tuple(inputs), self.text(operator.predicate, names)))
-        else:
-            self._top = self.put(self._join(operator, tuple(inputs), names))
-        return names
+            case Scan() if ARRIVED in operator.columns or operator.arrival:
+                return None  # (what Spark is asked for types has no such column)
+            case Scan():
+                wanted = sorted(self._query.subscriptions.get(index, ()))
+                columns = self._columns({f"{operator.alias}__{name}": name for name in operator.columns})
+                return self._made(there, columns, "scan", operator.stream, operator.subscribe, wanted)
+            case Filter():
+                return self._made(there, known, "filter", self._text(operator.predicate, known))
+            case Project():
+                return replace(there[0], columns={c.name: self._text(c.sql, known) for c in operator.columns})
+            case Union():
+                alike = {name: [form.columns.get(name) for form in there] for name in there[0].columns}
+                return self._made(there, self._columns({name: str(what) for name, what in alike.items()}), "union")
+            case Partial():
+                return there[0]
+            case Join():
+                keys = [[self._text(side, known) for side in pair] for pair in operator.keys]
+                times = [self._text(time, known) for time in (operator.left_time, operator.right_time)]
+                rest = None if operator.residual is None else self._text(operator.residual, known)
+                band = operator.lower_us, operator.upper_us, operator.left_lag_us, operator.right_lag_us
+                return self._made(there, known, "join", keys, times, rest, *band)
+            case Aggregate():
+                return self._aggregate(there, known, operator, self._query.shape.plan.operators[operator.inputs[0]])
+        return None
 
-    def _scan(self, scan: Scan, wanted: tuple[str, ...] | None) -> dict[str, str] | None:
-        stream = self._streams.get(scan.stream)
-        if stream is None or scan.arrival or any("`" in c.name for c in stream.columns):
+    def _aggregate(
+        self, there: list[Form], known: Mapping[str, str], node: Aggregate, partial: Operator
+    ) -> Form | None:
+        if not isinstance(partial, Partial):
             return None
-        alias = f"s{len(self._epochs)}"
-        own = [c for c in stream.columns if c.name != EPOCH]
-        self._columns += [Column(f"{alias}__{c.name}", c.type) for c in own]
-        self._epochs.append(f"{alias}__{EPOCH}")
-        columns = (*(c.name for c in own), EPOCH)
-        self._top = self.put(Scan(scan.stream, alias, columns, scan.subscribe), wanted)
-        return {f"{scan.alias}__{name}": f"{alias}__{name}" for name in scan.columns if name != EPOCH}
+        keys = {key.name: self._text(key.sql, known) for key in partial.keys}
+        calls = {
+            call.name: str([call.function, call.argument and self._text(call.argument, known), call.constants])
+            for call in node.aggregates
+        }
+        window = replace(node.window, time=self._text(node.window.time, known))
+        made = self._columns({**keys, **calls, WINDOW_START: WINDOW_START, WINDOW_END: WINDOW_END})
+        parts = sorted(keys.values()), sorted(set(calls.values())), signature.canonical(window), node.lag_us
+        return self._made(there, made, "window", *parts)
 
-    def _join(self, join: Join, inputs: tuple[int, ...], names: Mapping[str, str]) -> Join:
+    def _text(self, sql: str, columns: Mapping[str, str]) -> str:
+        parameters, literals = self._query.shape.parameters, self._query.parameters
+        if sql.strip("`") in columns:
+            return columns[sql.strip("`")]
+
+        def name(word: str) -> str:
+            if re.fullmatch(rf"{PARAMETER}\d+", word):
+                number = int(word.removeprefix(PARAMETER))
+                return f"({literals[number]} {parameters[number].type})"
+            return f"[{columns[word]}]" if word in columns else word
+
+        return _renamed(sql, name)
+
+    def _columns(self, own: Mapping[str, str]) -> dict[str, str]:
+        """Columns that are made here."""
+        self._count += 1
+        return {name: f"{self._count}.{what}" for name, what in own.items()}
+
+    @staticmethod
+    def _made(there: list[Form], columns: Mapping[str, str], *what: Any) -> Form:
+        return Form(signature.digest([*what, [form.text for form in there]]), columns)
+
+
+@dataclass
+class _Flat:
+    """The reader's plan: the query's own with scans in place of what it reads. Literals keep their numbers."""
+
+    query: Query
+    matches: Mapping[int, tuple[_Match, Query, Stream]]
+    operators: list[Operator] = field(default_factory=list)
+    subscriptions: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def reader(self) -> Query:
+        self._add(len(self.query.shape.plan.operators) - 1)
+        cuts = {cut.id: cut for _, cut, _ in self.matches.values()}
+        operators = self.operators
+        if sum(isinstance(operator, Scan) for operator in operators) == 1:
+            # The stream's watermark lags behind its sources' already: what the query adds to that is less.
+            operators = [_earlier(operator, time_of(cut)[1]) for operator in operators for cut in cuts.values()]
         return replace(
-            join,
-            inputs=inputs,
-            keep_us=(
-                0,
-                0,
-            ),  # what is shared keeps its order, so that a join of two streams is one of three streams' as well
-            keys=tuple((self.text(a, names), self.text(b, names)) for a, b in join.keys),
-            left_time=names[join.left_time],
-            right_time=names[join.right_time],
-            residual=None if join.residual is None else self.text(join.residual, names),
+            self.query,
+            shape=Shape(Plan(tuple(operators)), self.query.shape.parameters),
+            subscriptions=self.subscriptions,
+            parts=tuple(cuts),
         )
 
-    def finish(self, join: Join) -> tuple[tuple[Column, ...], Sink]:
-        """Add what makes a stream of it; returns the stream's columns, and the sink."""
-        top = self.operators[self._top]
-        assert isinstance(top, Join)
-        made = [Named(c.name, f"`{c.name}`") for c in self._columns]
-        oldest = Named(EPOCH, f"least({', '.join(self._epochs)})")
-        below = self.put(Project((self._top,), (*made, oldest)))
-        # A pair appears when its later row does; so far may the time of its older row lie behind (see sql/joins.py).
-        lags = {
-            top.left_time: max(0, join.left_lag_us, join.right_lag_us + join.upper_us),
-            top.right_time: max(0, join.right_lag_us, join.left_lag_us - join.lower_us),
-        }
-        time = min(lags, key=lambda name: (lags[name], name))
-        columns = (*self._columns, Column(EPOCH, "bigint"))
-        sink = Sink((below,), tuple(c.name for c in columns), time, lags[time])
-        self.put(sink)
-        return columns, sink
+    def _add(self, index: int) -> int:
+        if index in self.matches:
+            return self._scan(*self.matches[index])
+        operator = self.query.shape.plan.operators[index]
+        inputs = tuple(self._add(child) for child in operator.inputs)
+        return self._put(operator.reading(inputs), self.query.subscriptions.get(index))
 
+    def _scan(self, match: _Match, cut: Query, stream: Stream) -> int:
+        alias = f"j{len(self.operators)}"
+        needed = {*match.columns.values(), stream.time, READER}
+        columns = tuple(column.name for column in stream.columns if column.name in needed)
+        scan = self._put(Scan(stream.id, alias, columns, READER), (f"'{producer(cut.id)}'",))
+        back = tuple(Named(own, f"`{alias}__{theirs}`") for own, theirs in match.columns.items())
+        return self._put(Project((scan,), back), None)
 
-class _Flat(_Numbered):
-    """The reader's tree as a plan. It keeps its literals' numbers, also of those that a part has now."""
-
-    def __init__(self, query: Query, since: int) -> None:
-        super().__init__(query)
-        self.parameters, self.literals = list(query.shape.parameters), list(query.parameters)
-        self._begins = self.literal("bigint", str(since))
-
-    def add(self, tree: _Tree) -> int:
-        inputs = tuple(self.add(child) for child in tree.children)
-        index = self.put(tree.operator.reading(inputs), tree.wanted)
-        if not isinstance(tree.operator, Scan) or EPOCH not in tree.operator.columns:
-            return index
-        return self.put(Filter((index,), f"{tree.operator.alias}__{EPOCH} >= {self._begins}"))
-
-
-def _standing_on(parts: list[Query]) -> tuple[QueryId, ...]:
-    return tuple(dict.fromkeys(name for part in parts for name in (*part.parts, part.id)))
+    def _put(self, operator: Operator, wanted: tuple[str, ...] | None) -> int:
+        self.operators.append(operator)
+        if wanted is not None:
+            self.subscriptions[len(self.operators) - 1] = wanted
+        return len(self.operators) - 1
 
 
 def _earlier(operator: Operator, lag_us: int) -> Operator:
@@ -309,11 +333,3 @@ def _earlier(operator: Operator, lag_us: int) -> Operator:
             left, right = (max(0, lag - lag_us) for lag in (operator.left_lag_us, operator.right_lag_us))
             return replace(operator, left_lag_us=left, right_lag_us=right)
     return operator
-
-
-def _tree(query: Query) -> _Tree:
-    def build(index: int) -> _Tree:
-        operator = query.shape.plan.operators[index]
-        return _Tree(operator, tuple(build(i) for i in operator.inputs), query.subscriptions.get(index))
-
-    return build(len(query.shape.plan.operators) - 1)
