@@ -38,7 +38,7 @@ from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
 from godwit.replan.change_progress import ChangeProgress, NextStep
-from godwit.replan.forecast import ChangeCase, forecasts
+from godwit.replan.forecast import ChangeCase, Forecast, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
@@ -67,6 +67,8 @@ class PlannedChange:
     first: Query
     last: Query
     strategy: str
+    #: what it is expected to take, where the load is known
+    forecast: Forecast | None = None
 
 
 class PlanVersions:
@@ -92,7 +94,8 @@ class PlanVersions:
             return
         found = self.planned(name, wish, strategy, version, run_out)
         if found is not None:
-            self._records.begin(name, str(wish), found.strategy, found.old.shape.key)
+            told = found.forecast and {"length_s": found.forecast.length_s, "silence_s": found.forecast.silence_s}
+            self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
             self.switch(name, found.old, found.first, found.strategy == "moving-state")
 
     def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
@@ -133,18 +136,23 @@ class PlanVersions:
         if chosen in ANSWERS and (states.recompute or chosen != "background"):
             begins = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
         self.check_place(name, old, begins)
-        return PlannedChange(old, begins, new, chosen)
+        return PlannedChange(old, begins, new, chosen, self._forecasts(name, old, new, states).get(chosen))
 
     def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
         """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
         can = [one for one in possible(BoxChange(states)) if one in CHOSEN]
         if states.short or "background" not in can:
             return "parallel-track"
-        load, streams = self.load(name), self._fleet.deployment.streams
-        if load is None or not states.recompute:
-            return "background"
+        found = self._forecasts(name, old, new, states)
+        return auto.best(found, can).strategy if found else "background"
+
+    def _forecasts(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> dict[str, Forecast]:
+        """By strategy; nothing, where no load was measured or nothing is to be computed."""
+        load, streams = self.load(name) if states.recompute else None, self._fleet.deployment.streams
+        if load is None:
+            return {}
         was, then = (JoinBox.of(query.shape.plan, streams).tree for query in (old, new))
-        return auto.best(forecasts(ChangeCase(was, then, load, spans_of(old, streams))), can).strategy
+        return forecasts(ChangeCase(was, then, load, spans_of(old, streams)))
 
     def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
