@@ -13,6 +13,7 @@ from godwit.api.fleet import Fleet
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.topology import Site, Topology
 from godwit.replan.box import JoinBox
+from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
 from godwit.replan.optimiser import ReplanPolicy
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -75,6 +76,8 @@ def test_the_order_follows_the_load(spark: SparkSession, tmp_path: Path, draw: r
         decided = [story["cause"] for story in stories if story["outcome"] == "committed"]
         assert len(decided) == 2
         assert "a JOIN (b JOIN c) would take" in decided[0]
+        changed = [PlanChangeRecord.from_json(told) for told in fleet.store.get_document(PLAN_CHANGES) or ()]
+        assert all(one.forecast and "forecast" in one.text() for one in changed)  # and what it was beside it
         (shown,) = fleet.status().queries
         assert sum(shown.taken.values()) > 100
         fleet.close_sources()

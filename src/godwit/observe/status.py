@@ -221,7 +221,7 @@ class Ledger:
         return self._flows(shape)
 
     def _flows(self, shape: str) -> Flows:
-        return Flows.of([tail.totals for (_, known), tail in self._tails.items() if known == shape])
+        return Flows.of([tail.totals for (_, known), tail in list(self._tails.items()) if known == shape])
 
     def status(self) -> Status:
         control = Control(self._store)
