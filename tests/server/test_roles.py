@@ -34,6 +34,7 @@ OPERATE = {
     ("DELETE", "/v1/queries/{name}"),
     ("POST", "/v1/queries/{name}/migrate"),
     ("POST", "/v1/queries/{name}/replan"),
+    ("POST", "/v1/queries/{name}/replace"),
     ("POST", "/v1/queries/{name}/verdict"),
     ("POST", "/v1/sources/close"),
     ("POST", "/v1/drain"),

@@ -110,6 +110,12 @@ class RemoteFleet:
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:
         return self._sent("PATCH", named("queries", query), {"sql": _text(sql)}, wait) or RemoteQuery(self._http, query)
 
+    def replace(self, query: str, sql: Any, *, dry_run: bool = False, wait: bool = True) -> str | RemoteCommand:
+        """As `Fleet.replace`."""
+        body, path = {"sql": _text(sql)}, f"{named('queries', query)}/replace"
+        told = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return told if dry_run else self._sent("POST", path, body, wait) or told
+
     def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
         return self._sent("DELETE", named("queries", query), None, wait)
 
@@ -117,17 +123,22 @@ class RemoteFleet:
         self,
         query: str,
         *,
-        order: str,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
         strategy: str = "auto",
         run_out: bool = False,
         dry_run: bool = False,
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
-        path, body = f"{named('queries', query)}/replan", {"order": order, "strategy": strategy, "run_out": run_out}
+        streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
+        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out}
+        path = f"{named('queries', query)}/replan"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
-        return self._sent("POST", path, body, wait) or f"'{query}' joins as {order}"
+        return self._sent("POST", path, body, wait) or f"'{query}' has another plan"
 
     def results(self, query_id: str) -> list[dict[str, Any]]:
         return RemoteQuery(self._http, query_id).results()

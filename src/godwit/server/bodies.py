@@ -91,9 +91,13 @@ class TableKeys(RequestBody):
 
 
 class PlanOrder(RequestBody):
-    """In which order a query's streams are joined from now on: "(b JOIN c) JOIN a"."""
+    """The plan that a query has from now on; what is left out stays as it is."""
 
-    order: str = Field(max_length=10_000)
+    #: in which order its streams are joined: "(b JOIN c) JOIN a"
+    order: str = Field(default="", max_length=10_000)
+    partial: bool | None = None
+    filters_up: list[str] = Field(default_factory=list, max_length=100)
+    filters_down: list[str] = Field(default_factory=list, max_length=100)
     strategy: str = Field(default="auto", max_length=100)
     #: of pause-drain-resume: let windows run out
     run_out: bool = False
