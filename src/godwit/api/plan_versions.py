@@ -191,7 +191,7 @@ class PlanVersions:
             self._fleet.pool.wake()  # whoever goes on with it need not look for it
             left = [segment for part in parcel["parts"].values() for segment in part]
             version = QueryId(parcel["move"][1])
-            name = self._fleet.aliases.name_of(version)
+            name = _name(version)
             sizes = sum(s["rows"] for s in left), sum(s["bytes"] for s in left)
             self._records.phase(name, "left", version, *sizes)
         self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
@@ -207,7 +207,7 @@ class PlanVersions:
     def _changing(self, shape: str) -> QueryId | None:
         """The query of a shape whose plan is being changed."""
         versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until)
-        return next((self._fleet.aliases.name_of(query.id) for query in versions), None)
+        return next((_name(query.id) for query in versions), None)
 
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
@@ -218,7 +218,7 @@ class PlanVersions:
         match step:
             case NextStep.RELEASE:
                 legacy.release(self._fleet.store, new.id)
-                self._records.phase(self._fleet.aliases.name_of(new.id), "release", new.id)
+                self._records.phase(_name(new.id), "release", new.id)
                 self._fleet.pool.wake()
             case NextStep.RETIRE:
                 self._retire(new)
@@ -238,9 +238,9 @@ class PlanVersions:
         if runs_both(new.shape.plan):
             self._newest_us(new)  # it is kept before what says it goes
         self._fleet.control.ask(QueryWithdrawn(old.id))
-        self._records.phase(self._fleet.aliases.name_of(new.id), "retire", old.id)
+        self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
-            self._records.end(self._fleet.aliases.name_of(new.id), self._reverted.pop(new.id, ""))
+            self._records.end(_name(new.id), self._reverted.pop(new.id, ""))
         name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
         subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
         self._fleet.dispatcher.succeed(old.id, subject)
@@ -278,6 +278,11 @@ def _newest(query: Query) -> str:
 
 def _holistic(query: Query) -> list[tuple[int, Operator]]:
     return [(i, operator) for i, operator in enumerate(query.shape.plan.operators) if operator.stateful]
+
+
+def _name(version: QueryId) -> QueryId:
+    """Of the query that a version is of."""
+    return QueryId(version.partition("~")[0])
 
 
 def _track(version: QueryId) -> QueryId:
