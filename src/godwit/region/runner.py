@@ -38,6 +38,7 @@ from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.commit_record import commit_record
 from godwit.region.epochs import EpochReader
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
+from godwit.region.link_delays import LinkDelays
 from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
 from godwit.region.recompute import RecomputeTarget
@@ -51,7 +52,6 @@ from godwit.storage.log import Record
 from godwit.storage.place import Place
 from godwit.storage.state_memory import StateMemory, difference, remembered, since_snapshot
 from godwit.storage.store import Store
-from godwit.testing.link_delays import LinkDelays
 
 log = logging.getLogger(__name__)
 

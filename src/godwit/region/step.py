@@ -117,26 +117,34 @@ class Step:
     def _scan(self, index: int, scan: Scan) -> Frame | None:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
-        frame = self._rows(self._work.sources.get(index, []), scan.arrival)
+        frame = self._rows(self._work.sources.get(index, []), scan)
         if frame is not None and index in self._of_new:
             names = ", ".join(map(text, self._broken))
             return self._with_place(index, self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})"))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
-    def _rows(self, found: list[Segment], by_arrival: bool) -> Frame | None:
+    def _rows(self, found: list[Segment], scan: Scan) -> Frame | None:
         """A stream that is joined with itself is read once."""
-        rows = tuple(segment.key for segment in found)
+        rows = (scan.late, *(segment.key for segment in found))
         if rows not in self._opened:
-            read = arrival.read if by_arrival else segments.read
-            self._opened[rows] = read(self._batch.spark, found, self._batch.sizes)
+            spark, sizes = self._batch.spark, self._batch.sizes
+            stream = self._tables.deployment.streams[scan.stream]
+            read = (
+                arrival.read(spark, found, stream, sizes) if scan.arrival else segments.read_shared(spark, found, sizes)
+            )
+            self._opened[rows] = read
         return self._opened[rows]
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self._batch.small and not isinstance(frame, LazyFrame):
             frame = frame.coalesce(1)
         # Written as SQL, here and below: Column objects cost a round trip to Java each.
-        columns = [f"`{name}` AS `{scan.alias}__{name}`" for name in scan.columns]
         stream = self._tables.deployment.streams[scan.stream]
+        lacking = set(stream.added).intersection(scan.columns).difference(frame.columns)
+        if lacking:  # rows from before it had them
+            more = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in stream.columns if c.name in lacking)
+            frame = frame.selectExpr("*", *more)
+        columns = [f"`{name}` AS `{scan.alias}__{name}`" for name in scan.columns]
         if self._needs_device(index) or self._tables.deployment.parked:
             device = text(scan.stream) if stream.device is None else f"`{stream.device}`"
             columns.append(f"CAST({device} AS string) AS {DEVICE}")
@@ -312,8 +320,9 @@ class Step:
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
             to = self._tables.regions_of(table, self._tables.routes(index))
-            for regions in pc.unique(to).to_pylist():
-                rows = table.filter(pc.equal(to, regions)).select(names)
+            ways = pc.unique(to).to_pylist()
+            for regions in ways:
+                rows = (table if len(ways) == 1 else table.filter(pc.equal(to, regions))).select(names)
                 for region in map(RegionId, regions.split(BESIDE)):
                     path = self._batch.folder / self._batch.name(f"to-{region}")
                     self._send(index, region, segments.write_table(rows, path, kept))

@@ -29,13 +29,13 @@ from godwit.protocol.handover import Migration, rows_wait
 from godwit.region.inherit import inherit
 from godwit.region.keyed import part_of
 from godwit.region.legacy import break_
+from godwit.region.link_emulator import Links, forward, stream
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import RecomputeTarget, rebuild
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
-from godwit.testing.link_emulator import Links, forward, stream
 
 Parcel = Mapping[str, Any]
 #: from one node to another over links, both included
