@@ -28,9 +28,10 @@ from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Operator, Query
+from godwit.model.plan import Join, Operator, Query
 from godwit.model.taps import readers
 from godwit.placement.rules.base import Wish
+from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
 from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
@@ -42,6 +43,7 @@ from godwit.replan.steps import AUTO, BoxChange, steps
 from godwit.replan.tracks import Answers, both, first, runs_both, second
 from godwit.storage import names
 from godwit.storage.log import Record
+from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -264,7 +266,7 @@ class PlanVersions:
         if version.id not in self._newest:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_newest(version))
-            if known is None and old is not None and (known := legacy.newest_us(store, old)) is not None:
+            if known is None and old is not None and (known := _newest_left(store, old)) is not None:
                 store.put_document(_newest(version), known)
             if known is None:
                 return None
@@ -274,6 +276,16 @@ class PlanVersions:
 
 def _newest(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
+
+
+def _newest_left(store: Store, old: Query) -> int | None:
+    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
+    left = legacy.left_by(store, old)
+    if left is None:
+        return None
+    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
+    return max(highs, default=NEVER)
 
 
 def _holistic(query: Query) -> list[tuple[int, Operator]]:
