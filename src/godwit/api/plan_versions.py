@@ -29,9 +29,10 @@ from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Operator, Query
+from godwit.model.plan import Join, Operator, Query
 from godwit.model.taps import readers
 from godwit.placement.rules.base import Wish
+from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
 from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
@@ -47,6 +48,7 @@ from godwit.replan.tracks import Answers, both, first, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
+from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +223,7 @@ class PlanVersions:
             self._fleet.pool.wake()  # whoever goes on with it need not look for it
             left = [segment for part in parcel["parts"].values() for segment in part]
             version = QueryId(parcel["move"][1])
-            name = self._fleet.aliases.name_of(version)
+            name = _name(version)
             sizes = sum(s["rows"] for s in left), sum(s["bytes"] for s in left)
             self._records.phase(name, "left", version, *sizes)
         self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
@@ -237,7 +239,7 @@ class PlanVersions:
     def _changing(self, shape: str) -> QueryId | None:
         """The query of a shape whose plan is being changed."""
         versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until)
-        return next((self._fleet.aliases.name_of(query.id) for query in versions), None)
+        return next((_name(query.id) for query in versions), None)
 
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
@@ -248,7 +250,7 @@ class PlanVersions:
         match step:
             case NextStep.RELEASE:
                 legacy.release(self._fleet.store, new.id)
-                self._records.phase(self._fleet.aliases.name_of(new.id), "release", new.id)
+                self._records.phase(_name(new.id), "release", new.id)
                 self._fleet.pool.wake()
             case NextStep.RETIRE:
                 self._retire(new)
@@ -268,9 +270,9 @@ class PlanVersions:
         if runs_both(new.shape.plan):
             self._newest_us(new)  # it is kept before what says it goes
         self._fleet.control.ask(QueryWithdrawn(old.id))
-        self._records.phase(self._fleet.aliases.name_of(new.id), "retire", old.id)
+        self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
-            self._records.end(self._fleet.aliases.name_of(new.id), self._reverted.pop(new.id, ""))
+            self._records.end(_name(new.id), self._reverted.pop(new.id, ""))
         name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
         subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
         self._fleet.dispatcher.succeed(old.id, subject)
@@ -294,7 +296,7 @@ class PlanVersions:
         if version.id not in self._newest:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_newest(version))
-            if known is None and old is not None and (known := legacy.newest_us(store, old)) is not None:
+            if known is None and old is not None and (known := _newest_left(store, old)) is not None:
                 store.put_document(_newest(version), known)
             if known is None:
                 return None
@@ -306,8 +308,23 @@ def _newest(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
 
 
+def _newest_left(store: Store, old: Query) -> int | None:
+    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
+    left = legacy.left_by(store, old)
+    if left is None:
+        return None
+    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
+    return max(highs, default=NEVER)
+
+
 def _holistic(query: Query) -> list[tuple[int, Operator]]:
     return [(i, operator) for i, operator in enumerate(query.shape.plan.operators) if operator.stateful]
+
+
+def _name(version: QueryId) -> QueryId:
+    """Of the query that a version is of."""
+    return QueryId(version.partition("~")[0])
 
 
 def _track(version: QueryId) -> QueryId:
