@@ -22,7 +22,7 @@ HEAD = (
 )
 HOW = """`make bench-falcon` (`python -m bench.falcon [FIGURE] [--seconds N] [--full]`). Measures as the paper has them,
 of `bench/falcon/measures.py`. All regions run in one process; the latency of links is emulated by
-`godwit.testing.link_delays`: messages, epochs and reports between edge and cloud are seen half a round trip later
+`godwit.region.link_delays`: messages, epochs and reports between edge and cloud are seen half a round trip later
 (80 ms round trip unless it is varied). Latency is from the push of a row to the callback of the first result that
 answers it. Row `none` migrates nothing: it shows what the measures say of the machine's own noise. Every value is the
 mean of the migrations of a cell, there and back. How the workloads differ from the published ones stands in

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from godwit.testing.link_delays import LinkDelays
+from godwit.testing.link_emulator import Links
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.model.plan import GENERATION, QUERY
 from godwit.region.state import State
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
 from tests.region.world import Action, Push, Step, World
 
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 36, 6) for train in range(4)]

@@ -269,6 +269,7 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
     "totals by generation": (running, "run", _totals_by_generation, 22),
     "clock not held": (MigrationLedger, "held", _never_held, 129),
+    "watermark published while state is pending": (MigrationLedger, "pending", _never_held, 150),
 }
 
 #: what each strategy depends on: (strategy, what is broken) -> (where, its name, the broken rule, what sees it). Seeds
