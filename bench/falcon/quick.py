@@ -11,7 +11,7 @@ os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 from bench.falcon import many_totals, migration_rate, routing
 from bench.falcon.play import Cell, Cut, play
 
-CUT = Cut(warm_s=2.0, calm_s=3.0, moves=2, after_s=3.0, rate=300.0)
+CUT = Cut(warm_s=2.0, calm_s=2.5, moves=2, after_s=2.2, rate=300.0)
 TARGETS = {"full-restart": 20, "partial-pause": 5, "on-demand": 5, "hot-backup": 1}
 
 
@@ -42,7 +42,9 @@ def figures() -> Iterator[dict[str, Any]]:
 def _against(name: str, ours: dict[str, Any], other: dict[str, Any], measure: str, target: float) -> dict[str, Any]:
     mine, theirs = ours.get(measure), other.get(measure)
     known = mine is not None and theirs is not None
-    met = known and theirs >= target * mine
+    # Where the calm was worse than what came after it, the machine was busy with other things.
+    noisy = min(ours.get("jitter_ms") or 0.0, other.get("jitter_ms") or 0.0) < 0
+    met = known and not noisy and theirs >= target * mine
     return {
         "experiment": name,
         "ours": mine,
@@ -51,7 +53,7 @@ def _against(name: str, ours: dict[str, Any], other: dict[str, Any], measure: st
         "target": target,
         "met": met,
         "oracle": "equal" if ours.get("oracle") == other.get("oracle") == "equal" else "different",
-        "note": "ratio: baseline / ours",
+        "note": "ratio: baseline / ours" + ("; says nothing: the calm was worse than what came after it" if noisy else ""),
     }
 
 
