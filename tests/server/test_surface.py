@@ -39,6 +39,7 @@ EMBEDDED_ONLY = {
     "keep_copies": INSIDE,
     "lineage": INSIDE,
     "path": "`fleet.topology.path`",
+    "rows_of": INSIDE,
     "runners_of": INSIDE,
     "stream_of": INSIDE,
     "undeploy": INSIDE,
