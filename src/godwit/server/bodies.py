@@ -35,6 +35,8 @@ class NewQuery(RequestBody):
     sink: str | None = None
     #: "changes": what windows are so far, as rows that replace each other
     emit: Literal["final", "changes"] = "final"
+    #: "stateless" joins keep no intermediate rows, so that their order is changed in one epoch
+    joins: Literal["materialised", "stateless"] = "materialised"
 
 
 class NewText(RequestBody):
