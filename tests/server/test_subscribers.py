@@ -60,9 +60,7 @@ def test_a_thousand_subscribers(serve: Callable[..., Running]) -> None:
             return took, refused, got
 
         alone = [push(number) for number in range(5)]
-        until(
-            lambda: len(client.get("/v1/queries/all/results").json()["rows"]) == 5
-        )  # (compiled)
+        until(lambda: len(client.get("/v1/queries/all/results").json()["rows"]) == 5)  # (compiled)
         took, refused, got = asyncio.run(run())
         assert sorted(map(tuple, got)) == [tuple(range(ROWS))] * READING  # each of them once, in order
         assert refused == 503  # one more than there may be

@@ -156,7 +156,7 @@ class AdmissionController:
                 self.look()
 
     def look(self) -> Replanned | None:
-        """Plan again if devices, or shared parts, send other than was planned with; None: they do not."""
+        """Plan again if devices, or cuts, send other than was planned with; None: they do not."""
         fleet = self._fleet
         with fleet.control.driving():
             if not self.on or not fleet.deployment.queries:

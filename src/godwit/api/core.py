@@ -57,6 +57,8 @@ from godwit.observe.tracker import ReconfigurationTracker
 from godwit.operators.schema import row_columns
 from godwit.placement.rules.base import Wish
 from godwit.protocol.handover import Migration
+from godwit.region.link_delays import LinkDelays
+from godwit.region.link_emulator import Links
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -66,8 +68,6 @@ from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record
 from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
 
 
 @dataclass(frozen=True)

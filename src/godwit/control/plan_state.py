@@ -112,9 +112,6 @@ class Planner:
         dqps = self.subplans.all()
         return violations(self.plan, self.topology, self.ground.placement, dqps, state, due)
 
-    def root_of(self, query: QueryId) -> NodeId:
-        return self._root[query]
-
     def sink_of(self, query: QueryId) -> SiteId | None:
         """Where the results of a query must leave, if somebody has said so."""
         return self._sink[query]

@@ -88,7 +88,7 @@ class QueryStatus:
     clock_lag_s: float | None
     #: why it has no place now, if it has none
     parked: str | None = None
-    #: of a shared part, which is executed once: the queries that read it
+    #: the queries with which it has an execution in common; of a cut, its reader
     shared_by: tuple[str, ...] = ()
     #: why it was stopped, if a micro-batch could not be run because of it, or of a part that it stands on
     failed: str | None = None

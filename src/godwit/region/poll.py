@@ -18,10 +18,10 @@ from godwit.protocol.inputs import CONTROL, PeerCommit, SourceEntry, scan_log
 from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.region.epochs import EpochReader
+from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
-from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
@@ -89,7 +89,7 @@ class Reader:
             marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
             rows = None if record["segment"] is None else Segment.from_json(record["segment"], self.store)
             if rows is not None and scan.arrival:
-                rows = arrived(rows, record["entered"])
+                rows = arrived(rows, record["entered"], record.get("late", {}) if scan.late else None)
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 

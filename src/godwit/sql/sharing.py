@@ -27,6 +27,7 @@ from typing import Any
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
 from godwit.model.plan import (
+    ARRIVED,
     PARAMETER,
     READER,
     WINDOW_END,
@@ -110,7 +111,8 @@ def widened(query: Query, streams: Mapping[StreamId, Stream]) -> Query:
             numbers[index] = numbers[operator.inputs[0]]
             continue
         if isinstance(operator, Scan) and index in below and operator.stream in streams:
-            operator = replace(operator, columns=tuple(c.name for c in streams[operator.stream].columns))
+            every = dict.fromkeys([*(c.name for c in streams[operator.stream].columns), *operator.columns])
+            operator = replace(operator, columns=tuple(every))
         numbers[index] = len(operators)
         operators.append(operator.reading(tuple(numbers[child] for child in operator.inputs)))
     subscriptions = {numbers[index]: wanted for index, wanted in query.subscriptions.items()}
@@ -215,6 +217,8 @@ class _Former:
         match operator:
             case Scan(arrival=True):
                 return None
+            case Scan() if ARRIVED in operator.columns or operator.arrival:
+                return None  # (what Spark is asked for types has no such column)
             case Scan():
                 wanted = sorted(self._query.subscriptions.get(index, ()))
                 columns = self._columns({f"{operator.alias}__{name}": name for name in operator.columns})

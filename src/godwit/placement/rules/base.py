@@ -157,7 +157,7 @@ class PlacementContext:
         """The keys under which hints name an instance."""
         device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
-            # (a shared part's producer is a device, too, but nobody's: its readers run once)
+            # (a cut is a device of its stream, too, but nobody's: its reader runs once)
             yield from ((name.query, name.operator, site) for site in (device.site if device else None, None))
 
     def hope(self, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]) -> None:
