@@ -36,6 +36,11 @@ class RemoteFleet:
         """Declare a stream; options as in `Fleet.stream`."""
         return self._told("POST", "/v1/streams", json={"name": name, "columns": schema, **options})
 
+    def alter_stream(self, name: str, *, add: str) -> dict[str, Any]:
+        """Give a stream columns more (`"color string, weight double"`) while everything runs."""
+        self._http.ask("PATCH", named("streams", name), json={"add": add})
+        return self._told("GET", named("streams", name))
+
     def table(
         self,
         name: str,
