@@ -39,7 +39,7 @@ OPERATE = {
     ("POST", "/v1/sources/close"),
     ("POST", "/v1/drain"),
 }
-ADMIN = {("POST", "/v1/streams"), ("POST", "/v1/tables")}
+ADMIN = {("POST", "/v1/streams"), ("PATCH", "/v1/streams/{stream}"), ("POST", "/v1/tables")}
 #: answers that never end
 LIVE = {"/v1/queries/{name}/live", "/v1/events"}
 

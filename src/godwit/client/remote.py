@@ -19,6 +19,7 @@ from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
 Emit = Literal["final", "changes"]
+Joins = Literal["materialised", "stateless"]
 
 
 class RemoteFleet:
@@ -34,6 +35,11 @@ class RemoteFleet:
     def stream(self, name: str, schema: str, **options: Any) -> dict[str, Any]:
         """Declare a stream; options as in `Fleet.stream`."""
         return self._told("POST", "/v1/streams", json={"name": name, "columns": schema, **options})
+
+    def alter_stream(self, name: str, *, add: str) -> dict[str, Any]:
+        """Give a stream columns more (`"color string, weight double"`) while everything runs."""
+        self._http.ask("PATCH", named("streams", name), json={"add": add})
+        return self._told("GET", named("streams", name))
 
     def table(
         self,
@@ -102,9 +108,16 @@ class RemoteFleet:
         return RemoteQuery(self._http, name)
 
     def submit(
-        self, sql: Any, name: str, *, sink: str | None = None, emit: Emit = "final", wait: bool = True
+        self,
+        sql: Any,
+        name: str,
+        *,
+        sink: str | None = None,
+        emit: Emit = "final",
+        joins: Joins = "materialised",
+        wait: bool = True,
     ) -> RemoteQuery | RemoteCommand:
-        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit}
+        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit, "joins": joins}
         return self._sent("POST", "/v1/queries", body, wait) or RemoteQuery(self._http, name)
 
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:

@@ -28,6 +28,12 @@ class NewStream(RequestBody):
     mbps: float | None = Field(default=None, gt=0)
 
 
+class NewColumns(RequestBody):
+    """Columns that a stream has more from now on: "color string, weight double"."""
+
+    add: str = Field(max_length=20_000)
+
+
 class NewQuery(RequestBody):
     name: str = Field(max_length=200)
     sql: str = Field(max_length=100_000)
@@ -35,6 +41,8 @@ class NewQuery(RequestBody):
     sink: str | None = None
     #: "changes": what windows are so far, as rows that replace each other
     emit: Literal["final", "changes"] = "final"
+    #: "stateless" joins keep no intermediate rows, so that their order is changed in one epoch
+    joins: Literal["materialised", "stateless"] = "materialised"
 
 
 class NewText(RequestBody):

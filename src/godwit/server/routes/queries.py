@@ -47,7 +47,7 @@ def submit(
     sql = with_changes(body.sql) if body.emit == "changes" else body.sql
     if dry_run:
         return _explained(service_of(request), sql, body.name)
-    return send(request, Submit(body.name, sql, body.sink), wait)
+    return send(request, Submit(body.name, sql, body.sink, body.joins), wait)
 
 
 @router.patch("/queries/{name}")
