@@ -92,7 +92,7 @@ class Overs:
         return OverForm(ties, lives, tuple(items))
 
     def _check_keep(self, node: exp.Window) -> None:
-        """Rows of a key that begin anew: only where something is kept of a key, and by one relation's rows."""
+        """Rows of a key that begin again: only where something is kept of a key, and by one relation's rows."""
         if len(self._scope.relations) > 1:
             msg = "keep does not go with a join in the same SELECT"
             raise SqlFault(msg, node, "join in a sub-query")
