@@ -54,6 +54,9 @@ bench-plan: setup  ## changes of plan: the published experiments and ours
 bench-falcon: setup  ## migrations of keys, every strategy, over links with a latency; ARGS=--full as published
 	$(PY) -m bench.falcon $(ARGS)
 
+bench-sql: setup  ## Nexmark's 23 queries beside plain Spark; ARGS="--queries q5 q7" runs some, the report has all there are
+	$(PY) -m bench.sql $(ARGS)
+
 bench-peers: setup  ## Apache Flink, plain Spark and godwit on the same rows; ARGS=--quick to try it out
 	$(PY) -m bench.peers $(ARGS)
 
@@ -66,4 +69,4 @@ lock: setup  ## write requirements.lock again from pyproject.toml
 clean:  ## remove the virtual environment and everything generated
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo out artifacts
 
-.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-plan bench-falcon bench-peers docs lock clean
+.PHONY: help setup demo test test-full check format bench-quick bench bench-latency bench-placement bench-sqpr bench-isqd bench-plan bench-falcon bench-sql bench-peers docs lock clean

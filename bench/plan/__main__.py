@@ -10,8 +10,9 @@ import time
 from dataclasses import asdict
 
 from bench._harness import machine, save
-from bench.plan import model, report, swapping
-from bench.plan.settings import Setting
+from bench.plan import model, report, spark, swapping
+from bench.plan.settings import HIGH, LOW, Setting
+from godwit.engine.session import spark_session
 
 AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 
@@ -45,7 +46,34 @@ def swaps() -> None:
     save(report.FOLDER / "swaps.json", out)
 
 
-EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps}
+def spark_lengths() -> None:
+    points = spark.lengths(spark_session(quick=True))
+    title = f"On Spark: length and silence of a change against W (Figures 9, 10, 12; rates x {spark.SCALE:g})"
+    save(report.FOLDER / "spark_lengths.json", {"title": title, "changes": points, "machine": machine()})
+
+
+def spark_low() -> None:
+    _spark_series("13_and_14", LOW)
+
+
+def spark_high() -> None:
+    _spark_series("15_and_16", HIGH)
+
+
+def _spark_series(name: str, setting: Setting) -> None:
+    runs = spark.series(spark_session(quick=True), setting)
+    title = f"On Spark: figures {name.replace('_', ' ')} (rates x {spark.SCALE:g})"
+    save(report.FOLDER / f"spark_{name}.json", {"title": title, "spark": runs, "machine": machine()})
+
+
+EXPERIMENTS = {
+    "lengths": lengths,
+    "series": series,
+    "swaps": swaps,
+    "spark-lengths": spark_lengths,
+    "spark-low": spark_low,
+    "spark-high": spark_high,
+}
 
 
 def main(names: list[str]) -> None:

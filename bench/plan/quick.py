@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench._harness import headline
-from bench.plan import model, swapping
+from bench.plan import model, spark, swapping
 from bench.plan.settings import LOW, set1
+from godwit.engine.session import spark_session
 
 
 def figures() -> Iterator[dict[str, Any]]:
@@ -26,6 +27,7 @@ def figures() -> Iterator[dict[str, Any]]:
         "model: parallel track, s", track, 2.0, "2W +- 25 %", met=abs(track / 2.0 - 1) <= 0.25, note="Table 2, W = 1 s"
     )
     yield _intermediate()
+    yield from spark.figures(spark_session(quick=True))
 
 
 def _intermediate() -> dict[str, Any]:

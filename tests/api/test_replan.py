@@ -19,6 +19,7 @@ from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site, Topology
 from godwit.region import step
 from godwit.replan.box import JoinBox
+from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
 from godwit.testing.collected import Collected
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -78,6 +79,12 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree.canonical) == "a JOIN (b JOIN c)"
     _ends_well(fleet, query)
     assert len(delivered.rows) == query.results().count()
+    (told,) = [PlanChangeRecord.from_json(one) for one in fleet.store.get_document(PLAN_CHANGES)]
+    assert (told.query, told.strategy) == ("q", strategy)
+    assert told.length_s is not None
+    assert [p.phase for p in told.phases if p.phase in ("switch", "retire")][-2:] == ["switch", "retire"]
+    assert sum(p.rows for p in told.phases if p.phase == "left") > 0
+    assert f"by {strategy}" in told.text()
 
 
 FOUR = (
@@ -215,3 +222,109 @@ def test_what_a_strategy_refuses_changes_nothing(fleet: Fleet) -> None:
     with pytest.raises(ConfigError, match="materialised"):
         fleet.submit(PLAIN, "other", joins="none")  # type: ignore[arg-type]
     assert fleet.deployment == before
+
+
+#: in the order (a JOIN c) JOIN b the division is made of pairs for which there is no b
+DIVIDES = (
+    f"SELECT a.v AS x, b.v AS y, c.v AS z FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} "
+    f"JOIN c ON a.k = c.k AND c.ts {NEAR.format('a')} AND c.v / (a.v - c.v) > -9"
+)
+
+
+@pytest.mark.parametrize("when", ["states are computed", "rows come"])
+def test_a_plan_that_fails_is_gone_back_from_and_nothing_is_lost(fleet: Fleet, when: str) -> None:
+    query = fleet.submit(DIVIDES, "q")
+
+    def push(second: int, a: int, c: int, k: int = 0) -> None:
+        at = START + dt.timedelta(seconds=second)
+        for stream, v, key in (("a", a, k), ("b", second, 0), ("c", c, k)):
+            fleet.push(stream, [{"k": key, "v": v, "ts": at}])
+        fleet.process_available()
+
+    for second in range(8):
+        push(second, 5, 2)
+    if when == "states are computed":
+        push(8, 2, 2, k=1)  # nobody divides by it: no b has this key
+    fleet.replan("q", order="(a JOIN c) JOIN b", strategy="background")
+    if when == "rows come":
+        for stream in "ac":  # they are read by the version that runs both plans, together with what it inherits
+            fleet.push(stream, [{"k": 1, "v": 2, "ts": START + dt.timedelta(seconds=8)}])
+    for second in range(9, 24):
+        push(second, 7, 1)
+    (runs,) = fleet.deployment.queries.values()
+    assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree) == "a JOIN b JOIN c"
+    _ends_well(fleet, query)
+
+
+class Died(Exception):  # noqa: N818 - an event, not an error
+    """The process is gone at some moment of a micro-batch."""
+
+
+def _crashes(strategy: str, moment: str) -> object:
+    quick = (strategy, moment) == ("background", "committed")
+    return pytest.param(strategy, moment, marks=() if quick else pytest.mark.full)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "moment"), [_crashes(s, m) for s in (*STRATEGIES, "stateless-order") for m in ("staged", "committed")]
+)
+def test_a_crash_at_every_step_of_a_change(spark: SparkSession, tmp_path: Path, strategy: str, moment: str) -> None:
+    """From the change on, the process dies in every second micro-batch, and another one goes on with its folder."""
+    random_, count, armed = random.Random(13), 0, False
+
+    def at(now: str) -> None:
+        nonlocal count
+        count += armed and now == moment
+        if armed and now == moment and count % 2:
+            raise Died
+
+    def opened() -> Fleet:
+        return Fleet(tmp_path, spark, retention=Retention(keep=True), at=at)
+
+    fleet = opened()
+    fleet.topology.add(Topology.of([Site("west")]))  # type: ignore[arg-type]
+    for stream in "abc":
+        fleet.stream(stream, "k int, v int, ts timestamp", site="west", ahead=None)
+    fleet.submit(PLAIN, "q", joins="stateless" if strategy == "stateless-order" else "materialised")
+    _push(fleet, random_, range(12))
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
+    armed = True
+    for second in range(12, 42, 2):
+        _push(fleet, random_, range(second, second + 2), process=False)
+        while True:
+            try:
+                fleet.process_available()
+                break
+            except Died:
+                fleet.stop()
+                fleet = opened()
+    armed = False
+    fleet.process_available()
+    assert count > 8
+    assert len(fleet.deployment.queries) == 1
+    _ends_well(fleet, fleet.query("q"))
+    fleet.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_change_of_plan_and_of_the_topology_at_once(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """An operator of the old plan moves in the epoch in which the new one begins, or right after it."""
+    random_ = random.Random(17)
+    with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
+        sites = [Site("west", "west"), Site("cloud", "cloud", kind="cloud")]  # type: ignore[arg-type]
+        fleet.topology.add(Topology.of(sites, [Link("west", "cloud")]))  # type: ignore[arg-type]
+        for stream, site in zip("abc", ("west", "cloud", "west"), strict=True):
+            fleet.stream(stream, "k int, v int, ts timestamp", site=site, ahead=None)
+        query = fleet.submit(COUNTED, "q")
+        joins = [i for i, op in enumerate(fleet.execution(query.id).shape.plan.operators) if op.stateful]
+        _push(fleet, random_, range(12))
+        fleet.move({f"q/{joins[0]}": "west"})
+        fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
+        now = fleet.execution(query.id)
+        moved = [i for i, op in enumerate(now.shape.plan.operators) if op.stateful]
+        fleet.move({f"{now.id}/{moved[-1]}": "west", f"{now.id}/{moved[0]}": "cloud"})
+        _push(fleet, random_, range(12, 16), process=False)
+        _push(fleet, random_, range(16, 50))
+        assert len(fleet.deployment.queries) == 1
+        _ends_well(fleet, query)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from godwit.api.fleet import Fleet
 from godwit.cli.main import app
 from godwit.errors import ConfigError, StateError
-from godwit.maintenance.savepoint import export
+from godwit.maintenance.savepoint import export, restore
 from tests.region.world import SITES, World
 
 QUERIES = {
@@ -51,3 +51,37 @@ def test_a_copy_goes_on_where_the_fleet_was(
 def test_there_must_be_a_fleet(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no fleet in"):
         export(tmp_path / "nothing", tmp_path / "target")
+
+
+def test_a_file_becomes_a_fleet_elsewhere_that_runs_on(open_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
+    """Exported while it is open, in the middle of a window; both go on, each on its own."""
+    world = World(open_fleet, QUERIES, trains=2)
+    for number, handle in world.handles.items():
+        handle.push(world._rows(number, 0, 5))
+    world.fleet.process_available()
+    file = tmp_path / "saved" / "fleet.tar.gz"
+    assert world.fleet.export(file) == file.stat().st_size
+    for number, handle in world.handles.items():
+        handle.push(world._rows(number, 6, 2))
+    copy = Fleet.restore(file, tmp_path / "elsewhere")
+    try:
+        for number in range(2):
+            device = copy.device(f"t{number}", site=SITES[number % 2], streams=["passengers"])
+            device.push(world._rows(number, 6, 4))
+        copy.close_sources()
+        copy.process_available()
+        assert [str(v) for v in (copy.query(name).verdict() for name in QUERIES) if not v.equal] == []
+        assert {row.train: row.n for row in copy.query("totals").results().collect()} == {"t0": 9, "t1": 9}
+    finally:
+        copy.stop()
+    assert [str(v) for v in world.finish() if not v.equal] == []
+    assert {row.train: row.n for row in world.fleet.query("totals").results().collect()} == {"t0": 7, "t1": 7}
+
+
+def test_what_is_no_savepoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match="is no savepoint"):
+        restore(tmp_path / "x.tar.gz", tmp_path / "new")
+    said = CliRunner().invoke(app, ["import", str(tmp_path / "none"), str(tmp_path / "new")])
+    assert said.exit_code != 0
+    assert not (tmp_path / "new").exists()

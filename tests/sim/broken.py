@@ -284,7 +284,7 @@ BROKEN_STRATEGIES: dict[tuple[str, str], tuple[Any, str, Any, int | Schedule]] =
     ("falcon", "acknowledgement"): (*_UNACKNOWLEDGED, _after_a_copy("falcon", 2)),
     ("falcon-oop", "emission filter"): (*_FILTER, 0),
     ("falcon-oop", "marker"): (*_COPIED_EARLY, 66),
-    ("partial-pause", "marker"): (*_SENT_EARLY, 18),
+    ("partial-pause", "marker"): (*_SENT_EARLY, 97),
     ("partial-pause", "acknowledgement"): (*_UNACKNOWLEDGED, ANSWERED_LATE),
     ("on-demand", "marker"): (*_SENT_EARLY, 18),
     ("on-demand", "acknowledgement"): (*_UNACKNOWLEDGED, ANSWERED_LATE),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from godwit.ids import QueryId
+from godwit.model.plan import arrival_view
 from godwit.sql import compile_query
 from tests.sql import batch
 from tests.sql.fixtures import good_files, good_sql
@@ -52,6 +53,8 @@ def tables(spark: Any) -> Iterator[Any]:
         rows = [tuple(_value(c.name, c.type, rng) for c in stream.columns) for _ in range(60)]
         frame = spark.createDataFrame(rows, SCHEMAS[name]).coalesce(1).cache()
         frame.createOrReplaceTempView(str(name))
+        arrived = frame.selectExpr("*", f"{stream.time} + INTERVAL 7 SECONDS AS _arrived")
+        arrived.createOrReplaceTempView(arrival_view(name))
     yield spark
     for name in STREAMS:
         spark.catalog.uncacheTable(str(name))
@@ -71,6 +74,8 @@ def _rows(frame: Any) -> list[str]:
 
 #: one of each kind; `make test-full` runs the rest
 SOON = (
+    "arrival_window",
+    "table_system_time",
     "aggregate_filter",
     "count_window",
     "count_window_slide",

@@ -27,17 +27,18 @@ from godwit.workloads.nexmark_suite import (
     AS_PUBLISHED,
     AUCTION,
     BID,
+    FUNCTIONS,
     PERSON,
     QUERIES,
+    REFERENCES,
     events,
-    prepare,
     side_rows,
     suite,
 )
 from tests.region.world import three_regions
 
 SETTINGS = Settings(seed=5, rate=200, seconds=24, sources=2, disorder=1)
-ALL = StreamWorkload("nexmark", (PERSON, AUCTION, BID), "", events, prepare)
+ALL = StreamWorkload("nexmark", (PERSON, AUCTION, BID), "", events, REFERENCES, FUNCTIONS)
 _WON = """SELECT a.*, b.auction, b.bidder, b.price, b.dateTime AS bid_dateTime, b.extra AS bid_extra
           FROM auction a JOIN bid b ON a.id = b.auction WHERE b.dateTime BETWEEN a.dateTime AND a.expires"""
 _HOPS = """SELECT auction, epoch_us(dateTime) // 2000000 * 2000000 - i * 2000000 AS start

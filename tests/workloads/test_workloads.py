@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,15 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.api.oracle import compare
+from godwit.delivery.sinks.callback import CallbackSink
 from godwit.errors import ConfigError
-from godwit.ids import QueryId
+from godwit.ids import QueryId, StreamId
+from godwit.model.plan import Column
+from godwit.model.tables import reference_table
 from godwit.sql import compile_query
 from godwit.workloads import WORKLOADS, Settings, named
+from godwit.workloads.riot import SHAPES
+from godwit.workloads.riot_train import Trainer
 from tests.region.world import three_regions
 
 SMALL = {
@@ -25,7 +31,58 @@ SMALL = {
     "nq8": Settings(seed=3, rate=100, seconds=30, sources=2, disorder=2),
     "lr-tn": Settings(seed=3, rate=4, seconds=60, sources=2, disorder=2),
     "lr-an": Settings(seed=3, rate=4, seconds=500, sources=2, disorder=2),
+    "ysb": Settings(seed=3, rate=40, seconds=40, sources=2, disorder=2),
+    **{
+        name: Settings(seed=3, rate=10, seconds=40, sources=2, disorder=2, keys=12)
+        for name in WORKLOADS
+        if name.startswith("riot")
+    },
 }
+_PARSED = """(SELECT station, id, ts, from_json(senml, 'e array<struct<n:string,u:string,v:double>>').e AS e
+              FROM observations)"""
+_LONG = f"(SELECT station, id, ts, entry.n, entry.v FROM {_PARSED} LATERAL VIEW explode(e) t AS entry)"
+
+
+def _etl(shape: str) -> str:
+    """By self-joins instead of windows and grouping: the last five values of a gap, and one join per field."""
+    names = [field.name for field in SHAPES[shape]]
+    checked = f"""SELECT station, id, ts, o.n, CASE WHEN v >= low AND v <= high THEN v END AS v
+                  FROM {_LONG} o JOIN ranges r ON o.n = r.n"""
+    before = """SELECT g.id, g.n, aggregate(slice(reverse(array_sort(collect_list(struct(c.ts, c.v)))), 1, 5),
+                       named_struct('s', 0D, 'n', 0), (a, x) -> named_struct('s', a.s + coalesce(x.v, 0D),
+                       'n', a.n + if(x.v IS NULL, 0, 1)), a -> if(a.n = 0, NULL, a.s / a.n)) AS mean
+                FROM checked g JOIN checked c ON c.station = g.station AND c.n = g.n AND c.ts < g.ts
+                WHERE g.v IS NULL GROUP BY g.id, g.n"""
+    one = "JOIN (SELECT id, v FROM filled WHERE n = '{n}') f{i} ON f{i}.id = m.id"
+    parts = " ".join(one.format(n=n, i=i) for i, n in enumerate(names))
+    columns = ", ".join(f"f{i}.v AS {n}" for i, n in enumerate(names))
+    return f"""WITH checked AS ({checked}), before AS ({before}),
+               filled AS (SELECT c.id, c.n, coalesce(c.v, mean) AS v
+                          FROM checked c LEFT JOIN before b ON b.id = c.id AND b.n = c.n)
+               SELECT m.station, m.id, place, {columns},
+                      concat('{{"n":"', m.station, '","bt":', m.id, ',"place":"', place, '"}}') AS senml, m.ts
+               FROM observations m {parts} JOIN stations s ON s.id = m.station"""
+
+
+_STATS = f"""SELECT station, n, sum(v) / count(v) AS mean, sum(v * v) / count(v) AS moment,
+                    size(collect_set(v)) AS different,
+                    (count(v) * sum(x * v) - sum(x) * sum(v)) / (count(v) * sum(x * x) - sum(x) * sum(x)) AS slope,
+                    (sum(v) - (count(v) * sum(x * v) - sum(x) * sum(v)) / (count(v) * sum(x * x) - sum(x) * sum(x))
+                     * sum(x)) / count(v) AS intercept, timestamp_micros((bucket + 1) * 10000000) AS until
+             FROM (SELECT *, floor(unix_micros(ts) / 10000000) AS bucket, unix_micros(ts) % 60000000 / 1e6 AS x
+                   FROM {_LONG}) GROUP BY station, n, bucket"""
+
+
+def _pred(shape: str) -> str:
+    x, y, *_ = SHAPES[shape]
+    bad = f"e[0].v < {(x.low + x.high) / 2} AND e[1].v < {y.low + (y.high - y.low) / 3}"
+    return f"""SELECT station, avg(p) AS predicted, avg(abs(p - v)) AS error, sum(if(bad, 1, 0)) AS bad, count(*) AS n,
+                      timestamp_micros((bucket + 1) * 10000000) AS until
+               FROM (SELECT station, floor(unix_micros(ts) / 10000000) AS bucket, e[4].v AS v, {bad} AS bad,
+                            intercept + a * e[0].v + b * e[1].v AS p FROM {_PARSED}, models)
+               GROUP BY station, bucket"""
+
+
 #: the same questions, asked in another way; ties of rank are no ties of ours: no two events have one time
 OTHERWISE = {
     "tm": "SELECT vehicle, sum(speed) / count(speed) AS average FROM speeds GROUP BY vehicle "
@@ -47,10 +104,26 @@ OTHERWISE = {
                 SELECT person.id, name, auction.id AS auction, person.ts AS came, auction.ts AS sold
                 FROM person, auction WHERE person.id = seller)
               WHERE unix_micros(sold) - unix_micros(came) BETWEEN 0 AND 3600000000""",
+    "ysb": """SELECT campaign_id, count(*) AS views, max(event_time) AS latest,
+                     timestamp_micros((bucket + 1) * 10000000) AS until
+              FROM (SELECT *, floor(unix_micros(event_time) / 10000000) AS bucket FROM ad_events
+                    WHERE event_type NOT IN ('click', 'purchase')) e, campaigns c
+              WHERE e.ad_id = c.ad_id GROUP BY campaign_id, bucket""",
+    **{
+        f"{name}{'' if shape == 'sys' else f'-{shape}'}": made
+        for shape in SHAPES
+        for name, made in (("riot-etl", _etl(shape)), ("riot-stats", _STATS), ("riot-pred", _pred(shape)))
+    },
 }
+#: `make test` runs one data set, `make test-full` all
+RUN = [
+    pytest.param(name, marks=pytest.mark.full if name.endswith(("-taxi", "-fit")) else ())
+    for name in WORKLOADS
+    if not name.startswith(("riot-train", "riot-features"))
+]
 
 
-@pytest.mark.parametrize("name", list(WORKLOADS))
+@pytest.mark.parametrize("name", RUN)
 def test_the_query_answers_while_a_source_hops(open_fleet: Callable[..., Fleet], name: str) -> None:
     workload, settings = WORKLOADS[name], SMALL[name]
     fleet = open_fleet()
@@ -71,7 +144,8 @@ def test_the_query_answers_while_a_source_hops(open_fleet: Callable[..., Fleet],
     assert verdict.equal, str(verdict)
     assert verdict.got > 0
     if name in OTHERWISE:
-        other = _batch(fleet, workload.tables(settings), OTHERWISE[name])
+        references = {one.name: pa.Table.from_pylist(one.rows()) for one in workload.references}
+        other = _batch(fleet, {**workload.tables(settings), **references}, OTHERWISE[name])
         told = compare(QueryId(name), other.toPandas(), query.results().toPandas())
         assert told.equal, str(told)
 
@@ -100,7 +174,40 @@ def test_rows_follow_from_the_seed_alone(name: str) -> None:
 @pytest.mark.parametrize("name", list(WORKLOADS))
 def test_the_query_compiles(name: str) -> None:
     workload = WORKLOADS[name]
-    assert compile_query(workload.sql, {s.id: s for s in workload.streams}, QueryId(name)).shape.plan.operators
+    tables = [
+        reference_table(StreamId(r.name), tuple(Column(*c.split()) for c in r.schema.split(", ")), (r.key,))
+        for r in workload.references
+    ]
+    known, calls = {s.id: s for s in (*workload.streams, *tables)}, [f.name for f in workload.functions]
+    assert compile_query(workload.sql, known, QueryId(name), declared=calls).shape.plan.operators
+
+
+def test_a_window_trains_a_model_that_predicts_from_then_on(open_fleet: Callable[..., Fleet]) -> None:
+    pred, settings = named("riot-pred"), Settings(seed=5, rate=20, seconds=30, keys=12)
+    fleet = open_fleet()
+    fleet.topology.add(three_regions())
+    pred.declare(fleet, settings, ["west"])
+    models = fleet.table("models", pred.references[2].schema, key="name")
+    query, trainer = fleet.submit(pred.sql, "riot-pred"), Trainer(fleet, models)
+    trainer.follow(CallbackSink)
+    for batch in pred.batches(settings, every=10):
+        fleet.push("observations", batch["observations"])
+        fleet.process_available()
+        fleet.process_available()  # (training changes a table)
+    fleet.close_sources()
+    fleet.process_available()
+    trainer.tick([])
+    assert len(trainer.trained) >= 2
+    assert query.verdict().equal, str(query.verdict())
+    rows = [json.loads(row["senml"]) for row in pred.tables(settings)["observations"].to_pylist()[:200]]
+    values = np.array([[entry["v"] for entry in row["e"]] for row in rows])
+    fields = SHAPES["sys"]
+    fine = values[(values[:, [0, 1, 4]] <= [fields[i].high for i in (0, 1, 4)]).all(axis=1)]
+    want, *_ = np.linalg.lstsq(np.c_[np.ones(len(fine)), fine[:, :2]], fine[:, 4], rcond=None)
+    first = trainer.trained[min(trainer.trained)]
+    assert np.allclose([first["intercept"], first["a"], first["b"]], want, rtol=1e-6)
+    assert [row["name"] for row in models.rows()] == ["linear"]
+    assert models.rows()[0]["a"] == trainer.trained[max(trainer.trained)]["a"]
 
 
 def test_nexmark_is_as_published() -> None:

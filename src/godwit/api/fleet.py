@@ -23,15 +23,26 @@ from godwit.api.running import RunningFleet
 from godwit.api.tables import TableHandle, declared_table
 from godwit.api.topology_store import TopologyStore
 from godwit.client import RemoteFleet
-from godwit.control.commands import Alter, Connect, Declare, MigrateKeys, PlaceByHand, Replan, Submit, Withdraw
+from godwit.control.commands import (
+    Alter,
+    AlterStream,
+    Connect,
+    Declare,
+    MigrateKeys,
+    PlaceByHand,
+    Replan,
+    Submit,
+    Withdraw,
+)
 from godwit.control.reoptimiser import Watching
 from godwit.engine.session import check_session, spark_session
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, StateError
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.sources.broker_source import BrokerSource
 from godwit.ingest.sources.replay import Replay
 from godwit.ingest.sources.spark_source import SparkSource, json_messages, stream_of_format
 from godwit.maintenance.housekeeping import Retention
+from godwit.maintenance.savepoint import export, restore
 from godwit.migration.phases import REPLICA
 from godwit.migration.source_mobility import Following
 from godwit.model.changes import Change
@@ -111,11 +122,18 @@ class Fleet(RunningFleet):
         """
         roles: dict[str, Any] = {"time": time, "device": device, "disorder": disorder, "idle": idle, "ahead": ahead}
         stream = declared(name, schema, self.deployment.streams, mbps=mbps, **roles)
-        if self.deployment.streams.get(stream.id) != stream:
+        known = self.deployment.streams.get(stream.id)
+        if known is None or not known.is_declared_by(stream):
             self.control.execute(Declare(stream))
         if device is None:
             self.device(name, site=site, streams=[name])
-        return stream
+        return self.deployment.streams[stream.id]
+
+    def alter_stream(self, name: str, *, add: str) -> Stream:
+        """Give a stream columns more (`"color string, weight double"`) while everything runs. Rows that have come, and
+        those of devices that do not send them, have NULL there; queries that run go on, new ones may read them."""
+        self.control.execute(AlterStream(name, add))
+        return self.deployment.streams[StreamId(name)]
 
     def table(
         self,
@@ -306,6 +324,23 @@ class Fleet(RunningFleet):
         """What these changes would do; nothing happens."""
         with self.control.driving():
             return self.plane.explain_change(changes)
+
+    # --- savepoints
+
+    def export(self, target: str | Path) -> int:
+        """Write a savepoint: into a new folder, or a file named like `x.tar.gz`; returns its bytes. The fleet may be
+        open, but not running. `Fleet.restore` makes a fleet of it that goes on from there."""
+        if self.pool.running:
+            msg = f"the fleet in {self.store.disk.root} runs; stop it first, so that nothing is half written"
+            raise StateError(msg)
+        self.supervisor.flush()
+        return export(Path(self.store.disk.root), Path(target), mine=True)
+
+    @staticmethod
+    def restore(savepoint: str | Path, folder: str | Path, cores: int | None = None, **options: Any) -> Fleet:
+        """Open a savepoint in a folder of its own (which is new); options as for `Fleet`."""
+        restore(Path(savepoint), Path(folder))
+        return Fleet(Path(folder), spark_session(cores=cores), **options)
 
     def __enter__(self) -> Fleet:
         return self

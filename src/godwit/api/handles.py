@@ -16,6 +16,7 @@ from godwit.delivery.delivery import Delivery
 from godwit.delivery.json_rows import html_table, json_rows
 from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
+from godwit.engine.upserts import with_kind
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.ingest.schema import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
@@ -39,8 +40,9 @@ class QueryHandle:
 
     def changes(self) -> DataFrame:
         """The results as they came, also those that were replaced since: `__version` says which of two is newer,
-        `__deleted` that the key has no row any more. Of a query whose results are only added to: the results."""
-        return self._fleet.changes(self.id)
+        `__deleted` that the key has no row any more, `__change` whether the row is an insert, an update or a delete of
+        its key's. Of a query whose results are only added to: the results."""
+        return with_kind(self._fleet.changes(self.id), self._fleet.execution(self.id).shape.plan.sink)
 
     def explain(self) -> str:
         """The plan, its parameters and shape; below it what it shares with other queries."""

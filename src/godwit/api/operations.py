@@ -11,12 +11,13 @@ from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
-from godwit.api.options import check_changes, check_sink
+from godwit.api.options import check_changes, check_sink, widened
 from godwit.api.plan_versions import PlanVersions
 from godwit.api.tables import load_table
 from godwit.control.commands import (
     AdvancePlan,
     Alter,
+    AlterStream,
     ChangeTopology,
     Command,
     Connect,
@@ -60,6 +61,8 @@ class Operations:
         match command:
             case Declare(stream):
                 self._declare(stream)
+            case AlterStream(name, add):
+                self._widen(StreamId(name), add, again)
             case Connect(device, site, streams):
                 names.check("device", device)
                 self._connect(DeviceId(device), SiteId(site) if site else None, [StreamId(s) for s in streams])
@@ -254,12 +257,29 @@ class Operations:
 
     def _declare(self, stream: Stream) -> None:
         known = self._fleet.deployment.streams.get(stream.id)
-        if known is not None and known != stream:
+        if known is not None and not known.is_declared_by(stream):
             msg = f"stream '{stream.id}' is declared already, and differently; choose another name"
             raise SourceError(msg)
         if known is None:
             self.prepare(stream)
             self._fleet.control.ask(StreamDeclared(stream))
+
+    def _widen(self, name: StreamId, add: str, again: bool) -> None:
+        """Columns more: queries that run do not notice, those that begin from now on may read them."""
+        known = self._fleet.deployment.streams.get(name)
+        if known is None:
+            self._fleet.schema(name)  # (says which there are)
+            return
+        new = widened(known, add, derived=any(q.target == name for q in self._fleet.deployment.queries.values()))
+        if new is None:
+            if not again:
+                msg = f"stream '{name}' has {add} already"
+                raise SourceError(msg)
+            return
+        schema = self._fleet.analyst.declare(new)
+        with self._fleet.lock:
+            self._fleet.gateway.widen(schema)
+        self._fleet.control.ask(StreamDeclared(new))
 
     def prepare(self, stream: Stream) -> None:
         """Take rows of a stream, with what earlier processes left in its logs."""

@@ -56,6 +56,26 @@ def declared_of(
     return Stream(StreamId(name), columns, time, device, disorder_us, idle_seconds, mbps, ahead_us)
 
 
+def widened(stream: Stream, add: str, derived: bool) -> Stream | None:
+    """The stream with columns more (`name type, ..`); None: it has them. A ConfigError says what cannot be."""
+    what = "a derived stream: its columns are those of its query" if derived else "a reference table" * bool(stream.key)
+    if what:
+        msg = f"'{stream.id}' is {what}; columns can be added to streams of devices only"
+        raise ConfigError(msg)
+    more = columns_of(add)
+    have = {column.name.lower(): column.type for column in stream.columns}
+    if all(have.get(column.name.lower()) == column.type for column in more):
+        return None
+    for column in more:
+        if column.name.lower() in have:
+            msg = (
+                f"stream '{stream.id}' has a column '{column.name}' ({have[column.name.lower()]}); choose another name"
+            )
+            raise ConfigError(msg)
+    names.identifiers("column", (column.name for column in (*stream.columns, *more)))
+    return stream.widened(more)
+
+
 def _check_roles(stream: str, columns: tuple[Column, ...], time: str, device: str | None) -> None:
     """The columns that say when and who."""
     types = {column.name: column.type for column in columns}

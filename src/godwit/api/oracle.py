@@ -18,7 +18,7 @@ from godwit.engine import arrival, segments
 from godwit.engine.arrival import arrived
 from godwit.engine.lazy_frame import made
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.model.plan import ARRIVED, Column, Query, arrival_view
+from godwit.model.plan import ARRIVED, Column, Query, Scan, arrival_view
 from godwit.region.runner import Runner
 from godwit.region.state import union
 from godwit.storage.log import Segment
@@ -64,14 +64,15 @@ def expected(fleet: FleetCore, query: Query) -> DataFrame:
     """The batch result over all rows that reached the query's streams since it began."""
     session = fleet.spark.newSession()
     fleet.functions.register(session)
-    reads = sorted({(scanned.query.id, scanned.stream) for scanned in scans(fleet, query)})
-    for name, stream in reads:
-        rows = _everything(fleet, query, QueryId(name), stream)
+    # (of a stream that is joined with itself, the scan that comes last)
+    reads = {(scanned.query.id, scanned.view): scanned for scanned in scans(fleet, query)}
+    for scanned in reads.values():
+        rows = _everything(fleet, query, scanned)
         # A view belongs to the session it was made in, so the rows must be read there.
-        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(_view(query, stream))
+        session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(scanned.view)
     answer = session.sql(query.oracle_sql)
-    for _, stream in reads:
-        session.catalog.dropTempView(_view(query, stream))  # or Java keeps the rows as long as the session
+    for _, view in reads:
+        session.catalog.dropTempView(view)  # or Java keeps the rows as long as the session
     return answer
 
 
@@ -81,7 +82,16 @@ class Scanned:
 
     query: Query
     index: int
-    stream: StreamId
+    scan: Scan
+
+    @property
+    def stream(self) -> StreamId:
+        return self.scan.stream
+
+    @property
+    def view(self) -> str:
+        """What the oracle's text calls it."""
+        return arrival_view(self.stream, self.scan.late) if self.scan.arrival else str(self.stream)
 
     def begun(self, runner: Runner) -> int:
         """The last entry of the source log from before it."""
@@ -92,40 +102,34 @@ def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
     """The scans of everything but the streams of what it reads of others, its own and those there."""
     parts = [fleet.execution(part) for part in query.parts]
     inside = {part.target for part in parts}
-    found = [Scanned(q, i, scan.stream) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
+    found = [Scanned(q, i, scan) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
-def _everything(fleet: FleetCore, query: Query, reads: QueryId, stream: StreamId) -> DataFrame:
+def _everything(fleet: FleetCore, query: Query, last: Scanned) -> DataFrame:
+    stream, scan = last.stream, last.scan
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
         whole = union(expected(fleet, producer) for producer in producers)
         assert isinstance(whole, DataFrame)
         return whole
     found: list[Segment] = []
-    last = [s for s in scans(fleet, query) if s.query.id == reads and s.stream == stream][-1]
     for region, begun in _begun(fleet, last):
         log = fleet.store.log(source_log(region, stream))
         for _, record in log.after(max(begun, log.first - 1)):
             entry = SourceRecord.from_json(record, fleet.store)
-            if entry.segment is not None:
-                found.append(arrived(entry.segment, entry.entered) if by_arrival(query) else entry.segment)
+            rows = entry.segment
+            if rows is not None and scan.arrival:
+                rows = arrived(rows, entry.entered, entry.late if scan.late else None)
+            found += [] if rows is None else [rows]
+    known = fleet.schema(stream).stream
     if not found:
-        columns = fleet.schema(stream).stream.columns
-        more = (Column(ARRIVED, "timestamp"),) if by_arrival(query) else ()
-        return segments.empty(fleet.spark, [*columns, *more])
-    frame = (arrival.read if by_arrival(query) else segments.read)(fleet.spark, found)
+        return segments.empty(fleet.spark, [*known.columns, *[Column(ARRIVED, "timestamp")] * scan.arrival])
+    frame = arrival.read(fleet.spark, found, known) if scan.arrival else segments.read(fleet.spark, found)
     assert frame is not None
-    return made(frame)
-
-
-def by_arrival(query: Query) -> bool:
-    """Whether it reads its streams in the order of arrival, all of them."""
-    return any(scan.arrival for _, scan in query.shape.plan.scans)
-
-
-def _view(query: Query, stream: str) -> str:
-    return arrival_view(stream) if by_arrival(query) else stream
+    # Rows from before a column was added have none.
+    lacking = (c for c in known.columns if c.name not in frame.columns)
+    return made(frame).selectExpr("*", *(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in lacking))
 
 
 def _begun(fleet: FleetCore, scanned: Scanned) -> Iterator[tuple[RegionId, int]]:

@@ -16,9 +16,11 @@ commit shows that it can: so it survives a crash.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
+from godwit.api.plan_records import PlanRecords
 from godwit.control.commands import AdvancePlan
 from godwit.control.events import PlanChanged, ProbesOrdered, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
@@ -37,9 +39,11 @@ from godwit.replan.change_progress import ChangeProgress, NextStep
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, steps
-from godwit.replan.tracks import Answers, both, runs_both, second
+from godwit.replan.tracks import Answers, both, first, runs_both, second
 from godwit.storage import names
 from godwit.storage.log import Record
+
+log = logging.getLogger(__name__)
 
 #: strategies that run both plans side by side for a while: who answers meanwhile
 ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
@@ -62,6 +66,9 @@ class PlanVersions:
         #: steps of versions that were asked for, so that a command is written once
         self._asked: set[tuple[QueryId, NextStep]] = set()
         self._newest: dict[QueryId, int] = {}
+        self._records = PlanRecords(fleet.store)
+        #: versions that a query has gone back to, and why
+        self._reverted: dict[QueryId, str] = {}
         fleet.pool.follow(self._committed)
 
     # --- asked for
@@ -74,6 +81,7 @@ class PlanVersions:
             return
         found = self.planned(name, order, strategy, version, run_out)
         if found is not None:
+            self._records.begin(name, order, found.strategy, found.old.shape.key)
             self._switch(name, found.old, found.first, found.strategy == "moving-state")
 
     def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
@@ -86,7 +94,10 @@ class PlanVersions:
         steps(chosen, BoxChange(StateMatch((), (), ()), probing=True))
         asked = order_of(node, order)
         if asked != query.probes:
+            self._records.begin(name, order, chosen, query.shape.key)
             self._fleet.control.ask(ProbesOrdered(query.id, asked))
+            self._records.phase(name, "switch", query.id)
+            self._records.end(name)
         return True
 
     def planned(
@@ -107,11 +118,11 @@ class PlanVersions:
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
-        first = new
+        begins = new
         if chosen in ANSWERS:
-            first = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
-        self._check_place(name, old, first)
-        return PlannedChange(old, first, new, chosen)
+            begins = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
+        self._check_place(name, old, begins)
+        return PlannedChange(old, begins, new, chosen)
 
     def rehearse(self, name: QueryId, order: str, strategy: str, run_out: bool) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
@@ -156,6 +167,7 @@ class PlanVersions:
         if new.id not in self._fleet.deployment.queries:
             msg = f"the new plan of '{name}' has no place any more: the old one goes on"
             raise DeploymentError(msg)
+        self._records.phase(name, "switch", new.id)
         self._fleet.versions.add(name, old.id)
         self._fleet.aliases.keep(old)
         self._fleet.aliases.succeed(name, new.id)
@@ -175,8 +187,14 @@ class PlanVersions:
 
     def _committed(self, runner: Runner, number: int, record: Record) -> None:
         """Called by regions' threads: what is to follow is left to the control loop."""
-        if record.get("left"):
+        for parcel in record.get("left", ()):
             self._fleet.pool.wake()  # whoever goes on with it need not look for it
+            left = [segment for part in parcel["parts"].values() for segment in part]
+            version = QueryId(parcel["move"][1])
+            name = self._fleet.aliases.name_of(version)
+            sizes = sum(s["rows"] for s in left), sum(s["bytes"] for s in left)
+            self._records.phase(name, "left", version, *sizes)
+        self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
         for query in list(self._fleet.deployment.of_shape(runner.shape.key)):
             new = self._heir(query) if query.until else query
             if new is None or not (new.inherits or runs_both(new.shape.plan)):
@@ -185,6 +203,11 @@ class PlanVersions:
             if step is not None and (new.id, step) not in self._asked:
                 self._asked.add((new.id, step))
                 self._fleet.control.post(AdvancePlan(new.id))
+
+    def _changing(self, shape: str) -> QueryId | None:
+        """The query of a shape whose plan is being changed."""
+        versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until)
+        return next((self._fleet.aliases.name_of(query.id) for query in versions), None)
 
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
@@ -195,13 +218,19 @@ class PlanVersions:
         match step:
             case NextStep.RELEASE:
                 legacy.release(self._fleet.store, new.id)
+                self._records.phase(self._fleet.aliases.name_of(new.id), "release", new.id)
                 self._fleet.pool.wake()
             case NextStep.RETIRE:
                 self._retire(new)
             case NextStep.SWITCH:
                 name = self._fleet.aliases.name_of(new.id)
-                last = replace(second(new), id=_final(new.id), inherits=new.id, until=0)
-                self._switch(name, new, last, False)
+                reason = legacy.broken(self._fleet.store, new.id)
+                last = second(new) if reason is None else first(new)
+                if reason is not None:
+                    log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
+                    self._reverted[_final(new.id)] = reason
+                self._asked.discard((new.id, step))  # it is asked for again if there is no place now
+                self._switch(name, new, replace(last, id=_final(new.id), inherits=new.id, until=0), False)
 
     def _retire(self, new: Query) -> None:
         old = self._progress.before(new)
@@ -209,6 +238,9 @@ class PlanVersions:
         if runs_both(new.shape.plan):
             self._newest_us(new)  # it is kept before what says it goes
         self._fleet.control.ask(QueryWithdrawn(old.id))
+        self._records.phase(self._fleet.aliases.name_of(new.id), "retire", old.id)
+        if not runs_both(new.shape.plan):
+            self._records.end(self._fleet.aliases.name_of(new.id), self._reverted.pop(new.id, ""))
         name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
         subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
         self._fleet.dispatcher.succeed(old.id, subject)

@@ -1,4 +1,4 @@
-"""`godwit submit`, `withdraw` and `alter`: commands to a running fleet from another process, and its answers."""
+"""`godwit submit`, `withdraw`, `alter` and `alter-stream`: commands to a running fleet from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from godwit.control.commands import Alter, Command, Submit, Withdraw
+from godwit.control.commands import Alter, AlterStream, Command, Submit, Withdraw
 from godwit.errors import ConfigError
 from godwit.storage.command_log import CommandLog
 from godwit.storage.store import Store
@@ -40,6 +40,16 @@ def alter(
 ) -> None:
     """Give a running query other parameters. It begins again with them; its shape must stay the same."""
     answered(folder, Alter(query, text(sql)), wait)
+
+
+def alter_stream(
+    folder: Folder,
+    stream: Annotated[str, typer.Argument(help="The stream's name.")],
+    add: Annotated[str, typer.Argument(help="Its new columns: 'color string, weight double'.")],
+    wait: Wait = 60.0,
+) -> None:
+    """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    answered(folder, AlterStream(stream, add), wait)
 
 
 def text(sql: str) -> str:

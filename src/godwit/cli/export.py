@@ -1,4 +1,4 @@
-"""`godwit export FOLDER TARGET`: a savepoint of a fleet that is not running."""
+"""`godwit export FOLDER TARGET` and `godwit import SOURCE FOLDER`: a savepoint of a fleet that is not running."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import Annotated
 import typer
 
 from godwit.maintenance.savepoint import export as copied
+from godwit.maintenance.savepoint import restore
 
 
 def export(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder; nothing may run in it.")],
-    target: Annotated[Path, typer.Argument(help="Where the copy goes: an empty folder, or one that is not there.")],
+    target: Annotated[Path, typer.Argument(help="Where the copy goes: a new folder, or a file named like x.tar.gz.")],
 ) -> None:
     """Copy a fleet with everything that it knows. The copy is opened like the original."""
     size = copied(folder, target)
-    typer.echo(f"{target}: {size / 1e6:,.1f} MB; open it as you opened {folder}")
+    how = f"`godwit import {target} FOLDER`" if target.is_file() else f"open it as you opened {folder}"
+    typer.echo(f"{target}: {size / 1e6:,.1f} MB; {how}")
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(help="What `godwit export` has written: a file, or a folder.")],
+    folder: Annotated[Path, typer.Argument(help="Where the fleet shall be: a new folder.")],
+) -> None:
+    """Make a fleet of a savepoint. It goes on where the first one was when it was exported."""
+    size = restore(source, folder)
+    typer.echo(f"{folder}: {size / 1e6:,.1f} MB; verified")

@@ -28,6 +28,7 @@ COMMANDS = {
     "submit": ("ask", "submit", "Submit a query to a running fleet."),
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
+    "alter-stream": ("ask", "alter_stream", "Give a stream columns more."),
     "replan": ("replan", "replan", "Join a running query's streams in another order."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
@@ -47,6 +48,7 @@ COMMANDS = {
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
     "export": ("export", "export", "Copy a fleet that is not running: a savepoint."),
+    "import": ("export", "import_", "Make a fleet of a savepoint, in another folder."),
     "nexmark": ("nexmark", "nexmark", "Run a query of Nexmark's suite over generated events."),
     "mobility": ("mobility", "app", "Traces of devices that hop between base stations."),
 }

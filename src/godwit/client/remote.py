@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from godwit.client.bodies import body_of, key_json
+from godwit.client.bodies import body_of, keys_json
 from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
 from godwit.client.http import Http
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
+from godwit.migration.phases import REPLICA
 from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
@@ -113,10 +114,17 @@ class RemoteFleet:
         return self._sent("DELETE", named("queries", query), None, wait)
 
     def replan(
-        self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False, wait: bool = True
+        self,
+        query: str,
+        *,
+        order: str,
+        strategy: str = "auto",
+        run_out: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
-        body, path = {"order": order, "strategy": strategy}, f"{named('queries', query)}/replan"
+        path, body = f"{named('queries', query)}/replan", {"order": order, "strategy": strategy, "run_out": run_out}
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
         return self._sent("POST", path, body, wait) or f"'{query}' joins as {order}"
@@ -152,7 +160,7 @@ class RemoteFleet:
         self,
         query: str,
         *,
-        keys: str | Sequence[Any],
+        keys: Any,
         to: str,
         strategy: str = "auto",
         operator: int | None = None,
@@ -160,12 +168,16 @@ class RemoteFleet:
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.migrate`."""
-        listed = [keys] if isinstance(keys, str) else [key_json(key) for key in keys]
+        listed = keys_json(keys)
         body = {"keys": listed, "to": to, "strategy": strategy, "operator": operator}
         path = f"{named('queries', query)}/migrate"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
         return self._sent("POST", path, body, wait) or f"keys {', '.join(map(str, listed))} of '{query}' go to {to}"
+
+    def replicate(self, query: str, *, keys: Any, to: str, operator: int | None = None) -> None:
+        """Keep a replica of the state of these keys at a site, until they migrate there."""
+        self.migrate(query, keys=keys, to=to, strategy=REPLICA, operator=operator)
 
     # --- look
 

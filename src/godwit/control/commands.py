@@ -25,6 +25,14 @@ class Declare:
 
 
 @dataclass(frozen=True)
+class AlterStream:
+    """A stream has columns more (`name type, ..`) from now on; rows without them have NULL there."""
+
+    stream: str
+    add: str
+
+
+@dataclass(frozen=True)
 class Connect:
     """A device (made known if it is new), where it is (None: as it is), and the streams it feeds from now on."""
 
@@ -109,6 +117,7 @@ class LoadTable:
 
 Command = (
     Declare
+    | AlterStream
     | Connect
     | Submit
     | Withdraw

@@ -38,7 +38,7 @@ class Analyst:
         for _, scan in query.shape.plan.scans:
             if scan.arrival:
                 rows = self.session.table(str(scan.stream)).selectExpr("*", f"CAST(NULL AS timestamp) AS {ARRIVED}")
-                rows.createOrReplaceTempView(arrival_view(scan.stream))
+                rows.createOrReplaceTempView(arrival_view(scan.stream, scan.late))
         return self.columns(query.oracle_sql)
 
     def columns(self, sql: str) -> tuple[Column, ...]:

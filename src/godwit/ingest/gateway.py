@@ -18,7 +18,7 @@ from godwit.errors import ElsewhereError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Conformed, Rows, Schema, micros
-from godwit.ingest.source_log import DeadLetters, SourceLog, newest_by_device
+from godwit.ingest.source_log import DeadLetters, SourceLog, came_late, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered, sender_device
 from godwit.ingest.table_book import TableBook
 from godwit.model.deployment import Delta, Deployment
@@ -46,6 +46,8 @@ class Gateway:
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
         #: the time of arrival (seconds) of the newest entry; none is earlier than one before it
         self._arrived = self._rows_arrived = 0.0
+        #: (epoch, the streams of which queries want to know what came too late)
+        self._late_read: tuple[int, frozenset[StreamId]] = (-1, frozenset())
         #: whether a device is known to be attached, though no epoch says so yet
         self.attaching: Callable[[DeviceId], bool] = lambda device: False
         #: told of every entry: whoever reads the region's logs may want to look
@@ -62,6 +64,13 @@ class Gateway:
         self._arrived = self._rows_arrived = max(self._arrived, self._streams[schema.stream.id].entered)
         if schema.stream.key:
             self.tables.open(schema)
+
+    def widen(self, schema: Schema) -> None:
+        """A stream has columns more from now on."""
+        stream = schema.stream.id
+        self._schemas[stream] = schema
+        for log in (log for (_, name), log in self._logs.items() if name == stream):
+            log.schema = schema
 
     def schema(self, stream: StreamId) -> Schema:
         if stream not in self._schemas:
@@ -166,9 +175,24 @@ class Gateway:
         for region, table, newest in parts:
             here = {str(name) for name, _, _ in newest}
             mine = {sender: left.pop(sender) for sender in [s for s in left if sender_device(s) in here]}
+            late = self._late(schema, table, device, newest, deployment)
             marks, counts = self._progress(schema, region, newest, deployment)
-            self.log(region, stream).append(table, marks, counts, mine)
+            self.log(region, stream).append(table, marks, counts, mine, late)
         self._streams[stream].sequences.update(numbers)
+
+    def _late(
+        self, schema: Schema, table: pa.Table, device: DeviceId | None, newest: Newest, deployment: Deployment
+    ) -> dict[str, int]:
+        """Whose rows come too late, where a query wants to know."""
+        stream = schema.stream.id
+        if self._late_read[0] != deployment.epoch:
+            scans = (scan for query in deployment.queries.values() for _, scan in query.shape.plan.scans)
+            self._late_read = deployment.epoch, frozenset(scan.stream for scan in scans if scan.late)
+        if stream not in self._late_read[1]:
+            return {}
+        known = ((str(name), self.source(stream, name)) for name, _, _ in newest)
+        promised = {n: s.clock for n, s in known if s.clock > NEVER and not s.mark.closed and s.left is None}
+        return came_late(table, schema.stream.time, None if device is not None else schema.stream.device, promised)
 
     def change_table(self, stream: StreamId, rows: pa.Table, deployment: Deployment) -> None:
         """Versions of a table's rows: written down, then told to its readers."""

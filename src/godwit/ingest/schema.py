@@ -205,6 +205,10 @@ class Schema:
         column = self.stream.device
         if sender is not None and column is not None and column not in table.column_names:
             table = table.append_column(column, pa.array([sender] * table.num_rows, pa.string()))
+        for name in self.stream.added:
+            if name not in table.column_names:
+                field = self.arrow.field(name)
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         missing = [name for name in self.arrow.names if name not in table.column_names]
         if missing:
             msg = f"rows for stream '{self.stream.id}' lack column {', '.join(missing)}; they have {table.column_names}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -41,12 +42,17 @@ class SourceLog:
         self.appended: Callable[[], None] = lambda: None
 
     def append(
-        self, table: pa.Table, marks: Mapping[DeviceId, Mark], rows: dict[str, int], sequence: dict[str, int]
+        self,
+        table: pa.Table,
+        marks: Mapping[DeviceId, Mark],
+        rows: dict[str, int],
+        sequence: dict[str, int],
+        late: Mapping[str, int] | None = None,
     ) -> int:
-        """Rows of some devices and how far each has come: one atomic entry."""
+        """Rows of some devices and how far each has come: one atomic entry. `late`: see `SourceRecord`."""
         segment = write_table(table, self._data / names.number(self.log.last + 1), self.schema.json)
         self._meter.count(self.schema.stream.id, rows, table.nbytes)
-        return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence)
+        return self._append(segment, marks, rows, newest(table, self.schema.stream.time), sequence, late or {})
 
     def append_files(
         self,
@@ -67,10 +73,11 @@ class SourceLog:
         rows: dict[str, int],
         newest_us: int | None,
         sequence: dict[str, int],
+        late: Mapping[str, int] = MappingProxyType({}),
     ) -> int:
         told = {str(device): mark for device, mark in marks.items()}
         number = self.log.append(
-            SourceRecord(segment, told, rows, newest_us, sequence, self._now(segment is not None)).to_json()
+            SourceRecord(segment, told, rows, newest_us, sequence, self._now(segment is not None), late).to_json()
         )
         self.appended()
         return number
@@ -112,6 +119,18 @@ def newest(table: pa.Table, time: str) -> int | None:
         return None
     value = pc.max(micros(table.column(time))).as_py()
     return None if value is None else int(value)
+
+
+def came_late(table: pa.Table, time: str, device: str | None, promised: Mapping[str, int]) -> dict[str, int]:
+    """Of devices that have rows here from before what they had promised (microseconds): the promise."""
+    at = micros(table.column(time))
+    if not promised or pc.min(at).as_py() >= max(promised.values()):
+        return {}
+    if device is None:
+        return dict(promised)
+    grouped = pa.table({"d": table.column(device).cast(pa.string()), "t": at}).group_by("d")
+    least = {row["d"]: row["t_min"] for row in grouped.aggregate([("t", "min")]).to_pylist()}
+    return {name: bound for name, bound in promised.items() if least.get(name, bound) < bound}
 
 
 def newest_by_device(table: pa.Table, time: str, device: str) -> list[tuple[DeviceId, int, int]]:

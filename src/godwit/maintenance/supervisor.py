@@ -14,7 +14,7 @@ from godwit.api.core import FleetCore
 from godwit.api.oracle import scans
 from godwit.delivery.delivery import Delivery, Subject
 from godwit.delivery.sinks.base import ResultSink
-from godwit.errors import StateError
+from godwit.errors import ConfigError, StateError
 from godwit.ids import QueryId
 from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
@@ -46,6 +46,12 @@ class Supervisor:
         """Let a sink follow a query's results; one of the same name takes the place of an earlier one."""
         query = self._fleet.execution(query_id)
         leaves = query.shape.plan.sink
+        if leaves.key is not None and sink.changes == "none":
+            msg = (
+                f"the results of '{query_id}' replace each other, and {type(sink).__name__} takes none that do; "
+                "aggregate in a window, or use a sink that declares changes = 'newest' or 'every'"
+            )
+            raise ConfigError(msg)
         subject = Subject(query_id, query.id, query.shape.key, leaves.written, leaves.key)
         return self._fleet.dispatcher.add(subject, sink)
 

@@ -35,13 +35,19 @@ WINDOW_START, WINDOW_END = "__window_start", "__window_end"
 #: in results that replace each other: of two rows of a key the one of the greater version is newer; and whether the key
 #: has no row any more
 VERSION, DELETED = "__version", "__deleted"
+#: what such a row is to its key, for readers: "insert", "update" or "delete"
+CHANGE = "__change"
 #: a column that every stream of devices has, and `*` does not name: when the row entered the fleet, as its log says
 ARRIVED = "_arrived"
 
 
-def arrival_view(stream: str) -> str:
+#: the rows of a stream that came too late are a relation of their own: `late.stream`
+LATE = "late"
+
+
+def arrival_view(stream: str, late: bool = False) -> str:
     """What the oracle calls a stream with that column."""
-    return f"__arrival_{stream.lower()}"
+    return f"__{LATE if late else 'arrival'}_{stream.lower()}"
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,17 @@ class Stream:
     ahead_us: int | None = None
     #: of a reference table: the columns that name a row; its stream has a row for each version of one
     key: tuple[str, ...] = ()
+    #: columns that came later: rows may lack them
+    added: tuple[str, ...] = ()
+
+    def widened(self, more: tuple[Column, ...]) -> Stream:
+        """The same stream with columns more."""
+        return replace(self, columns=(*self.columns, *more), added=(*self.added, *(c.name for c in more)))
+
+    def is_declared_by(self, other: Stream) -> bool:
+        """Whether a program that declares this means it: with the columns that came later, or without."""
+        first = tuple(column for column in self.columns if column.name not in self.added)
+        return other in (self, replace(self, added=()), replace(self, columns=first, added=()))
 
 
 #: columns of a reference table's stream: which of two versions of one time is newer, and that the row is gone
@@ -187,6 +204,8 @@ class Scan(Operator):
     inputs: tuple[int, ...] = ()
     #: its watermark follows the time of arrival (`ARRIVED`), not the stream's own time column
     arrival: bool = False
+    #: only rows that came too late for what their device had promised (`late.stream`); by arrival
+    late: bool = False
 
     @property
     def detail(self) -> str:
@@ -194,7 +213,8 @@ class Scan(Operator):
 
     def describe(self) -> str:
         how = f" by {self.subscribe}" if self.subscribe else ""
-        return f"Scan {self.stream} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
+        name = f"late.{self.stream}" if self.late else self.stream
+        return f"Scan {name} as {self.alias}{how}{', in the order of arrival' if self.arrival else ''}"
 
 
 @dataclass(frozen=True)

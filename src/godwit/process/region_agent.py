@@ -184,8 +184,11 @@ class RegionAgent:
             if number <= self._followed:
                 return
             before, delta = self.deployment, decode(record["delta"])
-            for stream in after.streams.keys() - before.streams.keys():
-                self._declare(after.streams[stream], after)
+            for name, stream in after.streams.items():
+                if name not in before.streams:
+                    self._declare(stream, after)
+                elif before.streams[name] != stream:
+                    self.gateway.widen(self.analyst.declare(stream))
             self.pool.expect(before, delta, after)
             self.deployment, self._followed = after, number
             self.gateway.adopt(delta, before, after)
@@ -264,7 +267,7 @@ class RegionAgent:
 
     def _executors(self) -> int:
         """Of a cluster; 0: Spark works in this process."""
-        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # type: ignore[attr-defined]
+        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     # --- housekeeping
 

@@ -78,6 +78,22 @@ def release(store: Store, version: QueryId) -> None:
     store.put_document(_released(version), True)
 
 
+def broken(store: Store, version: QueryId) -> str | None:
+    """Why the new box of a version that runs both plans is of no use; None: nothing is known against it."""
+    found = store.get_document(_broken(version))
+    return None if found is None else str(found)
+
+
+def break_(store: Store, version: QueryId, reason: str) -> None:
+    """Something failed in the new box, while the old one answers: the query goes back to the old plan."""
+    store.disk.make_folder(names.legacy(version))
+    store.put_document(_broken(version), reason)
+
+
+def _broken(version: QueryId) -> str:
+    return f"{names.legacy(version)}/broken"
+
+
 def newest_us(store: Store, old: Query) -> int | None:
     """The time of the newest row that a version's joins have left; None: not all have left theirs."""
     left = left_by(store, old)

@@ -89,7 +89,7 @@ class Reader:
             marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
             rows = None if record["segment"] is None else Segment.from_json(record["segment"], self.store)
             if rows is not None and scan.arrival:
-                rows = arrived(rows, record["entered"])
+                rows = arrived(rows, record["entered"], record.get("late", {}) if scan.late else None)
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 

@@ -12,7 +12,7 @@ A buffer is here one entry of a source log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +67,8 @@ class Buffer:
     scan: int
     segment: Segment
     region: str
+    #: see `SourceRecord`
+    late: Mapping[str, int]
 
 
 def rebuild(parcel: Any, to: RecomputeTarget, folder: Place, case: str, carry: Carry) -> Parts:
@@ -101,7 +103,9 @@ def _buffers(parcel: Any, to: RecomputeTarget, move: Migration) -> Iterator[Buff
                 newest_us = arrived_us(record["entered"]) if by_arrival else record["newest_us"]
                 if record["segment"] is not None and newest_us >= alive:
                     segment = Segment.from_json(record["segment"], to.store)
-                    yield Buffer(record["entered"], record["newest_us"], part["scan"], segment, region)
+                    yield Buffer(
+                        record["entered"], record["newest_us"], part["scan"], segment, region, record.get("late", {})
+                    )
 
 
 def _brought(found: list[Buffer], to: RecomputeTarget, carry: Carry) -> list[Buffer]:
@@ -131,12 +135,11 @@ class _Scratch:
         """Build state of these rows. No clock goes on: none of them can be late."""
         work = Work(rows=sum(b.segment.rows for b in buffers))
         for buffer in buffers:
-            segment = arrived(buffer.segment, buffer.entered) if self._by_arrival(buffer.scan) else buffer.segment
-            work.sources.setdefault(buffer.scan, []).append(segment)
+            scan, segment = dict(self._to.shape.plan.scans)[buffer.scan], buffer.segment
+            rows = arrived(segment, buffer.entered, buffer.late if scan.late else None) if scan.arrival else segment
+            if rows is not None:
+                work.sources.setdefault(buffer.scan, []).append(rows)
         self._made = self._run(self._memory, work)
-
-    def _by_arrival(self, scan: int) -> bool:
-        return dict(self._to.shape.plan.scans)[scan].arrival
 
     def trigger(self, clock: int) -> None:
         """Compute what the windows would have put out, and throw it away; the state stays as it is."""

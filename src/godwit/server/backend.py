@@ -22,6 +22,8 @@ from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
 from godwit.replan.explain import explained
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
 from godwit.storage.log import Segment
 
 #: called with a region, a shape and the result segments of a commit, by a thread that must not wait
@@ -118,7 +120,9 @@ class Backend(ABC):
         return self.explain_command(ChangeTopology(tuple(changes)))
 
     def explain_replan(self, query: QueryId, order: str) -> str:
-        return explained(self.execution(query), order, self.deployment.streams)
+        now = self.execution(query)
+        node = probes(now.shape.plan)
+        return explained(now, order, self.deployment.streams) if node is None else explained_probes(now, node, order)
 
     # --- rows
 

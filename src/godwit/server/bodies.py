@@ -95,6 +95,8 @@ class PlanOrder(RequestBody):
 
     order: str = Field(max_length=10_000)
     strategy: str = Field(default="auto", max_length=100)
+    #: of pause-drain-resume: let windows run out
+    run_out: bool = False
 
 
 class TopologyText(RequestBody):

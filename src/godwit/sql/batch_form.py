@@ -198,9 +198,11 @@ def batch_form(tree: exp.Query, arrival: bool = False) -> exp.Query:
     tree = tree.copy()
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)) if arrival else ():
-        if table.name.lower() not in named:
+        if table.db or table.name.lower() not in named:
             alias = table.alias_or_name
-            table.set("this", exp.to_identifier(arrival_view(table.name), quoted=True))
+            view = arrival_view(table.name, late=bool(table.db))
+            table.set("this", exp.to_identifier(view, quoted=True))
+            table.set("db", None)
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     for join in list(tree.find_all(exp.Join)):
         if FORM in join.meta:

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
-from godwit.model.plan import ARRIVED, DELETED, VERSION, Query, Shape, Stream
+from godwit.model.plan import ARRIVED, DELETED, LATE, VERSION, Query, Shape, Stream
 from godwit.names import fault, reserved
 from godwit.sql.batch_form import batch_form
 from godwit.sql.dialect import parse, text, tokens
@@ -99,6 +99,8 @@ def _query(
 
 def _goes_by_arrival(select: exp.Query, streams: Mapping[StreamId, Stream]) -> bool:
     """Whether a query reads when rows arrived; a stream's own column of that name is one like any other."""
+    if any(table.db.lower() == LATE for table in select.find_all(exp.Table)):
+        return True
     if not any(column.name.lower() == ARRIVED for column in select.find_all(exp.Column)):
         return False
     read = {table.name.lower() for table in select.find_all(exp.Table)}

@@ -49,6 +49,8 @@ class ScanNode:
     values: tuple[str, ...] = ()
     #: by the time of arrival
     arrival: bool = False
+    #: only those that came too late
+    late: bool = False
 
 
 @dataclass(frozen=True, eq=False)

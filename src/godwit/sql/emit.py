@@ -41,7 +41,9 @@ class Emitter:
         match node:
             case d.ScanNode():
                 index = self._add(
-                    plan.Scan(node.stream.id, node.alias, node.columns, node.subscribe, arrival=node.arrival)
+                    plan.Scan(
+                        node.stream.id, node.alias, node.columns, node.subscribe, arrival=node.arrival, late=node.late
+                    )
                 )
                 if node.subscribe is not None:
                     self.subscriptions[index] = node.values

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from godwit.ids import StreamId
 from godwit.model.joins import How
-from godwit.model.plan import ARRIVED, DELETED, VERSION, Stream
+from godwit.model.plan import ARRIVED, DELETED, LATE, VERSION, Stream
 from godwit.sql.asof import Asof, refuse_table, table_of
 from godwit.sql.batch_form import NOTE
 from godwit.sql.checks import (
@@ -101,9 +101,8 @@ class Compiler:
     def _select(self, node: exp.Select, known: Mapping[str, Definition], alias: str | None) -> Result:
         sources = exploded(node, self._sources(node, known))
         scope, where = visible(sources), node.args.get("where")
-        if any(f.hidden for r in scope.relations for f in r.fields) and any(i.find(exp.Star) for i in node.expressions):
-            if not is_aggregated(node):
-                self._write_out(node, scope)
+        if any(item.find(exp.Star) for item in node.expressions) and not is_aggregated(node):
+            self._write_out(node, scope)
         asked = tuple(scope.resolve(p) for p in conjuncts(where.this if where else None))
         parts = (*(p for source in sources for p in source.on), *asked)
         refuse_windows(
@@ -141,12 +140,7 @@ class Compiler:
             msg = "keep is for totals (GROUP BY without a window) and window functions"
             raise SqlFault(msg, node.expressions[0], "remove the hint /*+ keep(..) */")
         columns, fields = [], []
-        items = self._select_list(node, scope)
-        if any(isinstance(source.how, Asof) for source in sources) and any(
-            item.find(exp.Star) for item in node.expressions
-        ):
-            self._write_out(node, scope)
-        for name, value in items:
+        for name, value in self._select_list(node, scope):
             resolved = scope.resolve(value)
             refuse_aggregates(resolved, "window() needs GROUP BY", "add GROUP BY window(ts, '10 seconds')")
             source = scope.field(resolved.name) if isinstance(resolved, exp.Column) else None
@@ -157,7 +151,7 @@ class Compiler:
         return Result(ProjectNode(draft, tuple(columns)), tuple(fields))
 
     def _write_out(self, node: exp.Select, scope: NameScope) -> None:
-        """Where the oracle has columns of its own, * is not left to it."""
+        """What * stands for is fixed here: the stream may get columns more, and the oracle has some of its own."""
         items = self._select_list(node, scope)
         node.set("expressions", [exp.alias_(value.copy(), name, quoted=True) for name, value in items])
 
@@ -352,19 +346,20 @@ class Compiler:
         if not isinstance(source, exp.Table) or source.args.get("joins"):
             msg = "joins in parentheses are not supported"
             raise SqlFault(msg, source, "write the joins one after the other")
-        if source.args.get("db"):
+        late = same(source.db, LATE) and not source.catalog
+        if source.args.get("db") and not late:
             msg = f"'{source.sql('spark')}' is a table or a file, not a stream"
             raise SqlFault(msg, source, f"name a declared stream: {', '.join(sorted(self._streams)[:8])}")
-        definition = known.get(source.name.lower())
+        definition = known.get(source.name.lower()) if not late else None
         if definition is not None:
             return self._nested(source.alias_or_name, definition.query, definition.known, source)
-        return self._scan(source)
+        return self._scan(source, late)
 
     def _nested(self, name: str, query: exp.Expr, known: Mapping[str, Definition], origin: exp.Expr) -> Relation:
         result = self.query(query, known, self._take(name))
         return Relation(name, result.draft, result.fields, origin, result.key)
 
-    def _scan(self, source: exp.Table) -> Relation:
+    def _scan(self, source: exp.Table, late: bool) -> Relation:
         stream = self._streams.get(source.name.lower())
         if stream is None:
             msg = f"there is no stream '{source.name}'"
@@ -378,11 +373,11 @@ class Compiler:
         columns = [c.name for c in stream.columns]
         if self._arrival:
             if stream.key:
-                msg = f"'{stream.id}' is a reference table, whose versions hold by event time, and this query goes by arrival"
+                msg = f"'{stream.id}' is a reference table: its rows hold by event time, and this query goes by arrival"
                 raise SqlFault(msg, source, f"join by the time column, or without {ARRIVED} and PROCTIME()")
             fields.append(ScopeField(ARRIVED, flat(alias, ARRIVED), "timestamp", 0, hidden=True))
             columns.append(ARRIVED)
-        scan = ScanNode(stream, alias, tuple(columns), arrival=self._arrival)
+        scan = ScanNode(stream, alias, tuple(columns), arrival=self._arrival, late=late)
         return Relation(source.alias_or_name, scan, tuple(fields), source)
 
     def _take(self, alias: str) -> str:

@@ -83,9 +83,13 @@ class SourceRecord:
     sequence: Mapping[str, int]
     #: when it entered the fleet (wall clock, seconds)
     entered: float = field(default_factory=time.time)
+    #: device -> how far it had come before: those of its rows that are older came too late; only where there are any
+    late: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        more = {"late": dict(self.late)} if self.late else {}
         return {
+            **more,
             "segment": None if self.segment is None else self.segment.to_json(),
             "marks": {device: mark.to_json() for device, mark in self.marks.items()},
             "rows": dict(self.rows),
@@ -104,6 +108,7 @@ class SourceRecord:
             record["newest_us"],
             record["sequence"],
             record["entered"],
+            record.get("late", {}),
         )
 
 

@@ -53,8 +53,23 @@ class Fleetlike(Protocol):
     def function(self, name: str, call: Callable[..., Any], type_: str, *, arrow: bool) -> None: ...
 
 
-def _nothing_more(fleet: Fleetlike) -> None:
-    """What most workloads need beside their streams."""
+@dataclass(frozen=True)
+class Reference:
+    """A reference table and its rows."""
+
+    name: str
+    schema: str
+    key: str
+    rows: Callable[[], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that the query calls, over Arrow arrays."""
+
+    name: str
+    call: Callable[..., Any]
+    type: str
 
 
 @dataclass(frozen=True)
@@ -65,8 +80,9 @@ class StreamWorkload:
     streams: tuple[Stream, ...]
     sql: str
     make: Callable[[np.ndarray, np.ndarray, Settings], Made]
-    #: declares what the query needs beside the streams: reference tables with their rows, functions
-    prepare: Callable[[Fleetlike], None] = _nothing_more
+    #: what the query needs beside the streams
+    references: tuple[Reference, ...] = ()
+    functions: tuple[Function, ...] = ()
 
     def batches(self, settings: Settings, every: float = 1.0) -> Iterator[dict[str, pa.Table]]:
         """The rows as they arrive, a table per stream for every so many seconds. What is late comes with later ones."""
@@ -93,7 +109,10 @@ class StreamWorkload:
         for number in range(settings.sources):
             site = sites[number % len(sites)]
             fleet.device(f"s{number}", site=site, streams=[str(stream.id) for stream in self.streams])
-        self.prepare(fleet)
+        for reference in self.references:
+            fleet.table(reference.name, reference.schema, key=reference.key).upsert(reference.rows())
+        for function in self.functions:
+            fleet.function(function.name, function.call, function.type, arrow=True)
 
     def _made(self, numbers: np.ndarray, settings: Settings) -> dict[str, pa.Table]:
         at = (numbers * (SECOND / settings.rate)).astype(np.int64)

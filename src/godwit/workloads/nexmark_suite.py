@@ -18,7 +18,7 @@ from godwit.errors import ConfigError
 from godwit.ids import StreamId
 from godwit.model.plan import Column, Stream
 from godwit.workloads import nexmark
-from godwit.workloads.base import NUMBER, Fleetlike, Made, Settings, StreamWorkload, below, of_events
+from godwit.workloads.base import NUMBER, Function, Made, Reference, Settings, StreamWorkload, below, of_events
 
 #: queries whose text is the published one, but for the names of columns that have none, and for its DDL: INSERT INTO,
 #: CREATE TABLE and CREATE FUNCTION are what a program declares, CREATE VIEW is WITH, and how long is kept is a hint
@@ -67,14 +67,8 @@ def suite(query: str) -> StreamWorkload:
         msg = f"there is no query '{query}' in Nexmark's suite; there are q0 to q22"
         raise ConfigError(msg)
     text = (resources.files("godwit.workloads") / "queries" / "nexmark" / f"{query}.sql").read_text(encoding="utf-8")
-    prepare = {"q13": _side_input, "q14": _count_char}.get(query, lambda fleet: None)
-    return StreamWorkload(f"nexmark-{query}", _READS.get(query, (BID,)), text, events, prepare)
-
-
-def prepare(fleet: Fleetlike) -> None:
-    """What all queries need beside the streams."""
-    _side_input(fleet)
-    _count_char(fleet)
+    references, functions = REFERENCES if query == "q13" else (), FUNCTIONS if query == "q14" else ()
+    return StreamWorkload(f"nexmark-{query}", _READS.get(query, (BID,)), text, events, references, functions)
 
 
 def side_rows() -> list[dict[str, Any]]:
@@ -82,18 +76,15 @@ def side_rows() -> list[dict[str, Any]]:
     return [{"key": key, "value": str(key)} for key in range(SIDE_ROWS)]
 
 
-def _side_input(fleet: Fleetlike) -> None:
-    fleet.table("side_input", "key bigint, value string", key="key").upsert(side_rows())
-
-
-def _count_char(fleet: Fleetlike) -> None:
-    fleet.function("count_char", count_char, "bigint", arrow=True)
-
-
 def count_char(text: pa.Array, char: pa.Array) -> pa.Array:
     """How often a character is in a text; q14's own function."""
     sought = char[0].as_py() if len(char) else " "
     return pc.count_substring(text, sought).cast(pa.int64())
+
+
+#: what q13 and q14 need beside the streams
+REFERENCES = (Reference("side_input", "key bigint, value string", "key", side_rows),)
+FUNCTIONS = (Function("count_char", count_char, "bigint"),)
 
 
 def _person(rows: dict[str, object], settings: Settings) -> dict[str, object]:

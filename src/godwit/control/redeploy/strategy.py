@@ -126,6 +126,7 @@ def _asked(request: Request) -> str:
         case RegionEvacuated(region):
             return f"region '{region}' is silent"
         case StreamDeclared(stream):
-            return f"stream '{stream.id}' declared"
+            added = f", with {', '.join(stream.added)} added" if stream.added else ""
+            return f"stream '{stream.id}' declared{added}"
         case RouteKeys():
             return request.cause

@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,6 +86,9 @@ class ResultSink(ABC):
 
     #: whether every row is there once, whatever crashes; otherwise the rows of the last commits may come again
     exactly_once: ClassVar[bool]
+    #: what it makes of results that replace each other: it has the newest row per key; it has every change, as a row
+    #: with `__version` and `__deleted`; or it takes none, and such a query is refused
+    changes: ClassVar[Literal["newest", "every", "none"]] = "every"
 
     #: tells a query's sinks apart, also after a restart
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -46,6 +46,7 @@ class PostgresqlSink(ResultSink):
     """
 
     exactly_once: ClassVar[bool] = True
+    changes: ClassVar[Literal["newest", "every", "none"]] = "newest"
 
     def __init__(self, dsn: str, table: str) -> None:
         self._dsn, self._table = dsn, table

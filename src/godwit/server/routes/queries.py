@@ -70,7 +70,7 @@ def replan(
     found = service.query(name)
     if dry_run:
         return {"explanation": service.fleet.explain_replan(found, body.order)}
-    return send(request, Replan(found, body.order, body.strategy), wait)
+    return send(request, Replan(found, body.order, body.strategy, body.run_out), wait)
 
 
 @router.delete("/queries/{name}")
