@@ -46,7 +46,7 @@ EMBEDDED_ONLY = {
     "stream_of": INSIDE,
     "undeploy": INSIDE,
     "unread": "the server refuses rows with 429 instead",
-    "wish": INSIDE,
+    "hint": INSIDE,
 }
 #: the other way round
 REMOTE_ONLY = {

@@ -31,7 +31,7 @@ from godwit.control.events import (
     Event,
     HandoverDone,
     KeysArrived,
-    PlacesWished,
+    PlacesHinted,
     QueryWithdrawn,
     RegionAcked,
 )
@@ -55,7 +55,7 @@ from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.operators.schema import row_columns
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import HintKey
 from godwit.protocol.handover import Migration
 from godwit.region.link_delays import LinkDelays
 from godwit.region.link_emulator import Links
@@ -338,9 +338,9 @@ class FleetCore(ABC):
             raise DeploymentError(msg)
         return QueryId(query)
 
-    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
+    def hint(self, hints: Mapping[HintKey, SiteId], cause: str) -> None:
         """Move operators of running queries to these sites, where they can be."""
-        self.control.ask(PlacesWished(wishes, cause))
+        self.control.ask(PlacesHinted(hints, cause))
 
     def undeploy(self, query: QueryId) -> None:
         """Take a query off its sites."""

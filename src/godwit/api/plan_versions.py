@@ -31,7 +31,7 @@ from godwit.ids import QueryId, SiteId
 from godwit.model.instances import instance_id
 from godwit.model.plan import Join, Operator, Query
 from godwit.model.taps import readers
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import HintKey
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
 from godwit.region.rehearsal import rehearse
@@ -210,10 +210,10 @@ class PlanVersions:
         sites = [placement.get(instance_id(old.id, i)) for i, _ in _holistic(old)]
         ours, theirs = _holistic(new), [site for site in sites if site is not None]
         padded = [theirs[0]] * max(len(ours) - len(theirs), 0) + theirs if theirs else []
-        wishes: dict[Wish, SiteId] = {
+        hints: dict[HintKey, SiteId] = {
             (new.id, i, None): SiteId(site) for (i, _), site in zip(ours, padded[-len(ours) :], strict=False)
         }
-        return PlanChanged(old.id, new, self._fleet.plane.planner.sink_of(old.id), wishes, wait)
+        return PlanChanged(old.id, new, self._fleet.plane.planner.sink_of(old.id), hints, wait)
 
     # --- what follows
 

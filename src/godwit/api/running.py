@@ -135,9 +135,9 @@ class RunningFleet(FleetCore):
         """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
         old, standing = self.deployment, self.standing
         places = [self.admission.places(query, old) for query in old.queries.values()]
-        wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
-        ways = {wish: way for _, known in places for wish, way in known.items()}
-        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
+        hints = {hint: site for hinted, _ in places for hint, site in hinted.items()}
+        ways = {hint: way for _, known in places for hint, way in known.items()}
+        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, hints, ways))
         for stream in old.streams.values():
             self._operations.prepare(stream)
         with self.lock:
