@@ -96,7 +96,8 @@ class PlanVersions:
             return
         found = self.planned(name, wish, strategy, version, run_out)
         if found is not None:
-            told = found.forecast and {"length_s": found.forecast.length_s, "silence_s": found.forecast.silence_s}
+            what = found.forecast
+            told = None if what is None else {"length_s": what.length_s, "silence_s": what.silence_s}
             self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
             self.switch(name, found.old, found.first, found.strategy == "moving-state")
 

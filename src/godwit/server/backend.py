@@ -36,7 +36,7 @@ Told = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Progress:
+class CommandProgress:
     """How far what was asked for has come."""
 
     #: commands that are written, and those of them that have no answer yet
@@ -193,7 +193,7 @@ class Backend(ABC):
         """What these epochs have changed; None: they are not kept any more."""
 
     @abstractmethod
-    def progress(self) -> Progress: ...
+    def progress(self) -> CommandProgress: ...
 
     @abstractmethod
     def check(self) -> None:

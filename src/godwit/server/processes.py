@@ -26,7 +26,7 @@ from godwit.observe.history import newest, readable
 from godwit.observe.status import Ledger, Status
 from godwit.process.connect import ConnectedFleet
 from godwit.process.members import region_members
-from godwit.server.backend import Backend, Committed, Progress, Told
+from godwit.server.backend import Backend, CommandProgress, Committed, Told
 from godwit.storage.epoch_log import Control, Standing
 from godwit.storage.log import Segment
 from godwit.storage.names import HISTORY, kept_log, regions_of
@@ -182,11 +182,11 @@ class ProcessBackend(Backend):
     def moved(self, epochs: Sequence[int]) -> list[dict[str, Any]] | None:
         return moved(Control(self._store), epochs)
 
-    def progress(self) -> Progress:
+    def progress(self) -> CommandProgress:
         told = self._fleet.ask_coordinator({"do": "progress"})
         regions = {str(name): one.epoch for name, one in region_members(self._store).items() if not one.left}
         waiting = tuple(map(int, told["waiting"]))
-        return Progress(self._fleet.commands.last, waiting, told["epoch"], told["in_force"], regions)
+        return CommandProgress(self._fleet.commands.last, waiting, told["epoch"], told["in_force"], regions)
 
     def check(self) -> None:
         for name, told in self._fleet.status().items():
