@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from godwit.api.fleet import Fleet
 from godwit.client.remote import RemoteFleet
 from godwit.errors import ConfigError, GodwitError, SourceError
-from godwit.ingest.whereabouts import PositionColumns
+from godwit.ingest.device_locator import PositionColumns
 from tests.server.conftest import Running
 from tests.server.test_api import SQL, declare, row
 from tests.waiting import until

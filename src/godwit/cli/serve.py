@@ -16,7 +16,7 @@ from godwit.errors import ConfigError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from godwit.ingest.whereabouts import PositionColumns
+    from godwit.ingest.device_locator import PositionColumns
     from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
     from godwit.server.backend import Backend
@@ -127,7 +127,7 @@ def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario
 def _columns(positions: str | None, hysteresis: float) -> PositionColumns | None:
     if positions is None:
         return None
-    from godwit.ingest.whereabouts import PositionColumns
+    from godwit.ingest.device_locator import PositionColumns
 
     lat, comma, lon = (part.strip() for part in positions.partition(","))
     if not (lat and comma and lon):

@@ -146,7 +146,7 @@ async def _positioned(
     if not (isinstance(position, dict) and all(isinstance(position.get(k), int | float) for k in ("lat", "lon"))):
         msg = 'a position is {"lat": 52.1, "lon": 4.3}, in degrees'
         raise SourceError(msg)
-    site = service.whereabouts.at(device, float(position["lat"]), float(position["lon"]))
+    site = service.locator.at(device, float(position["lat"]), float(position["lon"]))
     if site is not None:
         await move(service, caller, device, site, stream.id)
     known = service.fleet.topology.devices.get(device)
