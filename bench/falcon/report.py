@@ -30,8 +30,8 @@ mean of the migrations of a cell, there and back. How the workloads differ from 
 
 What the baselines pay, and what they do not: `partial-pause` has every region stop the keys and say so to the control
 plane (a round trip) before the state goes. `full-restart` stops the whole query, moves the state and lets it go on,
-each acknowledged by all regions; it starts no process and writes no savepoint, so it takes tenths of a second where Flink
-takes seconds. `on-demand` fetches each key (of a range: each bucket) when a row of it waits. `hot-backup` takes over a
+each acknowledged by all regions; it starts no process and writes no savepoint, so it takes tenths of a second, Flink
+seconds. `on-demand` fetches each key (of a range: each bucket) when a row of it waits. `hot-backup` takes over a
 replica that stands at the destination since the warm-up and is refreshed every 500 ms. Tuples do not go over a broker
 in the cloud, as they do in the published baselines. State is as small as in the paper (32 B per key of TM).
 
