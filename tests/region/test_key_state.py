@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.model.plan import GENERATION, QUERY
+from godwit.region.link_delays import LinkDelays
+from godwit.region.link_emulator import Links
 from godwit.region.state import State
 from tests.region.world import Action, Push, Step, World
 

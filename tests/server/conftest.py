@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from godwit.api.fleet import Fleet
-from godwit.ingest.whereabouts import PositionColumns
+from godwit.ingest.device_locator import PositionColumns
 from godwit.server.access import Access, Token, digest_of
 from godwit.server.app import create_app
 from godwit.server.backend import Backend

@@ -157,7 +157,7 @@ def _weight(fleet: FleetCore, asked: KeysAsked, part: KeySet) -> tuple[int, int]
     for state in _states(fleet, query, asked.operator):
         rows = state.read(fleet.spark)
         if rows is not None:
-            mine = parted(rows, f"{QUERY} = {text(query.id)}", part, sql)[0].count()
+            mine = lazy_frame.made(parted(rows, f"{QUERY} = {text(query.id)}", part, sql)[0]).count()
             count += mine
             size += state.bytes * mine / max(state.rows, 1)
     return round(size), count

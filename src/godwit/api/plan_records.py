@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from godwit.ids import QueryId
@@ -26,12 +26,14 @@ class PlanRecords:
                 self._active[told["query"]] = PlanChangeRecord.from_json(told)
         self._last: dict[str, float] = {}
 
-    def begin(self, query: QueryId, order: str, strategy: str, shape: str) -> None:
+    def begin(
+        self, query: QueryId, order: str, strategy: str, shape: str, forecast: Mapping[str, float] | None = None
+    ) -> None:
         with self._lock:
             now = self._now()
             at, gap = self._results.get(shape, (now, 0.0))
             self._last[query] = at
-            self._active[query] = PlanChangeRecord(query, order, strategy, now, calm_s=gap)
+            self._active[query] = PlanChangeRecord(query, order, strategy, now, calm_s=gap, forecast=forecast)
 
     def phase(self, query: QueryId, phase: str, version: QueryId, rows: int = 0, size: int = 0) -> None:
         with self._lock:

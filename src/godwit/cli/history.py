@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.control.reconfigurations import KeyPhase, Story
+from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.errors import ConfigError, StateError
 from godwit.observe.history import newest
 from godwit.observe.key_phases import whole
@@ -104,8 +104,8 @@ def _list(records: list[dict[str, Any]]) -> None:
     as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
 
 
-def _story(record: dict[str, Any]) -> Story:
-    return Story.from_json({key: value for key, value in record.items() if key != "at"})
+def _story(record: dict[str, Any]) -> ReconfigurationRecord:
+    return ReconfigurationRecord.from_json({key: value for key, value in record.items() if key != "at"})
 
 
 def _when(record: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from godwit.errors import ConfigError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from godwit.ingest.whereabouts import PositionColumns
+    from godwit.ingest.device_locator import PositionColumns
     from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
     from godwit.server.backend import Backend
@@ -43,7 +43,7 @@ def serve(
         typer.Option(help="Columns with a device's position, 'lat,lon': it goes to the nearest site."),
     ] = None,
     hysteresis: Annotated[
-        float, typer.Option(min=0, help="A site is left only for one that is nearer by so many metres.")
+        float, typer.Option(min=0, help="A site is left only for one that is nearer by this many metres.")
     ] = 0.0,
     otel: Annotated[
         bool, typer.Option("--otel", help="Export reconfigurations as OpenTelemetry traces (OTEL_* variables).")
@@ -127,7 +127,7 @@ def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario
 def _columns(positions: str | None, hysteresis: float) -> PositionColumns | None:
     if positions is None:
         return None
-    from godwit.ingest.whereabouts import PositionColumns
+    from godwit.ingest.device_locator import PositionColumns
 
     lat, comma, lon = (part.strip() for part in positions.partition(","))
     if not (lat and comma and lon):

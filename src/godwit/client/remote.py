@@ -19,6 +19,7 @@ from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
 Emit = Literal["final", "changes"]
+Joins = Literal["materialised", "stateless"]
 
 
 class RemoteFleet:
@@ -34,6 +35,11 @@ class RemoteFleet:
     def stream(self, name: str, schema: str, **options: Any) -> dict[str, Any]:
         """Declare a stream; options as in `Fleet.stream`."""
         return self._told("POST", "/v1/streams", json={"name": name, "columns": schema, **options})
+
+    def alter_stream(self, name: str, *, add: str) -> dict[str, Any]:
+        """Give a stream columns more (`"color string, weight double"`) while everything runs."""
+        self._http.ask("PATCH", named("streams", name), json={"add": add})
+        return self._told("GET", named("streams", name))
 
     def table(
         self,
@@ -102,13 +108,26 @@ class RemoteFleet:
         return RemoteQuery(self._http, name)
 
     def submit(
-        self, sql: Any, name: str, *, sink: str | None = None, emit: Emit = "final", wait: bool = True
+        self,
+        sql: Any,
+        name: str,
+        *,
+        sink: str | None = None,
+        emit: Emit = "final",
+        joins: Joins = "materialised",
+        wait: bool = True,
     ) -> RemoteQuery | RemoteCommand:
-        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit}
+        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit, "joins": joins}
         return self._sent("POST", "/v1/queries", body, wait) or RemoteQuery(self._http, name)
 
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:
         return self._sent("PATCH", named("queries", query), {"sql": _text(sql)}, wait) or RemoteQuery(self._http, query)
+
+    def replace(self, query: str, sql: Any, *, dry_run: bool = False, wait: bool = True) -> str | RemoteCommand:
+        """As `Fleet.replace`."""
+        body, path = {"sql": _text(sql)}, f"{named('queries', query)}/replace"
+        told = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return told if dry_run else self._sent("POST", path, body, wait) or told
 
     def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
         return self._sent("DELETE", named("queries", query), None, wait)
@@ -117,17 +136,22 @@ class RemoteFleet:
         self,
         query: str,
         *,
-        order: str,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
         strategy: str = "auto",
         run_out: bool = False,
         dry_run: bool = False,
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
-        path, body = f"{named('queries', query)}/replan", {"order": order, "strategy": strategy, "run_out": run_out}
+        streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
+        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out}
+        path = f"{named('queries', query)}/replan"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
-        return self._sent("POST", path, body, wait) or f"'{query}' joins as {order}"
+        return self._sent("POST", path, body, wait) or f"'{query}' has another plan"
 
     def results(self, query_id: str) -> list[dict[str, Any]]:
         return RemoteQuery(self._http, query_id).results()

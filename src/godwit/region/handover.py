@@ -102,7 +102,7 @@ def hand_over(batch: Batch, index: int) -> None:
 
 
 def _parcel(batch: Batch, move: Migration, parts: dict[int, list[Segment]]) -> dict[str, Any]:
-    """What the new owner is told: the state, or the rows of which it can be made anew."""
+    """What the new owner is told: the state, or the rows of which it can be made again."""
     replay = batch.replays.get(move)
     if replay is not None:
         batch.outputs.dead += [segment for part in parts.values() for segment in part]

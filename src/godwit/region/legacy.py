@@ -11,9 +11,8 @@ from typing import Any
 from godwit.engine import segments
 from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Join, Query
+from godwit.model.plan import Query
 from godwit.protocol.handover import Migration
-from godwit.protocol.watermarks import NEVER
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record, Segment
@@ -92,16 +91,6 @@ def break_(store: Store, version: QueryId, reason: str) -> None:
 
 def _broken(version: QueryId) -> str:
     return f"{names.legacy(version)}/broken"
-
-
-def newest_us(store: Store, old: Query) -> int | None:
-    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
-    left = left_by(store, old)
-    if left is None:
-        return None
-    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
-    return max(highs, default=NEVER)
 
 
 def _released(version: QueryId) -> str:

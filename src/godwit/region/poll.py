@@ -75,10 +75,14 @@ class Reader:
         return rows, rows.rows, rows.bytes
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
+        unheard: list[tuple[int, EpochChange]] = []
         for number, change in self._epochs.after(after, deployment):
-            if number > needed and not self._hears(number):
-                return
-            yield number, change
+            unheard.append((number, change))
+            # An epoch that draws a line in the source logs must not be heard of after what lies behind the line.
+            line = any(move.leaves for move in change.moves)
+            if number <= needed or line or self._hears(number):
+                yield from unheard
+                unheard = []
 
     def start(self, epoch: int, source: str) -> int:
         return self.control.start(epoch - 1, source)

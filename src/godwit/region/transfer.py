@@ -92,7 +92,7 @@ class StateTransfer:
         job = self._jobs[move]
         if job.done() and (fault := job.exception()) is not None and self._may_break(move, to):
             # The old box answers, and goes on: without this state, which the new one would have needed.
-            break_(self._store, move.query, str(fault).splitlines()[0])
+            break_(self._store, move.query, (str(fault) or type(fault).__name__).splitlines()[0])
             return Arrived(move, {}, parcel["clock"], _sessions(parcel))
         return Arrived(move, job.result(), parcel["clock"], _sessions(parcel)) if job.done() else None
 

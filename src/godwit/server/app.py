@@ -12,7 +12,7 @@ from fastapi.staticfiles import StaticFiles
 
 from godwit.api.fleet import Fleet
 from godwit.errors import GodwitError
-from godwit.ingest.whereabouts import PositionColumns
+from godwit.ingest.device_locator import PositionColumns
 from godwit.server.access import Access
 from godwit.server.backend import Backend
 from godwit.server.embedded import EmbeddedBackend

@@ -66,7 +66,7 @@ async def _settled(service: Service, caller: Caller, parcel: Parcel, site: str |
         raise SourceError(msg)
     if parcel.sequence is not None and service.fleet.is_known(parcel.stream, device, parcel.sequence):
         return False
-    wanted = service.whereabouts.moved_to(device, parcel.rows, site)
+    wanted = service.locator.moved_to(device, parcel.rows, site)
     if wanted is not None:
         await move(service, caller, device, wanted, parcel.stream)
     return True

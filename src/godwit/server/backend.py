@@ -24,6 +24,9 @@ from godwit.observe.status import Status
 from godwit.replan.explain import explained
 from godwit.replan.probing import explained as explained_probes
 from godwit.replan.probing import probes
+from godwit.replan.replacement import replacement
+from godwit.replan.wishes import PlanWish
+from godwit.sql import compile_query
 from godwit.storage.log import Segment
 
 #: called with a region, a shape and the result segments of a commit, by a thread that must not wait
@@ -33,7 +36,7 @@ Told = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Progress:
+class CommandProgress:
     """How far what was asked for has come."""
 
     #: commands that are written, and those of them that have no answer yet
@@ -119,10 +122,18 @@ class Backend(ABC):
     def explain_change(self, changes: Sequence[Change]) -> str:
         return self.explain_command(ChangeTopology(tuple(changes)))
 
-    def explain_replan(self, query: QueryId, order: str) -> str:
+    def explain_replan(self, query: QueryId, wish: PlanWish) -> str:
         now = self.execution(query)
         node = probes(now.shape.plan)
-        return explained(now, order, self.deployment.streams) if node is None else explained_probes(now, node, order)
+        if node is not None:
+            return explained_probes(now, node, wish.order)
+        return explained(now, wish, self.deployment.streams)
+
+    def explain_replace(self, query: QueryId, sql: str) -> str:
+        """What of another text would go on, and what would begin again."""
+        streams = self.deployment.streams
+        new = compile_query(sql, streams, query, (), self.functions)
+        return replacement(self.execution(query), new, streams).explained()
 
     # --- rows
 
@@ -182,7 +193,7 @@ class Backend(ABC):
         """What these epochs have changed; None: they are not kept any more."""
 
     @abstractmethod
-    def progress(self) -> Progress: ...
+    def progress(self) -> CommandProgress: ...
 
     @abstractmethod
     def check(self) -> None:

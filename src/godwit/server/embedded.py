@@ -23,7 +23,7 @@ from godwit.observe.before_after import moved
 from godwit.observe.rollup import results_of
 from godwit.observe.status import Status
 from godwit.region.runner import Runner
-from godwit.server.backend import Backend, Committed, Progress, Told
+from godwit.server.backend import Backend, CommandProgress, Committed, Told
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record, Segment
 
@@ -157,10 +157,12 @@ class EmbeddedBackend(Backend):
     def moved(self, epochs: Sequence[int]) -> list[dict[str, Any]] | None:
         return moved(Control(self.fleet.store), epochs)
 
-    def progress(self) -> Progress:
+    def progress(self) -> CommandProgress:
         control, plane = self.fleet.control, self.fleet.plane
         regions = {str(region): int(epoch) for region, epoch in sorted(self.fleet.pool.acknowledged.items())}
-        return Progress(control.last, control.waiting(), int(plane.epoch), int(plane.coordinator.stable), regions)
+        return CommandProgress(
+            control.last, control.waiting(), int(plane.epoch), int(plane.coordinator.stable), regions
+        )
 
     def check(self) -> None:
         self.fleet.check()

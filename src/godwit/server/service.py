@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from godwit.delivery.json_rows import json_rows
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.ingest.whereabouts import PositionColumns, Whereabouts
+from godwit.ingest.device_locator import DeviceLocator, PositionColumns
 from godwit.model.plan import Stream
 from godwit.server.access import Access, Caller, Role
 from godwit.server.backend import Backend, table_of
@@ -44,7 +44,7 @@ class Service:
     ) -> None:
         """`positions`: columns of rows that say where their device is."""
         self.fleet, self.access, self.limits, self.positions = fleet, access, limits, positions
-        self.whereabouts = Whereabouts(lambda: fleet.topology, positions)
+        self.locator = DeviceLocator(lambda: fleet.topology, positions)
         self.jobs = Jobs()
         self.hub = Hub(limits.subscribers, limits.waiting)
         self.inlet = Inlet(fleet)

@@ -66,7 +66,7 @@ def observations(shape: str) -> Any:
 
     def make(numbers: np.ndarray, at: np.ndarray, settings: Settings) -> Made:
         station = below(settings, 1, numbers, settings.keys or STATIONS)
-        values = []
+        values: list[tuple[np.ndarray, np.ndarray]] = []
         for place, field in enumerate(SHAPES[shape]):
             share = of_events(settings, 10 + place, numbers)
             if place == len(SHAPES[shape]) - 1:  # what is predicted depends on what is measured

@@ -19,9 +19,9 @@ from godwit.api.core import FleetCore
 from godwit.control.commands import Connect
 from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId, SiteId, StreamId
+from godwit.ingest.device_locator import DeviceLocator, PositionColumns
 from godwit.ingest.row_formats import parse
 from godwit.ingest.together import Parcel, is_known, push_alone, push_together
-from godwit.ingest.whereabouts import PositionColumns, Whereabouts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Intake:
         positions: PositionColumns | None = None,
     ) -> None:
         self._fleet, self._feeder, self._site = fleet, feeder, site
-        self._whereabouts = Whereabouts(lambda: fleet.plane.topology, positions)
+        self._locator = DeviceLocator(lambda: fleet.plane.topology, positions)
         self.rows = 0
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -60,7 +60,7 @@ class Intake:
                 parcels = [one for one in self._parcels(message) if not is_known(self._fleet.gateway, one)]
                 for one in parcels:
                     assert one.device is not None
-                    site = self._whereabouts.moved_to(one.device, one.rows, message.site, self._site)
+                    site = self._locator.moved_to(one.device, one.rows, message.site, self._site)
                     if site is not None or self._feeds_anew(one):
                         self._push(waiting)
                         waiting = []

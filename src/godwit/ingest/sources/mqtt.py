@@ -17,9 +17,9 @@ from typing import Any
 from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError, SourceError
+from godwit.ingest.device_locator import PositionColumns
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
-from godwit.ingest.whereabouts import PositionColumns
 
 LEVELS = ("stream", "device", "site")
 

@@ -11,10 +11,10 @@ from typing import Any
 from godwit.api.core import FleetCore
 from godwit.drivers import driver
 from godwit.errors import ConfigError
+from godwit.ingest.device_locator import PositionColumns
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
-from godwit.ingest.whereabouts import PositionColumns
 from godwit.loops import LoopThread
 
 

@@ -65,7 +65,7 @@ async def position(request: Request, device: str, body: Position, caller: Feeder
     """A position report: the device is attached to the nearest site, with hysteresis."""
     service = service_of(request)
     _check(request, caller, device)
-    site = service.whereabouts.at(DeviceId(device), body.lat, body.lon, body.hysteresis_m)
+    site = service.locator.at(DeviceId(device), body.lat, body.lon, body.hysteresis_m)
     if site is not None:
         await move(service, caller, DeviceId(device), site)
     known = service.fleet.topology.devices.get(DeviceId(device))

@@ -22,7 +22,7 @@ class PositionColumns:
     hysteresis_m: float = 0.0
 
 
-class Whereabouts:
+class DeviceLocator:
     """Asked with every message; the sites are prepared for the search when they change."""
 
     def __init__(self, topology: Callable[[], Topology], positions: PositionColumns | None) -> None:
