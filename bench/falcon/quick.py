@@ -53,8 +53,7 @@ def _against(name: str, ours: dict[str, Any], other: dict[str, Any], measure: st
         "target": target,
         "met": met,
         "oracle": "equal" if ours.get("oracle") == other.get("oracle") == "equal" else "different",
-        "note": "ratio: baseline / ours"
-        + ("; says nothing: the calm was worse than what came after it" if noisy else ""),
+        "note": "ratio: baseline / ours" + ("; says nothing: the calm was worse than what came later" if noisy else ""),
     }
 
 

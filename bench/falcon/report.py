@@ -37,8 +37,7 @@ broker in the cloud, as they do in the published baselines. State is as small as
 
 Source mobility (figure 9) differs from Section III-F in this: a key goes up to the lowest site above both edges, not to
 the root; the policy sees rows, attachments and notifications, where the paper's root sees tuples; the reordering buffer
-of a ping-pong (100 ms) is where rows enter, not at the instance; only a migration that still copies can be
-cancelled."""
+of a ping-pong (100 ms) is where rows enter, not at the instance; only one that still copies can be cancelled."""
 
 
 def write() -> None:
