@@ -26,9 +26,9 @@ async def follow(port: int, reads: bool, connected: asyncio.Semaphore, got: list
         line = await reader.readline()
         if line.startswith(b"data:"):
             seen += [row["boarded"] for row in json.loads(line[5:])["rows"]]
-    got.append(seen)
     if not reads:
         await asyncio.sleep(3600)
+    got.append(seen)
     writer.close()
 
 
