@@ -333,7 +333,7 @@ class Fleet(RunningFleet):
         folder = self.store.disk.root
         if self.store.objects is not None or not Path(folder).is_dir():
             msg = (
-                "savepoints are made of fleets in folders; copy the bucket, or the broker's streams, while nothing runs"
+                "savepoints are made of fleets in folders; copy a bucket with its own tools"
             )
             raise ConfigError(msg)
         if self.pool.running:

@@ -118,7 +118,7 @@ def grade(shape: str) -> Function:
 
 
 def text(sql: str, shape: str) -> str:
-    """A query of the suite for a data set (`{shape}`): {0} to {4} are its fields, {high0} .. the ends of their ranges."""
+    """A query of the suite for a data set (`{shape}`): {0} to {4} are its fields, {high0} .. the ends of ranges."""
     sql = sql.replace("{shape}", shape)
     for place, field in enumerate(SHAPES[shape]):
         sql = sql.replace(f"{{{place}}}", field.name).replace(f"{{high{place}}}", str(field.high))
