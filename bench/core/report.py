@@ -84,6 +84,8 @@ def page() -> str:
         "`device_move` before: [before_device_move.py](core/before_device_move.py), seed 7. The raw figures are in"
     ]
     lines += ["[before.json](core/before.json) and after.json beside it.", ""]
+    if ran := _read(FOLDER / "schedules.json"):
+        lines += ["## Schedules of the simulator", "", ran["text"], ""]
     return "\n".join(lines)
 
 

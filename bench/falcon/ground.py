@@ -13,7 +13,7 @@ from godwit.api.fleet import Fleet
 from godwit.engine.session import QUICK, spark_session
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.topology import Link, Site, Topology
-from godwit.testing.link_emulator import Links
+from godwit.region.link_emulator import Links
 
 CLOUD = "cloud"
 

@@ -27,10 +27,10 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
-    return [_measured(count, cut) for count in ((10_000, 100_000) if short else (10_000, 100_000, 1_000_000))]
+    return [measured(count, cut) for count in ((10_000, 100_000) if short else (10_000, 100_000, 1_000_000))]
 
 
-def _measured(count: int, cut: Cut) -> dict[str, Any]:
+def measured(count: int, cut: Cut) -> dict[str, Any]:
     cell, asked = Cell("many_totals", "tm", "none", count, round_trip_ms=0.0), QUESTIONS["tm"]
     rng, began, took = np.random.default_rng(7), time.time(), []
     with fleet_on(1, 0.0) as fleet:

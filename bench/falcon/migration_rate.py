@@ -25,10 +25,10 @@ KEYS = 200
 
 
 def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
-    return [_measured(workload, cut) for workload in ("nq7", "tm")]
+    return [measured(workload, cut) for workload in ("nq7", "tm")]
 
 
-def _measured(workload: str, cut: Cut) -> dict[str, Any]:
+def measured(workload: str, cut: Cut) -> dict[str, Any]:
     cell = Cell("migration_rate", workload, "auto", workload, keys=KEYS)
     asked = replace(QUESTIONS[workload], count=KEYS)
     seconds = max(cut.moves * cut.after_s - 1.0, 4.0)

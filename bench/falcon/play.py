@@ -104,9 +104,12 @@ def play(cell: Cell, cut: Cut, question: Question | None = None, prepare: Prepar
 
     def drive(fleet: Fleet, played: Played) -> None:
         for number in range(cut.moves):
+            to = CLOUD if number % 2 else edge(cell.edges - 1)
+            if cell.strategy == "hot-backup":
+                _replicate(fleet, asked, to, played.start + cut.warm_s / 2 if not number else moves[-1][2] + AFTER_S)
             due = played.start + cut.warm_s + cut.calm_s + number * cut.after_s
             time.sleep(max(due - time.time(), 0.0))
-            moves.append(_moved(fleet, asked, cell, CLOUD if number % 2 else edge(cell.edges - 1)))
+            moves.append(_moved(fleet, asked, cell, to))
 
     return play_with(cell, cut, asked, drive, lambda q, played, _: _measured(q, cut, played, moves), prepare)
 
@@ -195,6 +198,13 @@ def _send(fleet: Fleet, asked: Question, settings: Settings, played: Played, dri
         raise failures[0]
 
 
+def _replicate(fleet: Fleet, asked: Question, to: str, due: float) -> None:
+    """Replicas stand where the keys will go, as in Rhino, and are refreshed while nothing migrates."""
+    time.sleep(max(due - time.time(), 0.0))
+    for operator in asked.operators:
+        fleet.replicate(QUERY, keys=asked.keys[::2], to=to, operator=operator)
+
+
 def _moved(fleet: Fleet, asked: Question, cell: Cell, to: str) -> tuple[str, float, float]:
     began = time.time()
     for operator in asked.operators if cell.strategy != NONE else ():
@@ -254,7 +264,8 @@ def _measured(asked: Question, cut: Cut, played: Played, moves: list[tuple[str, 
         )
     mean = {m: _mean([one[m] for one in found]) for m in ("disruption_ms", "jitter_ms", "duration_ms", "bytes")}
     told = {"mean_ms": round(steady.mean, 1), "sigma_ms": round(steady.sigma, 1), "p99_ms": round(steady.p99, 1)}
-    late = {"sender_behind_s": round(played.behind_s, 2)}
+    standing = sum(size for at, size in played.bytes if calm <= at < calm + cut.calm_s)
+    late = {"sender_behind_s": round(played.behind_s, 2), "calm_bytes_per_s": round(standing / cut.calm_s)}
     return {
         **mean,
         "moves": found,

@@ -22,11 +22,22 @@ HEAD = (
 )
 HOW = """`make bench-falcon` (`python -m bench.falcon [FIGURE] [--seconds N] [--full]`). Measures as the paper has them,
 of `bench/falcon/measures.py`. All regions run in one process; the latency of links is emulated by
-`godwit.testing.link_delays`: messages, epochs and reports between edge and cloud are seen half a round trip later
+`godwit.region.link_delays`: messages, epochs and reports between edge and cloud are seen half a round trip later
 (80 ms round trip unless it is varied). Latency is from the push of a row to the callback of the first result that
 answers it. Row `none` migrates nothing: it shows what the measures say of the machine's own noise. Every value is the
 mean of the migrations of a cell, there and back. How the workloads differ from the published ones stands in
-`bench/falcon/questions.py`. A strategy that refuses an operator is listed with its reason."""
+`bench/falcon/questions.py`. A strategy that refuses an operator is listed with its reason.
+
+What the baselines pay, and what they do not: `partial-pause` has every region stop the keys and say so to the control
+plane (a round trip) before the state goes. `full-restart` stops the whole query, moves the state and lets it go on, each
+acknowledged by all regions; it starts no process and writes no savepoint, so it takes tenths of a second where Flink
+takes seconds. `on-demand` fetches each key (of a range: each bucket) when a row of it waits. `hot-backup` takes over a
+replica that stands at the destination since the warm-up and is refreshed every 500 ms. Tuples do not go over a broker in
+the cloud, as they do in the published baselines. State is as small as in the paper (32 B per key of TM).
+
+Source mobility (figure 9) differs from Section III-F in this: a key goes up to the lowest site above both edges, not to
+the root; the policy sees rows, attachments and notifications, where the paper's root sees tuples; the reordering buffer
+of a ping-pong (100 ms) is where rows enter, not at the instance; only a migration that still copies can be cancelled."""
 
 
 def write() -> None:

@@ -22,10 +22,10 @@ VARIES = "keys that are placed"
 
 
 def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
-    return [_measured(count, cut) for count in ((1000, 100_000) if short else (1000, 100_000, 1_000_000))]
+    return [measured(count, cut) for count in ((1000, 100_000) if short else (1000, 100_000, 1_000_000))]
 
 
-def _measured(count: int, cut: Cut) -> dict[str, Any]:
+def measured(count: int, cut: Cut) -> dict[str, Any]:
     cell, asked = Cell("routing", "tm", "auto", count, round_trip_ms=0.0), QUESTIONS["tm"]
     steps: list[tuple[float, float]] = []
     placed = {"at": 0.0, "took_s": 0.0}

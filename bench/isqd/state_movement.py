@@ -35,7 +35,7 @@ from godwit.api.fleet import Fleet
 from godwit.engine.session import spark_session
 from godwit.migration.base import STRATEGIES
 from godwit.model.topology import Link, Site, Topology
-from godwit.testing.link_emulator import Links
+from godwit.region.link_emulator import Links
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SQL = """SELECT a.id AS one, b.id AS other, a.ts FROM north a JOIN south b

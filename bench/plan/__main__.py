@@ -1,4 +1,4 @@
-"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; `lengths`, `series` and `swaps` need no Spark.
+"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; only `constants` needs Spark.
 
 Each writes docs/results/plan/<name>.json; docs/results/plan.md and the plots are made from whatever has been run.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from bench._harness import machine, save
-from bench.plan import model, report, swapping
-from bench.plan.settings import Setting
+from bench.plan import fitting, model, report, spark, swapping
+from bench.plan.settings import HIGH, LOW, Setting
+from godwit.engine.session import spark_session
+from godwit.replan.forecast import CostConstants
 
 AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 
@@ -45,7 +47,47 @@ def swaps() -> None:
     save(report.FOLDER / "swaps.json", out)
 
 
-EXPERIMENTS = {"lengths": lengths, "series": series, "swaps": swaps}
+def constants() -> None:
+    """Needs Spark, and a quiet machine: the cost models' constants, fitted to changes that are timed."""
+    found = list[fitting.FitSample]()
+    for one in fitting.samples(spark_session()):
+        found.append(one)
+        cold = "compiled" if one.cold else "again"
+        print(f"{one.setting}, {one.strategy}, {cold}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
+        if len(found) >= len(fields(CostConstants)):  # (whatever was measured when time runs out)
+            out = {"title": "Cost models fitted to this engine", **fitting.fitted(found), "machine": machine()}
+            save(report.FOLDER / "constants.json", out)
+
+
+def spark_lengths() -> None:
+    points = spark.lengths(spark_session(quick=True))
+    title = f"On Spark: length and silence of a change against W (Figures 9, 10, 12; rates x {spark.SCALE:g})"
+    save(report.FOLDER / "spark_lengths.json", {"title": title, "changes": points, "machine": machine()})
+
+
+def spark_low() -> None:
+    _spark_series("13_and_14", LOW)
+
+
+def spark_high() -> None:
+    _spark_series("15_and_16", HIGH)
+
+
+def _spark_series(name: str, setting: Setting) -> None:
+    runs = spark.series(spark_session(quick=True), setting)
+    title = f"On Spark: figures {name.replace('_', ' ')} (rates x {spark.SCALE:g})"
+    save(report.FOLDER / f"spark_{name}.json", {"title": title, "spark": runs, "machine": machine()})
+
+
+EXPERIMENTS = {
+    "lengths": lengths,
+    "series": series,
+    "swaps": swaps,
+    "spark-lengths": spark_lengths,
+    "spark-low": spark_low,
+    "spark-high": spark_high,
+    "constants": constants,
+}
 
 
 def main(names: list[str]) -> None:

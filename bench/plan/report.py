@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from bench._harness import RESULTS, table
+from bench._harness import RESULTS, describe, table
 
 FOLDER = RESULTS / "plan"
 
@@ -28,6 +28,10 @@ def write() -> None:
             parts += _lengths(path.stem, found)
         elif "runs" in found:
             parts += _over_time(path.stem, found)
+        elif "changes" in found:
+            parts += _spark_lengths(found)
+        elif "spark" in found:
+            parts += _spark_series(path.stem, found)
         elif "swaps" in found:
             parts += ["## Selectivities that swap every 60 s (simulated)", ""]
             head = list(found["swaps"][0])
@@ -61,6 +65,41 @@ def _over_time(name: str, found: Any) -> list[str]:
         for run, values in found["runs"].items()
     ]
     return [f"## {found['title']}", "", f"![{name}](plan/{name}.png)", "", *table(head, rows)]
+
+
+def _spark_lengths(found: Any) -> list[str]:
+    head = ("W, ms", "strategy", "change", "length, s", "silence, s", "calm gap, s", "extra rows", "oracle")
+    rows = [
+        [run["window_ms"], run["strategy"], n + 1, *_change(change), run["oracle"]]
+        for run in found["changes"]
+        for n, change in enumerate(run["changes"])
+    ]
+    return [f"## {found['title']}", "", describe(found["machine"]), "", *table(head, rows)]
+
+
+def _spark_series(name: str, found: Any) -> list[str]:
+    for run, values in found["spark"].items():
+        plt.plot([at for at, _, _ in values["kept"]], [inner for _, _, inner in values["kept"]], label=run)
+    plt.xlabel("s")
+    plt.ylabel("intermediate rows")
+    _finish(name)
+    head = ("run", "length, s", "silence, s", "calm gap, s", "extra rows", "calm micro-batch, ms", "results", "oracle")
+    rows = [
+        [
+            run,
+            *(_change(v["changes"][0]) if v["changes"] else ["", "", _short(v["calm_gap_s"]), ""]),
+            v["calm_batch_ms"],
+            v["results"],
+            v["oracle"],
+        ]
+        for run, v in found["spark"].items()
+    ]
+    picture = ["", f"![{name}](plan/{name}.png)", ""]
+    return [f"## {found['title']}", "", describe(found["machine"]), *picture, *table(head, rows)]
+
+
+def _change(change: Any) -> list[str]:
+    return [_short(change[key]) for key in ("length_s", "silence_s", "calm_gap_s", "extra_rows")]
 
 
 def _finish(name: str) -> None:

@@ -2,8 +2,7 @@
 
 A running fleet; rows are pushed every `STEP_S` of the wall clock with Poisson arrivals, and results are timed as a sink
 gets them. Rates are the setting's, scaled up by `scale`, and matches are made as much rarer, so that states grow and
-results per row do not. A change is made `repeats` times, there and back, so that the first, which compiles the new plan, is
-told apart from those that find it compiled.
+results per row do not. A change is made several times, there and back.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import tempfile
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,9 @@ from godwit.api.fleet import Fleet
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.plan import Join
+from godwit.model.signature import StateKey
 from godwit.model.topology import Site, Topology
+from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
@@ -61,6 +63,19 @@ class Timed(ResultSink):
     def longest_gap(self, since: float, until: float) -> float:
         times = [since, *(at for at, _ in self.came if since < at < until), until]
         return max(b - a for a, b in pairwise(times))
+
+
+class Meter:
+    """What all runners have done: rows taken in, and how long micro-batches with rows took."""
+
+    def __init__(self) -> None:
+        self.rows, self.took = 0, list[tuple[float, float]]()
+
+    def committed(self, runner: Any, number: int, record: Any) -> None:
+        metrics = record["metrics"]
+        self.rows += metrics["rows_in"]
+        if metrics["rows_in"]:
+            self.took.append((time.perf_counter(), metrics["took_ms"]))
 
 
 class Load:
@@ -111,18 +126,12 @@ def rows_kept(fleet: Fleet) -> tuple[int, int]:
         plan = runner.shape.plan
         for index, operator in enumerate(plan.operators):
             for side, child in enumerate(operator.inputs if operator.stateful else ()):
-                rows = runner.memory.state(_key(runner, index, side)).rows
+                rows = runner.memory.state(StateKey(runner.shape.signatures[index], side)).rows
                 if isinstance(plan.operators[child], Join):
                     inner += rows
                 else:
                     leaves += rows
     return leaves, inner
-
-
-def _key(runner: Any, index: int, side: int) -> Any:
-    from godwit.model.signature import StateKey
-
-    return StateKey(runner.shape.signatures[index], side)
 
 
 def run(
@@ -146,6 +155,8 @@ def run(
         if order != OLD_ORDER:
             fleet.replan("q", order=order, strategy="moving-state")
         query.write_to(sink)
+        meter = Meter()
+        fleet.pool.follow(meter.committed)
         fleet.start()
         load.run(warm_s)
         found = []
@@ -153,15 +164,16 @@ def run(
             begun = time.perf_counter()
             load.run(calm_s)
             calm = sink.longest_gap(begun, time.perf_counter())
-            found.append(
-                {
-                    **_changed(fleet, load, sink, strategy, (NEW_ORDER, OLD_ORDER)[number % 2], most_s),
-                    "calm_gap_s": calm,
-                }
-            )
+            before = meter.rows, load.pushed
+            order = (NEW_ORDER, OLD_ORDER)[number % 2]
+            told = _changed(fleet, load, sink, strategy, order, most_s)
+            fleet.process_available()
+            extra = meter.rows - before[0] - (load.pushed - before[1])
+            found.append({**told, "calm_gap_s": calm, "extra_rows": extra, "phases": _phases(fleet)})
         begun = time.perf_counter()
         load.run(calm_s)
         calm = sink.longest_gap(begun, time.perf_counter())
+        took = sorted(ms for at, ms in meter.took if at > begun)
         fleet.process_available()
         fleet.stop()
         fleet.close_sources()
@@ -171,6 +183,7 @@ def run(
             "strategy": strategy,
             "changes": found,
             "calm_gap_s": calm,
+            "calm_batch_ms": took[len(took) // 2] if took else None,
             "rows": load.pushed,
             "kept": [(round(at - load._begun, 2), leaves, inner) for at, leaves, inner in load.kept],
             "results_at": [(round(at - load._begun, 2), rows) for at, rows in sink.came],
@@ -180,8 +193,6 @@ def run(
 
 
 def _changed(fleet: Fleet, load: Load, sink: Timed, strategy: str, order: str, most_s: float) -> dict[str, Any]:
-    import threading
-
     begun, pushed = time.perf_counter(), load.pushed
     asked = threading.Thread(
         target=lambda: fleet.replan("q", order=order, strategy=strategy, run_out=strategy == "pause-drain-resume")
@@ -199,6 +210,15 @@ def _changed(fleet: Fleet, load: Load, sink: Timed, strategy: str, order: str, m
         "silence_s": sink.longest_gap(begun, time.perf_counter()),
         "rows_meanwhile": load.pushed - pushed,
     }
+
+
+def _phases(fleet: Fleet) -> list[tuple[str, float, int, int]]:
+    """(phase, seconds since the change began, rows, bytes) of the last change, as the fleet has recorded it."""
+    known = fleet.store.get_document(PLAN_CHANGES) or []
+    if not known:
+        return []
+    last = PlanChangeRecord.from_json(known[-1])
+    return [(p.phase, round(p.at - last.began, 3), p.rows, p.bytes) for p in last.phases]
 
 
 def _is(fleet: Fleet, order: str) -> bool:

@@ -54,6 +54,7 @@ def run(factor: float, seconds: int = 900, seed: int = 5) -> dict[str, Any]:
         "factor": factor,
         "changes": changes,
         "throughput": (throughput - migrations) / seconds,
+        "work without migrations": half * sum(costs[p][best[p]] for p in (0, 1)) / work,
         "work": half * sum(costs[p][best[p]] for p in (0, 1)) / (work + migrations),
         "intermediate rows": oracle_rows / rows,
         "work of the best fixed order": half * min(costs[0][t] + costs[1][t] for t in ORDERS) / (work + migrations),

@@ -21,8 +21,9 @@ def main() -> None:
     if asked.chaos:
         from bench.regions.chaos import run
 
-        told = run(asked.seconds, asked.seed, asked.store, asked.length)
-        print(json.dumps({"scripts": len(told), "wrong": [one for one in told if one["verdict"] != "equal"]}, indent=1))
+        scripts = run(asked.seconds, asked.seed, asked.store, asked.length)
+        wrong = [one for one in scripts if one["verdict"] != "equal"]
+        print(json.dumps({"scripts": len(scripts), "wrong": wrong}, indent=1))
         return
     from bench.regions.measure import both
 

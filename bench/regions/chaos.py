@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from bench._harness import RESULTS, say
+from godwit.ids import RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.chaos import ChaosPlayer
 from godwit.process.connect import ConnectedFleet
@@ -80,7 +81,7 @@ def play(steps: ChaosScript, store: str, folder: Path, length: int) -> dict[str,
         fleet.process_available(300.0)
         launcher.down()
         verdict, lost, doubled = _judged(url, sender.rows)
-    kinds = defaultdict(list)
+    kinds = defaultdict[str, list[float]](list)
     for one in recoveries:
         kinds[type(one.step).__name__].append(round(one.seconds, 2))
     return {
@@ -109,8 +110,11 @@ class _Trains:
 
 
 def _declared(fleet: ConnectedFleet, seed: int) -> _Trains:
-    sites = [Site("west", "edge"), Site("east", "cloud"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]
-    fleet.add_topology(Topology.of(sites, [Link("west", "cloud", ms=5), Link("east", "cloud", ms=5)]))  # type: ignore[arg-type]
+    edge, cloud = RegionId("edge"), RegionId("cloud")
+    sites = [Site(SiteId("west"), edge), Site(SiteId("east"), cloud)]
+    sites.append(Site(SiteId("cloud"), cloud, cpu=1000.0, kind="cloud"))
+    links = [Link(SiteId(one), SiteId("cloud"), ms=5) for one in ("west", "east")]
+    fleet.add_topology(Topology.of(sites, links))
     fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train", disorder="3 seconds")
     for train, at in DEVICES.items():
         fleet.device(train, site=at[0], streams=["passengers"])
@@ -138,7 +142,7 @@ def _judged(url: str, sent: int) -> tuple[str, int, int]:
 
 def recovery_table(file: Path = FILE) -> list[tuple[str, int, float, float]]:
     """(kind of fault, how many, median, worst) of all scripts that were recorded."""
-    kinds = defaultdict(list)
+    kinds = defaultdict[str, list[float]](list)
     for line in file.read_text(encoding="utf-8").splitlines():
         for kind, seconds in json.loads(line)["recovery_s"].items():
             kinds[kind] += seconds

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from godwit.ids import RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile, RegionSpec
@@ -37,8 +38,9 @@ Seen = dict[tuple[str, int], tuple[float, float]]
 
 
 def topology() -> Topology:
-    sites = [Site("edge", "edge"), Site("west", "west"), Site("cloud", "cloud", cpu=1000.0, kind="cloud")]
-    return Topology.of(sites, [Link("edge", "cloud", ms=1), Link("west", "cloud", ms=1)])  # type: ignore[arg-type]
+    cloud = Site(SiteId("cloud"), RegionId("cloud"), cpu=1000.0, kind="cloud")
+    edges = [Site(SiteId(name), RegionId(name)) for name in REGIONS.values()]
+    return Topology.of([*edges, cloud], [Link(edge.id, cloud.id, ms=1) for edge in edges])
 
 
 @dataclass

@@ -13,9 +13,9 @@ from typing import Any
 from bench._harness import say
 from bench.regions.fleets import REGIONS, Ran, Sender, latency
 
-WARM, ROWS, EVERY = 60, 150, 0.05
+WARM, ROWS, EVERY = 40, 100, 0.05
 #: pushes of so many rows, as fast as they are taken
-BULK, BATCH = 40, 2_000
+BULK, BATCH = 20, 2_000
 
 
 def paced(sender: Sender, rows: int, devices: tuple[str, ...] = tuple(REGIONS)) -> tuple[float, float]:
@@ -53,7 +53,7 @@ def cut_off(ran: Ran, sender: Sender, seconds: float) -> dict[str, float]:
     """`west` is reached by nobody and reaches nobody, not even its store; its device buffers, and sends it after."""
     assert ran.launcher is not None
     assert ran.west is not None
-    before = paced(sender, int(10 / EVERY), ("d0",))
+    before = paced(sender, 100, ("d0",))
     sender.wait()
     ran.launcher.proxies["west"].cut(True)
     ran.west.cut(True)

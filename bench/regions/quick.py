@@ -12,7 +12,7 @@ from bench.regions.measure import both
 from bench.regions.simulate import simulate
 
 #: the full bench cuts a region off for 60 s
-CUT_S = 15.0
+CUT_S = 10.0
 
 
 def figures() -> Iterator[dict[str, Any]]:

@@ -16,7 +16,8 @@ GodwitError
 ├── DeliveryError          a sink's system does not take results now
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
-    └── MissingFileError       a file that a record names is not there
+    ├── MissingFileError       a file that a record names is not there
+    └── StoreAwayError         it cannot be written or read just now: try again
 
 Bugs are asserts, not errors.
 """

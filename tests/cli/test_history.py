@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from godwit.control.commands import ChangeTopology, Submit
-from godwit.control.reconfigurations import StateMoved, Story
+from godwit.control.reconfigurations import ReconfigurationRecord, StateMoved
 from godwit.ids import Epoch, QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.instances import InstanceId
@@ -24,11 +24,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "control").mkdir()
     history = History(Store.local(tmp_path))
     history.add(
-        Story(1, "query 'occ' submitted", (QueryId("occ"),), (Epoch(1),), {"ToBeDeployed": 2}, outcome="committed")
+        ReconfigurationRecord(
+            1, "query 'occ' submitted", (QueryId("occ"),), (Epoch(1),), {"ToBeDeployed": 2}, outcome="committed"
+        )
     )
     moved = StateMoved(InstanceId.parse("occ/3"), "west", "east", 2, "delta", 4096, 0.25)
     history.add(
-        Story(
+        ReconfigurationRecord(
             2,
             "DeviceMoved(t1, east)",
             (QueryId("occ"),),
@@ -143,8 +145,8 @@ def test_the_oldest_stories_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(history, "KEEP", 5)
     written = History(Store.local(tmp_path))
     for number in range(1, 30):
-        written.add(Story(number, "told"))
-        written.add(Story(number, "told again"))
+        written.add(ReconfigurationRecord(number, "told"))
+        written.add(ReconfigurationRecord(number, "told again"))
         assert len((tmp_path / "history.jsonl").read_text().splitlines()) <= 15
     numbers = [record["number"] for record in History(Store.local(tmp_path)).read()]
     assert numbers[-5:] == [25, 26, 27, 28, 29]

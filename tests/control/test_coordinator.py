@@ -21,7 +21,7 @@ from godwit.control.events import (
     TimedOut,
 )
 from godwit.control.monitor import fold
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.control.redeploy.strategy import redeployment
 from godwit.errors import ConfigError, DeploymentError, TopologyError
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId
@@ -263,7 +263,7 @@ def test_stories_can_be_kept_and_read() -> None:
     plane.change([moved("d1", "e3")])
     story = next(one.story for one in acked(plane) if isinstance(one, Record))
     story = story.timed("plan", 0.002).timed("publish", 0.001).with_state(InstanceId.parse("q/3"), 4096, 0.05)
-    assert Story.from_json(story.to_json()) == story
+    assert ReconfigurationRecord.from_json(story.to_json()) == story
     assert "hand-over f1 -> cloud, 1 hops, 4,096 bytes in 50.0 ms" in story.text()
     assert "plan       2.0 ms" in story.text()
     assert "DeviceMoved(d1, e3)" in story.line()

@@ -18,7 +18,7 @@ def looked(plane: ControlPlane, watch: Watch, at: float, rows: float) -> list[st
     told = watch.look(plane.planner, Seen(at, {f"left/d{k}": rows for k in range(1, 6)}))
     for advice in told:
         if advice.decision.verdict == "move":
-            plane.wish(advice.wishes, advice.text)
+            plane.hint(advice.hints, advice.text)
             assert plane.planner.violations() == []
     return [advice.decision.verdict for advice in told]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -112,3 +114,47 @@ def test_the_environment_chooses(spark: SparkSession, monkeypatch: pytest.Monkey
     monkeypatch.setenv("GODWIT_ENGINE", "fast")
     with pytest.raises(ConfigError, match="auto, direct, jobs"):
         wanted_mode()
+
+
+def test_many_rows_are_compiled_and_few_interpreted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "INTERPRETED", 100)
+
+    def ask(numbers: range) -> LazyFrame:
+        pairs = joined(
+            rows(spark, numbers).coalesce(1),
+            rows(spark, numbers).selectExpr("key AS k", "n AS m", "at AS then").coalesce(1).hint("shuffle_hash"),
+            "key = k AND m BETWEEN n AND n + 7",
+        )
+        frame = then("tiered sums", sums, pairs)
+        assert isinstance(frame, LazyFrame)
+        return frame
+
+    few, many = ask(range(20)), ask(range(300))
+    plan = few._prepared()._direct
+    assert plan is not None
+    for frame, copies in ((few, [1, 0]), (many, [1, 1]), (few, [1, 1])):
+        assert answer(frame) == sorted(map(repr, frame.frame.toArrow().to_pylist()))
+        assert [len(plan._free[compiled]) for compiled in (False, True)] == copies
+
+
+def test_rows_of_every_type_come_out_as_they_went_in(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "a": pa.array([None, "", "ä\0b"], pa.string()),
+            "b": pa.array([b"x", None, b""], pa.binary()),
+            "c": pa.array([1.5, float("nan"), None], pa.float64()),
+            "d": pa.array([None, Decimal("1.20"), Decimal("-7.00")], pa.decimal128(12, 2)),
+            "e": pa.array([[1, None], [], None], pa.list_(pa.int32())),
+            "f": pa.array([{"x": 1, "y": "k"}, None, {"x": None, "y": None}]),
+            "g": pa.array([True, None, False]),
+            "h": pa.array([date(2024, 2, 29), None, date(1900, 1, 1)]),
+            "i": pa.array([0, None, -1], pa.timestamp("us", tz="UTC")),
+            "j": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    frame = LazyFrame.of(spark, table, from_arrow_schema(table.schema)).selectExpr("*", "1 AS one")
+    assert frame._prepared()._direct is not None
+    assert repr(frame.toArrow().drop_columns(["one"]).to_pylist()) == repr(table.to_pylist())
+    assert frame.toArrow().num_rows == 3
+    nothing = LazyFrame.of(spark, table.slice(0, 0), from_arrow_schema(table.schema)).selectExpr("*", "1 AS one")
+    assert nothing.toArrow().num_rows == 0

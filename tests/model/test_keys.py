@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from godwit.ids import RegionId
+from godwit.model.codec import decode, encode
 from godwit.model.keys import (
     BUCKETS,
     REST,
     HashRange,
     KeySet,
+    Listed,
     Rest,
     bucket_of,
     contains,
@@ -92,3 +95,29 @@ def test_a_dual_route_is_opened_and_given_up() -> None:
     backup = RouteTable.undivided(CLOUD).copied(listed("k1"), WEST, rows=False)
     assert backup.route_of(("k1",)).receivers == (CLOUD,)
     assert backup.regions() == {CLOUD, WEST}
+
+
+def test_a_change_of_a_large_table_is_as_small_as_what_it_changes() -> None:
+    many = Listed(frozenset((f"x{k}",) for k in range(20_000)))
+    before = RouteTable.undivided(CLOUD).moved(many, WEST, "w")
+    assert [route.process for route in before.coarse] == [WEST, CLOUD]
+    for changed in (before.moved(listed("x7"), EAST), before.moved(listed("x7"), CLOUD), before.copied(many, EAST)):
+        edit = changed.since(before)
+        keys = {key for route in edit.listed if isinstance(route.keys, Listed) for key in route.keys.keys}
+        assert keys | edit.unlisted.keys == ({("x7",)} if changed.turn > before.turn else many.keys)
+        read = decode(json.loads(json.dumps(encode(edit))))
+        assert before.edited(read) == changed
+    assert decode(json.loads(json.dumps(encode(before)))) == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_differences_lead_from_any_table_to_any_other(seed: int) -> None:
+    rng = random.Random(seed)
+    table = first = RouteTable.undivided(CLOUD)
+    for _ in range(6):
+        keys, to = rng.choice(SETS), rng.choice([WEST, EAST, CLOUD])
+        then = table.moved(keys, to)
+        assert table.edited(then.since(table)) == then
+        assert then.ways == RouteTable.of(then.routes).ways
+        table = then
+    assert first.edited(table.since(first)) == table

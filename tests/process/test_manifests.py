@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from pathlib import Path
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 

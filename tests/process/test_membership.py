@@ -40,6 +40,10 @@ def test_a_name_has_one_holder_who_is_named(objects: NatsObjects) -> None:
     assert lease_holder(objects, NAME) is not None
     first.release()
     assert lease_holder(objects, NAME) is None
+    first.take()  # once more, as a fleet that is stopped and started
+    with pytest.raises(StateError, match="is in use"):
+        Lease(objects, NAME).take()
+    first.release()
     second = Lease(objects, NAME)
     second.take()
     second.release()

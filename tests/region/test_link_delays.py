@@ -13,8 +13,8 @@ from godwit.api.fleet import Fleet
 from godwit.delivery.sinks import CallbackSink
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
+from godwit.region.link_delays import LinkDelays
+from godwit.region.link_emulator import Links
 from tests.region.world import QUERIES, Push, World
 
 

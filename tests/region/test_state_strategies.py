@@ -10,7 +10,7 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.migration.base import STRATEGIES
-from godwit.testing.link_emulator import Links
+from godwit.region.link_emulator import Links
 from tests.region.world import QUERIES, Action, Crash, Move, Push, Step, World, rooms_of
 
 STATEFUL = ("tumbling", "session", "join", "nested")

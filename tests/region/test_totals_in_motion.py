@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from godwit.api.fleet import Fleet
-from godwit.testing.link_emulator import Links
+from godwit.region.link_emulator import Links
 from tests.region.test_key_migration import TOTALS
 from tests.region.world import Push, World
 

@@ -6,7 +6,7 @@ import pytest
 
 from godwit.ids import QueryId
 from godwit.replan.box import JoinBox
-from godwit.replan.estimate import UNKNOWN, JoinCount, estimate, links
+from godwit.replan.estimate import UNKNOWN, JoinCount, counted, estimate, links
 from godwit.replan.forecast import DEFAULTS
 from godwit.replan.join_tree import JoinTree, parse, trees
 from godwit.replan.load import BoxLoad, loads, window
@@ -69,3 +69,14 @@ def test_counts_lead_to_the_best_order() -> None:
 def test_links_of_a_query() -> None:
     query = compiled(load(FIXTURES / "good" / "common_sub_plan.yaml")["sql"])
     assert links(JoinBox.of(query.shape.plan, STREAMS)) == {("a", "b"), ("b", "c"), ("b", "d"), ("c", "d")}
+
+
+def test_counts_of_operators_become_counts_of_joins() -> None:
+    query = compiled(load(FIXTURES / "good" / "figure_5.yaml")["sql"])
+    box = JoinBox.of(query.shape.plan, STREAMS)
+    first, second, third = box.joins
+    taken = {(first, 0): 10, (first, 1): 20, (second, 0): 4, (second, 1): 30, (third, 0): 2, (third, 1): 40}
+    leaves, joins = counted(box, taken, 1)
+    assert leaves == {"a": 10, "b": 20, "c": 30, "d": 40}
+    assert [(j.left, j.right, j.made) for j in joins] == [(10, 20, 4), (4, 30, 2), (2, 40, 1)]
+    assert len(counted(box, taken, None)[1]) == 2  # what the topmost makes is not known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from godwit.replan.explain import explained
 from godwit.replan.load import BoxLoad
+from godwit.replan.wishes import PlanWish
 from tests.replan.queries import FIXTURES, STREAMS, compiled, load
 
 FIGURE_5 = compiled(load(FIXTURES / "good" / "figure_5.yaml")["sql"])
@@ -11,7 +12,7 @@ LOAD = BoxLoad(dict.fromkeys("abcd", 1000.0), {("a", "b"): 1e-3, ("b", "c"): 1e-
 
 
 def test_dry_run() -> None:
-    lines = explained(FIGURE_5, "(b JOIN c) JOIN d JOIN a", STREAMS, LOAD).splitlines()
+    lines = explained(FIGURE_5, PlanWish("(b JOIN c) JOIN d JOIN a"), STREAMS, LOAD).splitlines()
     assert lines[:6] == [
         "now:       a JOIN b JOIN c JOIN d",
         "then:      b JOIN c JOIN d JOIN a",
@@ -25,11 +26,11 @@ def test_dry_run() -> None:
 
 
 def test_nothing_to_do() -> None:
-    text = explained(FIGURE_5, "c JOIN (b JOIN a) JOIN d", STREAMS, LOAD)
-    assert text == "'q' joins in this order: a JOIN b JOIN c JOIN d; nothing would change"
+    text = explained(FIGURE_5, PlanWish("c JOIN (b JOIN a) JOIN d"), STREAMS, LOAD)
+    assert text == "'q' has this plan: c JOIN (b JOIN a) JOIN d; nothing would change"
 
 
 def test_without_a_load_there_is_no_forecast() -> None:
-    text = explained(FIGURE_5, "(b JOIN c) JOIN d JOIN a", STREAMS)
+    text = explained(FIGURE_5, PlanWish("(b JOIN c) JOIN d JOIN a"), STREAMS)
     assert text.splitlines()[-1].startswith("possible:  ")
     assert "forecast" not in text

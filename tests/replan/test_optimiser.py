@@ -114,3 +114,21 @@ def test_readers_of_one_box_change_together() -> None:
     queries = {name: replace(_query(start, load, name), meaning=meaning) for name in (QueryId("q"), QueryId("r"))}
     found = best_orders(queries, DEFAULTS)
     assert len(set(found.values())) == 1
+
+
+def test_noise_between_equal_orders_does_not_put_a_change_off() -> None:
+    """Which of the good orders is named changes from look to look; that the running one is wrong does not."""
+    rng, policy = random.Random(3), ReplanPolicy(clear_gain=2.0)  # (no single look is clear)
+    load, order, memory = _load(("a", "b"), ("c", "d")), parse("a JOIN b JOIN c JOIN d"), ReplanMemory()
+    for second in range(policy.confirm):
+        memory, (decision,) = decide(memory, {Q: _query(order, _noisy(load, rng))}, second, policy)
+    assert decision.change
+
+
+def test_of_nearly_equal_orders_the_one_that_costs_less_to_change_to_is_taken() -> None:
+    """What (a b) c keeps is of use to ((a b) d) c, and not to c ((a d) b), which takes as much."""
+    sigma = {("a", "b"): 2e-5, ("a", "d"): 2e-5, ("b", "c"): 2e-3, ("c", "d"): 2e-3}
+    query = _query(parse("((a JOIN b) JOIN c) JOIN d"), BoxLoad(RATES, sigma))
+    _, (decision,) = decide(ReplanMemory(), {Q: query}, 0, ReplanPolicy())
+    assert decision.change
+    assert frozenset("ab") in {node.covers for node in decision.order.joins}

@@ -79,6 +79,11 @@ def test_refusals_are_the_errors_that_a_fleet_here_would_raise(serve: Serve) -> 
             fleet.query("none")
         with pytest.raises(DeploymentError, match="no query 'none'"):
             fleet.migrate("none", keys="*", to="west")
+        for dry_run in (True, False):
+            with pytest.raises(DeploymentError, match="no query 'none'"):
+                fleet.replace("none", SQL, dry_run=dry_run)
+            with pytest.raises(DeploymentError, match="no query 'none'"):
+                fleet.replan("none", order="a JOIN b", dry_run=dry_run)
     with RemoteFleet(server.url, "read") as reader, pytest.raises(ConfigError, match="needs 'operate'"):
         reader.submit(SQL, "q")
     with pytest.raises(ConfigError, match="cannot be reached"):
@@ -105,6 +110,11 @@ def test_the_command_line_takes_a_server(serve: Serve, tmp_path: Path, monkeypat
     refused = run.invoke(app, ["submit", "bad", "SELECT nothing FROM passengers"])
     assert refused.exit_code == 1
     assert "nothing" in refused.output
+    text = SQL.replace("boarded > 1", "boarded > 5")
+    for flags in (["--dry-run"], []):
+        told = run.invoke(app, ["replace", "busy", text, *flags])
+        assert told.output == "keeps no state: rows from the switch on are answered by the new text\n"
+    assert "joins nothing" in run.invoke(app, ["replan", "busy", "--order", "a JOIN b", "--dry-run"]).output
     assert run.invoke(app, ["withdraw", "busy"]).output == "done\n"
     with RemoteFleet(server.url, "admin") as fleet:
         lines = fleet.table("lines", "id int, name string", key="id")

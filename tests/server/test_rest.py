@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from godwit.api.fleet import Fleet
 from godwit.client.remote import RemoteFleet
-from godwit.errors import ConfigError, SourceError
+from godwit.errors import ConfigError, GodwitError, SourceError
 from godwit.ingest.whereabouts import PositionColumns
 from tests.server.conftest import Running
 from tests.server.test_api import SQL, declare, row
@@ -89,6 +89,21 @@ def test_a_plan_is_changed_and_results_of_both_plans_are_read(serve: Serve) -> N
         assert len(fleet.changes("three")) == 8
         with pytest.raises(ConfigError, match="no stream of the query"):
             fleet.replan("three", order="(b JOIN x) JOIN a")
+
+
+def test_a_stream_gets_columns_more(serve: Serve) -> None:
+    with RemoteFleet(serve().url, "admin") as fleet:
+        fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train")
+        t1 = fleet.device("t1", site="west", streams=["passengers"])
+        told = fleet.alter_stream("passengers", add="color string")
+        assert [c["name"] for c in told["columns"]] == ["train", "boarded", "ts", "color"]
+        fleet.submit("SELECT train, color, ts FROM passengers", "colors")
+        t1.push([{**row(1, 1), "color": "red"}, row(2, 2)])
+        assert until(
+            lambda: len(found := fleet.results("colors")) == 2 and {r["color"] for r in found} == {"red", None}
+        )
+        with pytest.raises(GodwitError, match="color"):
+            fleet.alter_stream("passengers", add="color string")
 
 
 def test_desired_and_current_state_and_dry_runs(serve: Serve) -> None:

@@ -34,11 +34,12 @@ OPERATE = {
     ("DELETE", "/v1/queries/{name}"),
     ("POST", "/v1/queries/{name}/migrate"),
     ("POST", "/v1/queries/{name}/replan"),
+    ("POST", "/v1/queries/{name}/replace"),
     ("POST", "/v1/queries/{name}/verdict"),
     ("POST", "/v1/sources/close"),
     ("POST", "/v1/drain"),
 }
-ADMIN = {("POST", "/v1/streams"), ("POST", "/v1/tables")}
+ADMIN = {("POST", "/v1/streams"), ("PATCH", "/v1/streams/{stream}"), ("POST", "/v1/tables")}
 #: answers that never end
 LIVE = {"/v1/queries/{name}/live", "/v1/events"}
 

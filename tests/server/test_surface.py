@@ -21,6 +21,8 @@ SPARK = "takes or returns objects of the Spark session, which is the server's"
 EMBEDDED_ONLY = {
     "embedded": "opens a fleet here",
     "connect": "makes the remote one",
+    "export": "a savepoint is written where the fleet is, while it does not run",
+    "restore": "opens a fleet here",
     "start": "whoever serves the fleet starts it",
     "function": "Python code runs where the fleet is: declare functions there",
     "replay": "reads files where the fleet is; post the rows instead",
@@ -39,11 +41,12 @@ EMBEDDED_ONLY = {
     "keep_copies": INSIDE,
     "lineage": INSIDE,
     "path": "`fleet.topology.path`",
+    "rows_of": INSIDE,
     "runners_of": INSIDE,
     "stream_of": INSIDE,
     "undeploy": INSIDE,
     "unread": "the server refuses rows with 429 instead",
-    "wish": INSIDE,
+    "hint": INSIDE,
 }
 #: the other way round
 REMOTE_ONLY = {

@@ -269,6 +269,7 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
     "totals by generation": (running, "run", _totals_by_generation, 22),
     "clock not held": (MigrationLedger, "held", _never_held, 129),
+    "watermark published while state is pending": (MigrationLedger, "pending", _never_held, 150),
 }
 
 #: what each strategy depends on: (strategy, what is broken) -> (where, its name, the broken rule, what sees it). Seeds
@@ -283,7 +284,7 @@ BROKEN_STRATEGIES: dict[tuple[str, str], tuple[Any, str, Any, int | Schedule]] =
     ("falcon", "acknowledgement"): (*_UNACKNOWLEDGED, _after_a_copy("falcon", 2)),
     ("falcon-oop", "emission filter"): (*_FILTER, 0),
     ("falcon-oop", "marker"): (*_COPIED_EARLY, 66),
-    ("partial-pause", "marker"): (*_SENT_EARLY, 18),
+    ("partial-pause", "marker"): (*_SENT_EARLY, 97),
     ("partial-pause", "acknowledgement"): (*_UNACKNOWLEDGED, ANSWERED_LATE),
     ("on-demand", "marker"): (*_SENT_EARLY, 18),
     ("on-demand", "acknowledgement"): (*_UNACKNOWLEDGED, ANSWERED_LATE),

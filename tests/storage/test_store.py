@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import MissingFileError, StateError
-from godwit.storage import frames, records
+from godwit.storage import frames, names, records
 from godwit.storage.faulty import FaultyDisk, VolatileDisk
 from godwit.storage.local import LocalDisk
 from godwit.storage.memory import MemoryDisk
@@ -76,6 +76,17 @@ def test_a_log_keeps_its_records_in_order(store: Store) -> None:
     assert again.read(4) is None
     assert again.exists(3)
     assert not again.exists(4)
+
+
+def test_source_logs_are_found_whatever_else_lies_beside_their_records(store: Store) -> None:
+    log = store.log(names.source_log("w", "s"))
+    assert list(names.sources(store.disk)) == []
+    store.put_table(f"{log.name}/data/0000000001.parquet", TABLE)
+    store.put_document(f"{log.name}/folded", {})
+    log.append({"n": 1})
+    assert list(names.sources(store.disk)) == [("w", "s")]
+    store.log(names.outbox_log("w", "shape", "east")).append({"n": 1})
+    assert names.receivers(store.disk, "w", "shape") == ["east"]
 
 
 def test_a_number_is_taken_once(store: Store) -> None:

@@ -26,7 +26,7 @@ from godwit.model.taps import executor
 from godwit.model.topology import Topology
 
 #: an operator of a query, as `placement.rules` calls it: with the site that its devices are attached to
-Wish = tuple[QueryId, int, SiteId | None]
+HintKey = tuple[QueryId, int, SiteId | None]
 #: what a device sends into a stream, Mbit/s
 Measured = Mapping[tuple[StreamId, DeviceId], float]
 #: what a device is taken to send (Mbit/s) where its stream does not say
@@ -211,9 +211,9 @@ def _operator(operator: Operator, inputs: list[Node], name: str, instances: int)
 _PREDICATE = re.compile(r"\[([^\[\]]*)\]$")
 
 
-def wishes(operators: Iterable[tuple[str, str]]) -> dict[Wish, SiteId]:
+def hints(operators: Iterable[tuple[str, str]]) -> dict[HintKey, SiteId]:
     """(output, host) pairs of a plan, as places for instances: (query, operator, site of its device) -> site."""
-    found: dict[Wish, SiteId] = {}
+    found: dict[HintKey, SiteId] = {}
     for output, host in operators:
         predicate = _PREDICATE.search(output)
         name, at, site = (predicate[1] if predicate else output).partition("@")
@@ -223,13 +223,13 @@ def wishes(operators: Iterable[tuple[str, str]]) -> dict[Wish, SiteId]:
     return found
 
 
-def ways(node: PlanNode) -> dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]]:
+def ways(node: PlanNode) -> dict[HintKey, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]]:
     """The sites that each operator's rows pass on their way to the next operator, relays among them."""
-    found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
+    found: dict[HintKey, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
 
-    def visit(node: PlanNode, onward: tuple[str, ...], scan: Wish | None) -> None:
+    def visit(node: PlanNode, onward: tuple[str, ...], scan: HintKey | None) -> None:
         here = onward if onward[:1] == (node.host,) else (node.host, *onward)
-        own = next(iter(wishes([(node.stream, node.host)])), None) if node.way == "made" else None
+        own = next(iter(hints([(node.stream, node.host)])), None) if node.way == "made" else None
         producer = scan if node.way == "home" else None if node.by == "scan" else own
         if producer is not None and len(here) > 1:
             path = tuple(map(SiteId, here))

@@ -18,8 +18,6 @@ from godwit.admission.model import SLACK
 from godwit.admission.reduced import lowest_peak
 from godwit.admission.scope import PlanningScope
 
-Flow = tuple[int, int, int]
-
 
 def solve(scope: PlanningScope, seconds: float, *, any_plan: bool = False) -> LiteralSolution:
     """Solve to proved optimality, or to any plan; the query is admitted whenever that is feasible."""

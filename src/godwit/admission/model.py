@@ -225,8 +225,3 @@ class Catalog:
         old = self.streams[stream]
         new_homes = old.homes if homes is None else frozenset(homes)
         self.streams[stream] = CatalogStream(old.signature, old.rate if rate is None else rate, new_homes)
-
-    def reprice(self, operator: int, cpu: float, state: float) -> None:
-        """Correct the cost of an operator."""
-        old = self.operators[operator]
-        self.operators[operator] = AdmissionOperator(old.inputs, old.output, cpu, old.kind, state)

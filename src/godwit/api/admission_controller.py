@@ -23,12 +23,12 @@ from godwit.admission.fleet_spec import (
     drifted,
     gives_capacities,
     has_drifted,
+    hints,
     ways,
-    wishes,
 )
 from godwit.api.core import FleetCore
 from godwit.api.relays import WaysFile
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.errors import AdmissionError
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.model.changes import DeviceRemoved
@@ -36,7 +36,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Query, Stream
 from godwit.model.taps import find, producer
-from godwit.placement.rules.base import Ways, Wish
+from godwit.placement.rules.base import HintKey, Ways
 from godwit.sql import orders
 from godwit.sql.sharing import Split, split, widened
 
@@ -44,7 +44,7 @@ from godwit.sql.sharing import Split, split, widened
 TRIES = 4
 #: seconds between two looks at what devices send
 LOOK_S = 5.0
-#: by so much, relative to what was planned with, a stream must have changed to be planned for anew
+#: by so much, relative to what was planned with, a stream must have changed to be planned for again
 DRIFT = 0.3
 
 
@@ -58,9 +58,9 @@ class Let:
     #: where the rows of the parts come out
     outlet: SiteId | None = None
     #: places for operators: of what is new, and of what moves for it
-    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    hints: Mapping[HintKey, SiteId] = field(default_factory=dict)
     #: over which sites their rows go
-    ways: Mapping[Wish, Ways] = field(default_factory=dict)
+    ways: Mapping[HintKey, Ways] = field(default_factory=dict)
 
 
 class AdmissionController:
@@ -75,7 +75,7 @@ class AdmissionController:
         self._weights = weights_named(wanted if isinstance(wanted, str) else "paper")
         self._ground: GroundSpec | None = None
         self._admission: Admission | None = None
-        self._wished: dict[Wish, SiteId] = {}
+        self._hinted: dict[HintKey, SiteId] = {}
         #: what devices were seen to send when it was last planned for
         self._measured: Measured = {}
         self._looked = 0.0
@@ -127,10 +127,10 @@ class AdmissionController:
             self._fleet.change([DeviceRemoved(producer(part))])
         self._ways.drop(self._fleet.deployment.queries)
 
-    def places(self, query: Query, deployment: Deployment) -> tuple[Mapping[Wish, SiteId], Mapping[Wish, Ways]]:
+    def places(self, query: Query, deployment: Deployment) -> tuple[Mapping[HintKey, SiteId], Mapping[HintKey, Ways]]:
         """What admission wanted for a query in an earlier process."""
         plan, told = query.shape.plan, self._ways.of(query.id)
-        here: dict[Wish, SiteId] = {}
+        here: dict[HintKey, SiteId] = {}
         if query.internal or query.parts or told:
             for operator in range(len(plan.operators)):
                 scans = plan.scans_below(operator) if plan.is_local(operator) else ()
@@ -156,7 +156,7 @@ class AdmissionController:
                 self.look()
 
     def look(self) -> Replanned | None:
-        """Plan again if devices, or shared parts, send other than was planned with; None: they do not."""
+        """Plan again if devices, or cuts, send other than was planned with; None: they do not."""
         fleet = self._fleet
         with fleet.control.driving():
             if not self.on or not fleet.deployment.queries:
@@ -183,7 +183,7 @@ class AdmissionController:
             last = self._fleet.plane.coordinator.story.number
             queries = tuple(map(QueryId, replanned.replanned))
             reason = "; ".join(trouble) or "everything is well where it is"
-            self._fleet.history.add(Story(last, cause, queries, outcome="declined", reason=reason))
+            self._fleet.history.add(ReconfigurationRecord(last, cause, queries, outcome="declined", reason=reason))
 
     # -- inside
 
@@ -216,18 +216,18 @@ class AdmissionController:
         outlet = SiteId(self._fleet.plane.planner.default_root()) if made.parts else None
         if plan is None:
             return Let(made.reader, made.parts, outlet)
-        places = wishes((p.output, p.host) for p in plan.operators)
+        places = hints((p.output, p.host) for p in plan.operators)
         return Let(made.reader, made.parts, outlet, places, ways(self._current().tree(made.reader.id)))
 
     def _move(self, cause: str) -> bool:
-        """Wish for what admission has moved since last time; whether there was anything."""
+        """Give hints for what admission has moved since last time; whether there was anything."""
         assert self._admission is not None
         plans = (self._admission.plan(query) for query in self._admission.admitted)
-        now = wishes((p.output, p.host) for plan in plans for p in plan.operators)
-        moved = {wish: site for wish, site in now.items() if self._wished.get(wish, site) != site}
-        self._wished = now
+        now = hints((p.output, p.host) for plan in plans for p in plan.operators)
+        moved = {hint: site for hint, site in now.items() if self._hinted.get(hint, site) != site}
+        self._hinted = now
         if moved:
-            self._fleet.wish(moved, cause)
+            self._fleet.hint(moved, cause)
         return bool(moved)
 
     def _specs(self, parts: Iterable[Query], measured: Measured | None = None) -> Specs:

@@ -31,7 +31,7 @@ from godwit.control.events import (
     Event,
     HandoverDone,
     KeysArrived,
-    PlacesWished,
+    PlacesHinted,
     QueryWithdrawn,
     RegionAcked,
 )
@@ -55,19 +55,20 @@ from godwit.observe.history import History
 from godwit.observe.metrics import Metrics
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.operators.schema import row_columns
-from godwit.placement.rules.base import Wish
+from godwit.placement.rules.base import HintKey
 from godwit.protocol.handover import Migration
+from godwit.region.link_delays import LinkDelays
+from godwit.region.link_emulator import Links
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.replan.matching import match
 from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record
 from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
-from godwit.testing.link_delays import LinkDelays
-from godwit.testing.link_emulator import Links
 
 
 @dataclass(frozen=True)
@@ -217,13 +218,24 @@ class FleetCore(ABC):
         return self.aliases.runs(query, self.deployment)
 
     def lineage(self, query: Query) -> list[Query]:
-        """A query's execution and those whose state it went on with, the first one first."""
+        """A query's execution and those of the same text whose state it went on with, the first one first."""
         found = [query]
-        while (before := found[0].inherits) is not None:
-            earlier = self.aliases.execution(before, self.deployment)
-            if earlier is None:
-                break
+        while (earlier := self.before(found[0])) is not None and earlier.sql == query.sql:
             found.insert(0, earlier)
+        return found
+
+    def before(self, query: Query) -> Query | None:
+        """The execution that it took over from, if that is remembered."""
+        return None if query.inherits is None else self.aliases.execution(query.inherits, self.deployment)
+
+    def _totals(self, query: Query) -> set[QueryId]:
+        """Executions whose totals a query's own replace: those that it has gone on with, whatever their text."""
+        found, now = {query.id}, query
+        while (before := self.before(now)) is not None:
+            if before.sql != now.sql and not match(before, now, self.deployment.streams).complete:
+                break
+            found.add(before.id)
+            now = before
         return found
 
     def runners_of(self, shape: str) -> list[Runner]:
@@ -249,9 +261,13 @@ class FleetCore(ABC):
     def changes(self, query_id: QueryId) -> DataFrame:
         """The results as they were committed, also those that were replaced, with the columns that say so."""
         query = self.execution(query_id)
-        # A total of an earlier version is not replaced by one of the newest: it has ended with its version.
-        earlier = self.versions.of(query_id) if query.shape.plan.sink.key is None else ()
-        return self._committed(query, {*earlier, query.id})
+        sink = query.shape.plan.sink
+        # A total of an earlier version is replaced by one of the newest only where that has gone on with it.
+        earlier = self.versions.of(query_id) if sink.key is None else self._totals(query)
+        known = {name: self.aliases.execution(name, self.deployment) for name in earlier}
+        # Results under other columns ended with their text.
+        same = {name for name, one in known.items() if one is None or one.shape.plan.sink.written == sink.written}
+        return self._committed(query, {*same, query.id})
 
     def _committed(self, query: Query, executions: AbstractSet[QueryId]) -> DataFrame:
         # Versions with another plan have another shape, and their results lie there.
@@ -322,9 +338,9 @@ class FleetCore(ABC):
             raise DeploymentError(msg)
         return QueryId(query)
 
-    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> None:
+    def hint(self, hints: Mapping[HintKey, SiteId], cause: str) -> None:
         """Move operators of running queries to these sites, where they can be."""
-        self.control.ask(PlacesWished(wishes, cause))
+        self.control.ask(PlacesHinted(hints, cause))
 
     def undeploy(self, query: QueryId) -> None:
         """Take a query off its sites."""

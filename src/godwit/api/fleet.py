@@ -30,6 +30,7 @@ from godwit.control.commands import (
     Declare,
     MigrateKeys,
     PlaceByHand,
+    Replace,
     Replan,
     Submit,
     Withdraw,
@@ -49,14 +50,16 @@ from godwit.model.changes import Change
 from godwit.model.explain import explain
 from godwit.model.plan import Stream
 from godwit.model.taps import PRODUCER
+from godwit.region.link_emulator import Links
 from godwit.region.runner import Limits
 from godwit.replan.explain import explained
+from godwit.replan.optimiser import ReplanPolicy
 from godwit.replan.probing import explained as explained_probes
 from godwit.replan.probing import probes
+from godwit.replan.wishes import PlanWish
 from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
-from godwit.testing.link_emulator import Links
 
 
 class Fleet(RunningFleet):
@@ -74,6 +77,7 @@ class Fleet(RunningFleet):
         admission: bool | str | None = None,
         reoptimise: bool | Watching = False,
         mobility: bool | Following = False,
+        replan: bool | ReplanPolicy = False,
         limits: Limits | None = None,
         retention: Retention | None = None,
         durability: Durability = "process",
@@ -85,7 +89,7 @@ class Fleet(RunningFleet):
         check_session(spark)
         parts = (links, limits or Limits(), retention or Retention(), durability, ack_timeout, at)
         options = FleetOptions(rule, redeployment, state, *parts)
-        super().__init__(root, spark, options, admission, reoptimise, mobility)
+        super().__init__(root, spark, options, admission, reoptimise, mobility, replan)
         self.topology = TopologyStore(self)
 
     @staticmethod
@@ -252,20 +256,45 @@ class Fleet(RunningFleet):
         return QueryHandle(self, self.supervisor, query)
 
     def replan(
-        self, query: str, *, order: str, strategy: str = "auto", run_out: bool = False, dry_run: bool = False
+        self,
+        query: str,
+        *,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
+        strategy: str = "auto",
+        run_out: bool = False,
+        dry_run: bool = False,
     ) -> str:
-        """Join a running query's streams in another order (`"(b JOIN c) JOIN a"`) from now on; its results go on, each
-        of them once. `strategy`: moving-state, background, parallel-track, pause-drain-resume (`run_out`: by letting
-        windows run out) or, for a query with probing joins, stateless-order. Returns when the change has begun; where
-        both plans run side by side, the old one goes by itself later. `dry_run`: return what would be done.
+        """Another plan for a running query; its results go on, each of them once. `order`: how its streams are joined
+        (`"(b JOIN c) JOIN a"`); `partial`: whether rows are combined before they travel; `filters_up`, `filters_down`:
+        streams whose filters go above the joins, or back. `strategy`: moving-state, background, parallel-track,
+        pause-drain-resume (`run_out`: by letting windows run out) or, for a query with probing joins, stateless-order.
+        Returns when the change has begun; where both plans run side by side, the old one goes by itself later.
+        `dry_run`: return what would be done.
         """
-        if dry_run and (node := probes(self.execution(self.known(query)).shape.plan)) is not None:
-            return explained_probes(self.execution(self.known(query)), node, order)
+        wish, name = PlanWish(order, partial, tuple(filters_up), tuple(filters_down)), self.known(query)
+        if dry_run and (node := probes(self.execution(name).shape.plan)) is not None:
+            return explained_probes(self.execution(name), node, order)
         if dry_run:
-            return explained(self.execution(self.known(query)), order, self.deployment.streams)
-        self._operations.plans.rehearse(self.known(query), order, strategy, run_out)
-        self.control.execute(Replan(query, order, strategy, run_out))
-        return f"'{query}' joins as {order}"
+            return explained(self.execution(name), wish, self.deployment.streams, self.replanner.load(name))
+        self._operations.plans.rehearse(name, wish, strategy, run_out)
+        self.control.execute(Replan(query, order, strategy, run_out, partial, wish.up, wish.down))
+        return f"'{query}': {wish}"
+
+    def replace(self, query: str, sql: str | Builder, *, dry_run: bool = False) -> str:
+        """Give a running query another text, in one epoch; what both texts have below an operator goes on with its
+        state. Returns which operators go on and which begin again; `dry_run`: and does nothing.
+
+        What was due before the switch the old text has answered, the rest the new one answers.
+        """
+        text = sql if isinstance(sql, str) else sql.sql()
+        with self.control.driving():
+            told = self._operations.replacing.planned(self.known(query), text).explained()
+        if not dry_run:
+            self.control.execute(Replace(query, text))
+        return told
 
     def explain(self, sql: str | Builder) -> str:
         """What a query would become: its plan, parameters and shape. Nothing happens."""
@@ -332,9 +361,7 @@ class Fleet(RunningFleet):
         open, but not running. `Fleet.restore` makes a fleet of it that goes on from there."""
         folder = self.store.disk.root
         if self.store.objects is not None or not Path(folder).is_dir():
-            msg = (
-                "savepoints are made of fleets in folders; copy a bucket with its own tools"
-            )
+            msg = "savepoints are made of fleets in folders; copy a bucket with its own tools"
             raise ConfigError(msg)
         if self.pool.running:
             msg = f"the fleet in {folder} runs; stop it first, so that nothing is half written"

@@ -13,6 +13,7 @@ from godwit.api.core import FleetCore
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink, widened
 from godwit.api.plan_versions import PlanVersions
+from godwit.api.replacing import Replacing
 from godwit.api.tables import load_table
 from godwit.control.commands import (
     AdvancePlan,
@@ -25,6 +26,7 @@ from godwit.control.commands import (
     LoadTable,
     MigrateKeys,
     PlaceByHand,
+    Replace,
     Replan,
     Submit,
     Withdraw,
@@ -45,6 +47,7 @@ from godwit.model.plan import ARRIVED, Column, Query, Stream
 from godwit.model.taps import producer
 from godwit.model.topology import Device
 from godwit.replan.probing import probing
+from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
 from godwit.sql.parameters import assigned, assignments
 
@@ -55,6 +58,7 @@ class Operations:
     def __init__(self, fleet: FleetCore, admission: AdmissionController) -> None:
         self._fleet, self._admission = fleet, admission
         self.plans = PlanVersions(fleet)
+        self.replacing = Replacing(fleet, self.plans)
 
     def carry_out(self, command: Command, again: bool) -> None:
         """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
@@ -77,8 +81,10 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
-            case Replan(name, order, strategy, run_out):
-                self.plans.change(QueryId(name), order, strategy, run_out, again)
+            case Replan(name, order, strategy, run_out, partial, up, down):
+                self.plans.change(QueryId(name), PlanWish(order, partial, up, down), strategy, run_out, again)
+            case Replace(name, sql):
+                self.replacing.replace(QueryId(name), sql, again)
             case AdvancePlan(version):
                 self.plans.advance(QueryId(version))
             case ChangeTopology(changes):
@@ -158,8 +164,8 @@ class Operations:
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
-        wishes, ways = ({wish: v for wish, v in told.items() if wish[0] == query.id} for told in (let.wishes, let.ways))
-        self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, wishes, ways))  # type: ignore[arg-type]
+        hints, ways = ({hint: v for hint, v in told.items() if hint[0] == query.id} for told in (let.hints, let.ways))
+        self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, hints, ways))  # type: ignore[arg-type]
         if query.target is not None:
             self._derive(query, columns)
 

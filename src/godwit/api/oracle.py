@@ -17,10 +17,15 @@ from godwit.api.core import FleetCore
 from godwit.engine import arrival, segments
 from godwit.engine.arrival import arrived
 from godwit.engine.lazy_frame import made
+from godwit.errors import StateError
 from godwit.ids import QueryId, RegionId, StreamId
-from godwit.model.plan import ARRIVED, Column, Query, Scan, arrival_view
+from godwit.model.plan import ARRIVED, Aggregate, Column, Query, Scan, arrival_view
+from godwit.model.signature import StateKey
+from godwit.protocol.handover import Migration
 from godwit.region.runner import Runner
 from godwit.region.state import union
+from godwit.replan.matching import StateMatch, match
+from godwit.sql.closed_windows import closed_by
 from godwit.storage.log import Segment
 from godwit.storage.names import source_log
 from godwit.storage.records import SourceRecord
@@ -55,22 +60,70 @@ class Verdict:
 def verdict(fleet: FleetCore, query_id: QueryId) -> Verdict:
     """Compare what a query has answered so far with what it should have."""
     query = fleet.execution(query_id)
-    want = expected(fleet, fleet.lineage(query)[0])
+    first = fleet.lineage(query)[0]
+    before = fleet.before(first)
+    want = expected(fleet, first) if before is None else _since_replaced(fleet, before, first)
     have = fleet.results_of(query)
     return compare(query_id, want.toPandas(), have.toPandas())
 
 
-def expected(fleet: FleetCore, query: Query) -> DataFrame:
-    """The batch result over all rows that reached the query's streams since it began."""
+def _since_replaced(fleet: FleetCore, before: Query, query: Query) -> DataFrame:
+    """What a changed text must have answered: where it has gone on with all state, all that it gives over the rows
+    since the first text began, less what was due before the switch."""
+    found = match(before, query, fleet.deployment.streams)
+    if not found.matched and not found.recompute:
+        return expected(fleet, query)  # it has begun again, with what came since
+    due = None if found.empty or query.shape.plan.sink.key is not None else _due(fleet, before, query, found)
+    if due is None:
+        msg = f"'{query.id}' cannot be compared as a whole since its text was replaced: part of it began again, or "
+        raise StateError(msg + "whether its results were due before is not known; compare a query of its own beside it")
+    root = before
+    while (earlier := fleet.before(root)) is not None and match(earlier, root, fleet.deployment.streams).complete:
+        root = earlier
+    whole, early = expected(fleet, query, since=root), expected(fleet, query, since=root, until=query, sql=due)
+    return whole.exceptAll(early)
+
+
+def _due(fleet: FleetCore, before: Query, query: Query, found: StateMatch) -> str | None:
+    """SQL for what a text would have answered by the switch: all of it, or the windows that had closed; None: that
+    cannot be told."""
+    closing = [i for i, operator in enumerate(query.shape.plan.operators) if operator.emits == "watermark"]
+    if not closing:
+        return query.oracle_sql
+    node = query.shape.plan.operators[closing[0]]
+    if len(closing) > 1 or not isinstance(node, Aggregate):
+        return None
+    key = StateKey(query.shape.signatures[closing[0]])
+    old = next(m.old.signature for m in found.matched if m.new == key)
+    clocks = list(_left(fleet, before, before.shape.signatures.index(old)))
+    return closed_by(query.oracle_sql, max(clocks) - node.lag_us) if clocks else None
+
+
+def _left(fleet: FleetCore, query: Query, operator: int) -> Iterator[int]:
+    """How far an operator of a version had released the watermark when the version ended."""
+    for region in sorted(fleet.pool.regions_of(query.shape.key)):
+        for _, record in fleet.pool.commits((region, query.shape.key), 0):
+            for parcel in record.get("left", ()):
+                move = Migration.from_json(parcel["move"])
+                if (move.query, move.operator) == (query.id, operator):
+                    yield parcel["clock"]
+
+
+def expected(
+    fleet: FleetCore, query: Query, since: Query | None = None, until: Query | None = None, sql: str = ""
+) -> DataFrame:
+    """The batch result over all rows that reached the query's streams since it, or an earlier version, began."""
     session = fleet.spark.newSession()
     fleet.functions.register(session)
     # (of a stream that is joined with itself, the scan that comes last)
     reads = {(scanned.query.id, scanned.view): scanned for scanned in scans(fleet, query)}
     for scanned in reads.values():
-        rows = _everything(fleet, query, scanned)
+        rows = _everything(fleet, query, scanned, since, until)
         # A view belongs to the session it was made in, so the rows must be read there.
         session.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(scanned.view)
-    answer = session.sql(query.oracle_sql)
+    answer = session.sql(sql or query.oracle_sql)
+    if sql or since is not None:  # two answers meet in one session
+        answer = fleet.spark.createDataFrame(answer.toArrow(), answer.schema)
     for _, view in reads:
         session.catalog.dropTempView(view)  # or Java keeps the rows as long as the session
     return answer
@@ -106,7 +159,10 @@ def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
     return [scanned for scanned in found if scanned.stream not in inside]
 
 
-def _everything(fleet: FleetCore, query: Query, last: Scanned) -> DataFrame:
+def _everything(
+    fleet: FleetCore, query: Query, last: Scanned, since: Query | None = None, until: Query | None = None
+) -> DataFrame:
+    """`since`, `until`: from the beginning of a version to that of another; without them from the query's own."""
     stream, scan = last.stream, last.scan
     producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
     if producers:
@@ -114,9 +170,13 @@ def _everything(fleet: FleetCore, query: Query, last: Scanned) -> DataFrame:
         assert isinstance(whole, DataFrame)
         return whole
     found: list[Segment] = []
-    for region, begun in _begun(fleet, last):
+    begun = dict(_begun(fleet, last if since is None else _scan_of(fleet, since, stream)))
+    ends = {} if until is None else dict(_begun(fleet, _scan_of(fleet, until, stream)))
+    for region, start in begun.items():
         log = fleet.store.log(source_log(region, stream))
-        for _, record in log.after(max(begun, log.first - 1)):
+        for number, record in log.after(max(start, log.first - 1)):
+            if number > ends.get(region, number):
+                break
             entry = SourceRecord.from_json(record, fleet.store)
             rows = entry.segment
             if rows is not None and scan.arrival:
@@ -130,6 +190,10 @@ def _everything(fleet: FleetCore, query: Query, last: Scanned) -> DataFrame:
     # Rows from before a column was added have none.
     lacking = (c for c in known.columns if c.name not in frame.columns)
     return made(frame).selectExpr("*", *(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in lacking))
+
+
+def _scan_of(fleet: FleetCore, query: Query, stream: StreamId) -> Scanned:
+    return [s for s in scans(fleet, query) if s.query.id == query.id and s.stream == stream][-1]
 
 
 def _begun(fleet: FleetCore, scanned: Scanned) -> Iterator[tuple[RegionId, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from godwit.ids import QueryId, SiteId
-from godwit.placement.rules.base import Ways, Wish
+from godwit.placement.rules.base import HintKey, Ways
 from godwit.storage.names import RELAYS
 from godwit.storage.store import Store
 
@@ -23,15 +23,15 @@ class WaysFile:
         if (told := store.get_document(RELAYS)) is not None:
             self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
 
-    def of(self, query: QueryId) -> dict[Wish, Ways]:
-        found: dict[Wish, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
+    def of(self, query: QueryId) -> dict[HintKey, Ways]:
+        found: dict[HintKey, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}
         for operator, at, way in self._known.get(query, ()):
             found.setdefault((query, operator, at), {})[way[0], way[-1]] = way
         return dict(found)
 
-    def keep(self, ways: Mapping[Wish, Ways]) -> None:
-        for query in {wish[0] for wish in ways}:
-            mine = ((wish, way) for wish, known in ways.items() if wish[0] == query for way in known.values())
+    def keep(self, ways: Mapping[HintKey, Ways]) -> None:
+        for query in {hint[0] for hint in ways}:
+            mine = ((hint, way) for hint, known in ways.items() if hint[0] == query for way in known.values())
             self._known[query] = [(operator, at, way) for (_, operator, at), way in mine]
         if ways:
             self._save()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from godwit.api.core import FleetCore
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.control.reoptimiser import Advice, Seen, Watch, Watching
 from godwit.ids import QueryId
 
@@ -55,7 +55,7 @@ class Reoptimiser:
 
     def _act(self, advice: Advice) -> None:
         if advice.decision.verdict == "move":
-            self._fleet.wish(advice.wishes, advice.text)
+            self._fleet.hint(advice.hints, advice.text)
             return
         last = self._fleet.plane.coordinator.story.number
-        self._fleet.history.add(Story(last, advice.text, (advice.query,), outcome="declined"))
+        self._fleet.history.add(ReconfigurationRecord(last, advice.text, (advice.query,), outcome="declined"))

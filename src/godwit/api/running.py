@@ -14,6 +14,7 @@ from godwit.api.control_loop import check as check_loop
 from godwit.api.core import Elsewhere, FleetCore, FleetOptions
 from godwit.api.operations import Operations
 from godwit.api.reoptimiser import Reoptimiser
+from godwit.api.replanner import Replanner
 from godwit.api.source_mobility import MobilityDriver
 from godwit.api.tables import TableClocks
 from godwit.control.commands import Command
@@ -25,6 +26,7 @@ from godwit.maintenance.supervisor import Supervisor
 from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment
 from godwit.observe.status import Status
+from godwit.replan.optimiser import ReplanPolicy
 from godwit.storage.store import Store
 
 
@@ -46,6 +48,7 @@ class RunningFleet(FleetCore):
         admission: bool | str | None,
         reoptimise: bool | Watching,
         mobility: bool | Following = False,
+        replan: bool | ReplanPolicy = False,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         super().__init__(root, spark, options, elsewhere)
@@ -60,7 +63,9 @@ class RunningFleet(FleetCore):
         if mobility:
             self.gateway.appended = self._appended
         self._operations = Operations(self, self.admission)
+        self.replanner = Replanner(self, self._operations.plans, replan)
         looks = {
+            "plan optimiser": lambda: self.replanner.look_if_due(),
             "re-optimiser": lambda: self.reoptimiser.look_if_due(),
             "admission": lambda: self.admission.look_if_due(),
             "tables": lambda: self.clocks.say(),
@@ -130,9 +135,9 @@ class RunningFleet(FleetCore):
         """Stand where an earlier process stood, by the logs alone; then carry out the commands that have no answer."""
         old, standing = self.deployment, self.standing
         places = [self.admission.places(query, old) for query in old.queries.values()]
-        wishes = {wish: site for hinted, _ in places for wish, site in hinted.items()}
-        ways = {wish: way for _, known in places for wish, way in known.items()}
-        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, wishes, ways))
+        hints = {hint: site for hinted, _ in places for hint, site in hinted.items()}
+        ways = {hint: way for _, known in places for hint, way in known.items()}
+        restore(self.plane.planner, old, Hints(standing.sinks, standing.by_hand, hints, ways))
         for stream in old.streams.values():
             self._operations.prepare(stream)
         with self.lock:

@@ -8,7 +8,7 @@ each operator whose key is made of columns of a stream. It hears of a key from t
     notifications   `fleet.notify_handover`: the network says so (the paper's MEC messages)
 
 A key that rows of several devices have is nobody's, and stays where it is. Advice becomes commands like any other's, so
-a fleet that is opened again goes on with them; the policy itself begins anew with what the routes say.
+a fleet that is opened again goes on with them; the policy itself begins again with what the routes say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`godwit change`: tell a running fleet, from another process, that its ground has moved."""
+"""`godwit change`: report changes of the topology to a running fleet, from another process."""
 
 from __future__ import annotations
 

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.control.reconfigurations import KeyPhase, Story
+from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.errors import ConfigError, StateError
 from godwit.observe.history import newest
 from godwit.observe.key_phases import whole
+from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
+from godwit.storage.store import Store
 
 
 def history(
@@ -29,6 +31,8 @@ def history(
         record = _find(folder, records, number)
         told = {phase["migration"] for phase in record.get("keys", ())}
         _tell(record, {one: whole(records, one) for one in sorted(told)}, how)
+        if how != "json":
+            _tell_plans(folder, record)
     elif how == "json":
         as_json(records[-last:] if last else records)
     else:
@@ -59,6 +63,13 @@ def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str,
     span = f"{records[0]['number']} to {records[-1]['number']}" if records else "none"
     msg = f"{folder} has no reconfiguration {number}; it has {span}"
     raise ConfigError(msg)
+
+
+def _tell_plans(folder: Path, record: dict[str, Any]) -> None:
+    """The changes of plan that a reconfiguration is a step of, phase by phase."""
+    for told in Store.local(folder).get_document(PLAN_CHANGES) or ():
+        if {*told["versions"], told["query"]} & {*record["queries"]}:
+            typer.echo(PlanChangeRecord.from_json(told).text())
 
 
 def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], how: str) -> None:
@@ -93,8 +104,8 @@ def _list(records: list[dict[str, Any]]) -> None:
     as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
 
 
-def _story(record: dict[str, Any]) -> Story:
-    return Story.from_json({key: value for key, value in record.items() if key != "at"})
+def _story(record: dict[str, Any]) -> ReconfigurationRecord:
+    return ReconfigurationRecord.from_json({key: value for key, value in record.items() if key != "at"})
 
 
 def _when(record: dict[str, Any]) -> str:

@@ -29,7 +29,8 @@ COMMANDS = {
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
     "alter": ("ask", "alter", "Give a running query other parameters."),
     "alter-stream": ("ask", "alter_stream", "Give a stream columns more."),
-    "replan": ("replan", "replan", "Join a running query's streams in another order."),
+    "replan": ("replan", "replan", "Give a running query another plan."),
+    "replace": ("replan", "replace", "Give a running query another text; what both have goes on."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "table": ("table", "table", "Put the rows of a file into a reference table of a running fleet."),
@@ -55,7 +56,8 @@ COMMANDS = {
 
 
 #: commands that a server takes as well
-REMOTE = ("submit", "withdraw", "alter", "change", "migrate", "replan", "table", "history", "status", "results")
+REMOTE: tuple[str, ...] = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
+REMOTE += ("history", "status", "results")
 
 
 class Lazy(TyperGroup):

@@ -15,6 +15,7 @@ from godwit.cli.ask import text
 from godwit.cli.changes import lines
 from godwit.cli.migrate import named_keys
 from godwit.cli.output import as_json
+from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
 from godwit.client import RemoteFleet
 from godwit.errors import ConfigError
 
@@ -77,6 +78,27 @@ def alter(
         _say(fleet.alter(query, text(sql), wait=not no_wait))
 
 
+def replan(
+    query: Query,
+    order: Order = "",
+    partial: Partial = None,
+    filters_up: Up = None,
+    filters_down: Down = None,
+    strategy: Strategy = "auto",
+    dry_run: DryRun = False,
+) -> None:
+    """Give a running query another plan; its results go on, each of them once."""
+    wish = {"order": order, "partial": partial, "filters_up": filters_up or (), "filters_down": filters_down or ()}
+    with connected() as fleet:
+        typer.echo(fleet.replan(query, **wish, strategy=strategy, dry_run=dry_run))  # type: ignore[arg-type]
+
+
+def replace(query: Query, sql: Text, dry_run: DryRun = False) -> None:
+    """Give a running query another text. What both texts have goes on with its state; what begins again is said."""
+    with connected() as fleet:
+        typer.echo(fleet.replace(query, text(sql), dry_run=dry_run))
+
+
 def change(
     changes: Annotated[list[str], typer.Argument(help="Changes such as 'device t1 -> east', or files of them.")],
     no_wait: NoWait = False,
@@ -102,17 +124,6 @@ def migrate(
         named = keys[0] if keys and len(keys) == 1 and keys_file is None else named_keys(keys, keys_file)
         told = fleet.migrate(query, keys=named, to=to, strategy=strategy, operator=operator, dry_run=dry_run)
         typer.echo(told)
-
-
-def replan(
-    query: Query,
-    order: Annotated[str, typer.Option(help="Like '(b JOIN c) JOIN a', with the names in FROM.")],
-    strategy: Annotated[str, typer.Option(help="moving-state, background, parallel-track, or auto.")] = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-) -> None:
-    """Join the streams of a running query in another order."""
-    with connected() as fleet:
-        typer.echo(fleet.replan(query, order=order, strategy=strategy, dry_run=dry_run))
 
 
 def table(

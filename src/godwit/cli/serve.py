@@ -43,7 +43,7 @@ def serve(
         typer.Option(help="Columns with a device's position, 'lat,lon': it goes to the nearest site."),
     ] = None,
     hysteresis: Annotated[
-        float, typer.Option(min=0, help="A site is left only for one that is nearer by so many metres.")
+        float, typer.Option(min=0, help="A site is left only for one that is nearer by this many metres.")
     ] = 0.0,
     otel: Annotated[
         bool, typer.Option("--otel", help="Export reconfigurations as OpenTelemetry traces (OTEL_* variables).")

@@ -41,7 +41,15 @@ def status(
 def render(found: Status, console: Console) -> None:
     """The status as tables for people."""
     console.print(f"[bold]{found.folder}[/]  epoch {found.epoch}")
-    for table in (_queries(found), _runners(found), _state(found), _routes(found), _links(found), _sinks(found)):
+    for table in (
+        _queries(found),
+        _flows(found),
+        _runners(found),
+        _state(found),
+        _routes(found),
+        _links(found),
+        _sinks(found),
+    ):
         if table.row_count:
             console.print(table)
     for stream, rows in found.dead.items():
@@ -57,6 +65,15 @@ def _queries(found: Status) -> Table:
         shared = f"shared by {', '.join(q.shared_by)}" if q.shared_by else ""
         note = f"failed: {q.failed}" if q.failed else f"parked: {q.parked}" if q.parked else shared
         table.add_row(q.name, q.shape, f"{q.rows_out:,}", f"{q.rows_late:,}", lag, note)
+    return table
+
+
+def _flows(found: Status) -> Table:
+    """What joins and windows were fed: rates and selectivities follow from it."""
+    table = Table("query", "operator/input", "rows taken in", title="flows")
+    for q in found.queries:
+        for where, rows in q.taken.items():
+            table.add_row(q.name, where, f"{rows:,}")
     return table
 
 

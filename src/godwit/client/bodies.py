@@ -62,3 +62,12 @@ def plain_json(value: Any) -> Any:
 
 def key_json(key: Any) -> Any:
     return list(key) if isinstance(key, tuple) else key
+
+
+def keys_json(keys: Any) -> list[Any]:
+    """A pattern, keys one by one, an Arrow column, or a table of a key's columns."""
+    if isinstance(keys, str):
+        return [keys]
+    if isinstance(keys, pa.Table):
+        return [list(row.values()) for row in keys.to_pylist()]
+    return [key_json(key) for key in (keys.to_pylist() if hasattr(keys, "to_pylist") else keys)]

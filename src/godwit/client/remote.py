@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from godwit.client.bodies import body_of, key_json
+from godwit.client.bodies import body_of, keys_json
 from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
 from godwit.client.http import Http
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
+from godwit.migration.phases import REPLICA
 from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
 Emit = Literal["final", "changes"]
+Joins = Literal["materialised", "stateless"]
 
 
 class RemoteFleet:
@@ -33,6 +35,11 @@ class RemoteFleet:
     def stream(self, name: str, schema: str, **options: Any) -> dict[str, Any]:
         """Declare a stream; options as in `Fleet.stream`."""
         return self._told("POST", "/v1/streams", json={"name": name, "columns": schema, **options})
+
+    def alter_stream(self, name: str, *, add: str) -> dict[str, Any]:
+        """Give a stream columns more (`"color string, weight double"`) while everything runs."""
+        self._http.ask("PATCH", named("streams", name), json={"add": add})
+        return self._told("GET", named("streams", name))
 
     def table(
         self,
@@ -101,25 +108,50 @@ class RemoteFleet:
         return RemoteQuery(self._http, name)
 
     def submit(
-        self, sql: Any, name: str, *, sink: str | None = None, emit: Emit = "final", wait: bool = True
+        self,
+        sql: Any,
+        name: str,
+        *,
+        sink: str | None = None,
+        emit: Emit = "final",
+        joins: Joins = "materialised",
+        wait: bool = True,
     ) -> RemoteQuery | RemoteCommand:
-        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit}
+        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit, "joins": joins}
         return self._sent("POST", "/v1/queries", body, wait) or RemoteQuery(self._http, name)
 
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:
         return self._sent("PATCH", named("queries", query), {"sql": _text(sql)}, wait) or RemoteQuery(self._http, query)
 
+    def replace(self, query: str, sql: Any, *, dry_run: bool = False, wait: bool = True) -> str | RemoteCommand:
+        """As `Fleet.replace`."""
+        body, path = {"sql": _text(sql)}, f"{named('queries', query)}/replace"
+        told = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return told if dry_run else self._sent("POST", path, body, wait) or told
+
     def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
         return self._sent("DELETE", named("queries", query), None, wait)
 
     def replan(
-        self, query: str, *, order: str, strategy: str = "auto", dry_run: bool = False, wait: bool = True
+        self,
+        query: str,
+        *,
+        order: str = "",
+        partial: bool | None = None,
+        filters_up: Sequence[str] = (),
+        filters_down: Sequence[str] = (),
+        strategy: str = "auto",
+        run_out: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
-        body, path = {"order": order, "strategy": strategy}, f"{named('queries', query)}/replan"
+        streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
+        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out}
+        path = f"{named('queries', query)}/replan"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
-        return self._sent("POST", path, body, wait) or f"'{query}' joins as {order}"
+        return self._sent("POST", path, body, wait) or f"'{query}' has another plan"
 
     def results(self, query_id: str) -> list[dict[str, Any]]:
         return RemoteQuery(self._http, query_id).results()
@@ -152,7 +184,7 @@ class RemoteFleet:
         self,
         query: str,
         *,
-        keys: str | Sequence[Any],
+        keys: Any,
         to: str,
         strategy: str = "auto",
         operator: int | None = None,
@@ -160,12 +192,16 @@ class RemoteFleet:
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.migrate`."""
-        listed = [keys] if isinstance(keys, str) else [key_json(key) for key in keys]
+        listed = keys_json(keys)
         body = {"keys": listed, "to": to, "strategy": strategy, "operator": operator}
         path = f"{named('queries', query)}/migrate"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
         return self._sent("POST", path, body, wait) or f"keys {', '.join(map(str, listed))} of '{query}' go to {to}"
+
+    def replicate(self, query: str, *, keys: Any, to: str, operator: int | None = None) -> None:
+        """Keep a replica of the state of these keys at a site, until they migrate there."""
+        self.migrate(query, keys=keys, to=to, strategy=REPLICA, operator=operator)
 
     # --- look
 

@@ -65,13 +65,24 @@ class Alter:
 
 @dataclass(frozen=True)
 class Replan:
-    """The query's streams are joined in another order from now on; its results go on."""
+    """The query has another plan from now on; its results go on. What is not said of the plan stays."""
 
     query: str
-    order: str
+    order: str = ""
     strategy: str = "auto"
     #: of pause-drain-resume: windows may run out
     run_out: bool = False
+    partial: bool | None = None
+    up: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The query goes on under its name with another text, and with the state of all that both texts have."""
+
+    query: str
+    sql: str
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,7 @@ Command = (
     | Withdraw
     | Alter
     | Replan
+    | Replace
     | AdvancePlan
     | ChangeTopology
     | PlaceByHand
@@ -157,5 +169,7 @@ def from_json(record: Mapping[str, Any]) -> Command:
     if record.get("version") != VERSION or kind is None:
         msg = f"the command log holds a '{record.get('kind')}' of version {record.get('version')}; update godwit"
         raise StateError(msg)
-    made: Command = kind(**{field.name: decode(record[field.name]) for field in fields(kind)})
+    # (a field that a kind has gained since is not in older records)
+    told = {field.name: decode(record[field.name]) for field in fields(kind) if field.name in record}
+    made: Command = kind(**told)
     return made

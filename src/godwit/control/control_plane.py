@@ -20,7 +20,7 @@ from godwit.control.events import (
     Instruction,
     KeysArrived,
     KeysAsked,
-    PlacesWished,
+    PlacesHinted,
     Publish,
     QuerySubmitted,
     QueryWithdrawn,
@@ -42,7 +42,7 @@ from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
 from godwit.model.routing import Route
 from godwit.model.topology import Topology
-from godwit.placement.rules.base import Ways, Wish
+from godwit.placement.rules.base import HintKey, Ways
 
 
 class ControlPlane:
@@ -188,14 +188,14 @@ class ControlPlane:
         self,
         query: Query,
         sink_site: SiteId | None = None,
-        wishes: Mapping[Wish, SiteId] | None = None,
-        ways: Mapping[Wish, Ways] | None = None,
+        hints: Mapping[HintKey, SiteId] | None = None,
+        ways: Mapping[HintKey, Ways] | None = None,
     ) -> list[Instruction]:
-        return self.handle(QuerySubmitted(query, sink_site, wishes or {}, ways or {}))
+        return self.handle(QuerySubmitted(query, sink_site, hints or {}, ways or {}))
 
-    def wish(self, wishes: Mapping[Wish, SiteId], cause: str) -> list[Instruction]:
+    def hint(self, hints: Mapping[HintKey, SiteId], cause: str) -> list[Instruction]:
         """Operators are wanted at these sites; those that can be there move."""
-        return self.handle(PlacesWished(wishes, cause))
+        return self.handle(PlacesHinted(hints, cause))
 
     def withdraw(self, query: QueryId) -> list[Instruction]:
         return self.handle(QueryWithdrawn(query))

@@ -29,7 +29,7 @@ from godwit.control.events import (
     Instruction,
     Park,
     PlacedByHand,
-    PlacesWished,
+    PlacesHinted,
     PlanChanged,
     ProbesOrdered,
     Publish,
@@ -48,7 +48,7 @@ from godwit.control.events import (
 )
 from godwit.control.monitor import Monitor
 from godwit.control.plan_state import Planner
-from godwit.control.reconfigurations import StateMoved, Story, count
+from godwit.control.reconfigurations import ReconfigurationRecord, StateMoved, count
 from godwit.control.redeploy.strategy import ChangeBatch, Redeployment
 from godwit.control.stage import Stage, back
 from godwit.errors import DeploymentError
@@ -68,7 +68,7 @@ class Coordinator:
         self.monitor = Monitor(planner.topology)
         self.epoch, self.stable = epoch, epoch
         self.lost: set[RegionId] = set()
-        self.story = Story(0, "nothing has happened yet", outcome="committed")
+        self.story = ReconfigurationRecord(0, "nothing has happened yet", outcome="committed")
         self._requests: list[Request] = []
         #: a region is back, so that a parked query may find a place
         self._hope = False
@@ -155,7 +155,7 @@ class Coordinator:
             self.planner.settled()
             return self._begin() if self._waiting else []
         self._running, self._todo, self._published = batch, todo, []
-        self.story = Story(self.story.number + 1, batch.cause)
+        self.story = ReconfigurationRecord(self.story.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
 
     def _next_batch(self) -> ChangeBatch:
@@ -345,7 +345,7 @@ _REQUESTS = (
     ProbesOrdered,
     DeviceFeeds,
     DevicesForgotten,
-    PlacesWished,
+    PlacesHinted,
     PlacedByHand,
     StreamDeclared,
     RouteKeys,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from godwit.control.contexts import DeploymentContext
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.ids import DeviceId, Epoch, QueryId, RegionId, SiteId, StreamId
 from godwit.migration.base import Step
 from godwit.migration.key_migrations import RouteKeys
@@ -15,7 +15,7 @@ from godwit.model.deployment import Delta
 from godwit.model.instances import InstanceId
 from godwit.model.keys import KeySet
 from godwit.model.plan import Query, Stream
-from godwit.placement.rules.base import Ways, Wish
+from godwit.placement.rules.base import HintKey, Ways
 from godwit.protocol.handover import Migration
 
 # -- events
@@ -32,15 +32,15 @@ class QuerySubmitted:
     #: where its results leave; None: the site with the most capacity in the cloud
     sink: SiteId | None = None
     #: where admission wants its instances, and over which sites their rows
-    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
-    ways: Mapping[Wish, Ways] = field(default_factory=dict)
+    hints: Mapping[HintKey, SiteId] = field(default_factory=dict)
+    ways: Mapping[HintKey, Ways] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class PlacesWished:
+class PlacesHinted:
     """Somebody wants operators elsewhere than they are: they move there if they can."""
 
-    wishes: Mapping[Wish, SiteId]
+    hints: Mapping[HintKey, SiteId]
     cause: str
 
 
@@ -71,7 +71,7 @@ class PlanChanged:
     old: QueryId
     query: Query
     sink: SiteId | None = None
-    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
+    hints: Mapping[HintKey, SiteId] = field(default_factory=dict)
     #: rows wait until the state is there
     wait: bool = False
 
@@ -169,7 +169,7 @@ Event = (
     | QueryWithdrawn
     | PlanChanged
     | ProbesOrdered
-    | PlacesWished
+    | PlacesHinted
     | PlacedByHand
     | StreamDeclared
     | DeviceFeeds
@@ -193,7 +193,7 @@ Request = (
     | ProbesOrdered
     | DeviceFeeds
     | DevicesForgotten
-    | PlacesWished
+    | PlacesHinted
     | PlacedByHand
     | StreamDeclared
     | RouteKeys
@@ -258,7 +258,7 @@ class Resume:
 class Record:
     """Keep the story of a reconfiguration (again, if it was told before)."""
 
-    story: Story
+    story: ReconfigurationRecord
 
 
 Instruction = Publish | Revert | EpochCommitted | Park | Resume | Record

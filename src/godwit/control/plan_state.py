@@ -29,7 +29,7 @@ from godwit.model.subplan import Subplans
 from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
-from godwit.placement.rules.base import Infeasible, PlacementContext, Ways, Wish, rule
+from godwit.placement.rules.base import HintKey, Infeasible, PlacementContext, Ways, rule
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import epoch_of, session_of
 
@@ -112,9 +112,6 @@ class Planner:
         dqps = self.subplans.all()
         return violations(self.plan, self.topology, self.ground.placement, dqps, state, due)
 
-    def root_of(self, query: QueryId) -> NodeId:
-        return self._root[query]
-
     def sink_of(self, query: QueryId) -> SiteId | None:
         """Where the results of a query must leave, if somebody has said so."""
         return self._sink[query]
@@ -196,7 +193,7 @@ class Planner:
     # -- queries
 
     def add_query(
-        self, query: Query, sink: SiteId | None, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]
+        self, query: Query, sink: SiteId | None, hints: Mapping[HintKey, SiteId], ways: Mapping[HintKey, Ways]
     ) -> Infeasible | None:
         """Take a query in and place it; without a place it is parked."""
         if query.id in self.rows.queries:
@@ -204,7 +201,7 @@ class Planner:
             raise DeploymentError(msg)
         if not self.rows.queries.keys() >= set(query.taps.values()):
             query = replace(query, taps={})  # whom it was to tap has left since
-        self.ground.hope(wishes, ways)
+        self.ground.take_hints(hints, ways)
         query = replace(query, begins=epoch_of(self.session))
         self.take_in(query, sink, NodeId(sink) if sink is not None else self.default_root())
         return self.try_place(query.id)
@@ -218,13 +215,13 @@ class Planner:
         self._set_root(query.id, root)
         self._pending.names.update(self.plan.uses(query.id))
 
-    def wish(self, wishes: Mapping[Wish, SiteId]) -> None:
-        """Somebody wants operators of running queries elsewhere; those that are not there are placed anew."""
-        self.ground.hope(wishes, {})
-        wanted = {(query, operator) for query, operator, _ in wishes}
+    def hint(self, hints: Mapping[HintKey, SiteId]) -> None:
+        """Somebody wants operators of running queries elsewhere; those that are not there are placed again."""
+        self.ground.take_hints(hints, {})
+        wanted = {(query, operator) for query, operator, _ in hints}
         for query in sorted({query for query, _ in wanted if query in self.rows.queries}):
             for name, instance in self.plan.uses(query).items():
-                if name[:2] in wanted and self.ground.wish(instance) not in (
+                if name[:2] in wanted and self.ground.hint(instance) not in (
                     None,
                     self.ground.placement.get(instance),
                 ):
@@ -243,7 +240,7 @@ class Planner:
                 self._pending.asked.append(instance)
 
     def ask_again(self, instances: Iterable[InstanceId]) -> None:
-        """These are to be placed anew."""
+        """These are to be placed again."""
         self._pending.asked += instances
 
     def remove_query(self, query: QueryId) -> None:

@@ -22,7 +22,7 @@ def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
         return None  # withdrawn meanwhile
     planner.journal.put(planner.rows.queries, old.id, replace(old, until=int(epoch_of(planner.session)), internal=True))
     new = replace(request.query, inherits=old.id)
-    fault = planner.add_query(new, request.sink, request.wishes, {})
+    fault = planner.add_query(new, request.sink, request.hints, {})
     if fault is not None:
         planner.journal.undo(mark)
         planner.take_pending()

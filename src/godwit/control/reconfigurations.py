@@ -56,7 +56,7 @@ class KeyPhase:
 
 
 @dataclass(frozen=True)
-class Story:
+class ReconfigurationRecord:
     number: int
     cause: str
     queries: tuple[QueryId, ...] = ()
@@ -73,11 +73,11 @@ class Story:
     #: phases of migrations of keys that it is
     keys: tuple[KeyPhase, ...] = ()
 
-    def timed(self, phase: str, seconds: float) -> Story:
+    def timed(self, phase: str, seconds: float) -> ReconfigurationRecord:
         assert phase in PHASES, f"'{phase}' is not a phase"
         return replace(self, phases={**self.phases, phase: self.phases.get(phase, 0.0) + seconds})
 
-    def with_state(self, instance: InstanceId, size: int, seconds: float) -> Story:
+    def with_state(self, instance: InstanceId, size: int, seconds: float) -> ReconfigurationRecord:
         """The state of an instance has arrived."""
         moved = tuple(replace(m, bytes=size, seconds=seconds) if m.instance == instance else m for m in self.migrations)
         return replace(self, migrations=moved)
@@ -88,11 +88,11 @@ class Story:
         return record
 
     @staticmethod
-    def from_json(record: Mapping[str, Any]) -> Story:
+    def from_json(record: Mapping[str, Any]) -> ReconfigurationRecord:
         moved = tuple(StateMoved(**{**m, "instance": InstanceId.parse(m["instance"])}) for m in record["migrations"])
         lists = {name: tuple(record[name]) for name in ("queries", "epochs")}
         keys = tuple(KeyPhase(**phase) for phase in record.get("keys", ()))
-        return Story(**{**record, **lists, "migrations": moved, "keys": keys})
+        return ReconfigurationRecord(**{**record, **lists, "migrations": moved, "keys": keys})
 
     def line(self) -> str:
         """One line for the list of stories."""

@@ -3,7 +3,7 @@
 A query's instances become a placement problem (`placement/rules/problem.py`): operators that run once for each device
 move together by site. What an operator costs a row grows with the rows that its site has to take, as in a queue: 1 ms
 at an idle site, 1 / (1 - utilisation) at a busy one. `placement/reoptimise.py` decides; this keeps what it remembers
-of each query. Pure: rates and time come in, decisions and wishes go out.
+of each query. Pure: rates and time come in, decisions and hints go out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from godwit.model.plan import Scan
 from godwit.model.topology import Site
 from godwit.placement.problem.problem import Problem
 from godwit.placement.reoptimise import MoveDecision, Observation, Policy, WatchState, step
-from godwit.placement.rules.base import Wish, is_pinned
+from godwit.placement.rules.base import HintKey, is_pinned
 from godwit.placement.rules.problem import SELECTIVITY, SERVICE_MS, Groups, build, site_of
 from godwit.placement.search.base import Options
 from godwit.protocol.watermarks import source_id
@@ -58,11 +58,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Advice:
-    """A decision that was worth a search, and what to wish for if it is to move."""
+    """A decision that was worth a search, and the hints that move it."""
 
     query: QueryId
     decision: MoveDecision
-    wishes: Mapping[Wish, SiteId]
+    hints: Mapping[HintKey, SiteId]
 
     @property
     def text(self) -> str:
@@ -96,7 +96,7 @@ class Watch:
         return found
 
     def _ask(self, planner: Planner, query: QueryId, seen: Seen, load: _Load) -> Advice | None:
-        wishes, groups = _groups(planner, query, load, self.watching.rows_per_unit)
+        hints, groups = _groups(planner, query, load, self.watching.rows_per_unit)
         if not groups.free:
             return None
         try:
@@ -113,7 +113,7 @@ class Watch:
             memory.latency_ms = None
         if decision.answer is None:
             return None
-        moves = {wishes[a.operator]: SiteId(a.site) for a in decision.actions if decision.verdict == "move"}
+        moves = {hints[a.operator]: SiteId(a.site) for a in decision.actions if decision.verdict == "move"}
         return Advice(query, decision, moves)
 
     def _remembered(self, query: QueryId, problem: Problem, seen: Seen) -> _Memory:
@@ -149,11 +149,11 @@ class _Load:
                 self.at[node] = self.at.get(node, 0.0) + of(instance)
 
 
-def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float) -> tuple[dict[str, Wish], Groups]:
+def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float) -> tuple[dict[str, HintKey], Groups]:
     """The query's operators, those that run once for each device by the site it is attached to."""
     ground = planner.ground
     members: dict[str, tuple[InstanceId, ...]] = {}
-    wishes: dict[str, Wish] = {}
+    hints: dict[str, HintKey] = {}
     at: dict[str, SiteId] = {}
     free = set()
     for name, instance in sorted(planner.plan.uses(query).items()):
@@ -166,7 +166,7 @@ def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float)
         home = None if device is None else device.site
         group = f"{query}/{operator}" + (f"@{home}" if home else "")
         members[group] = (*members.get(group, ()), instance)
-        wishes[group], at[group] = (query, operator, home), at.get(group, site)
+        hints[group], at[group] = (query, operator, home), at.get(group, site)
         if not is_pinned(known):
             free.add(group)
 
@@ -180,4 +180,4 @@ def _groups(planner: Planner, query: QueryId, load: _Load, rows_per_unit: float)
         return ROW_MBIT * sum(load.of(i) for i in members[group])
 
     shut = frozenset(s.id for s in planner.topology.sites.values() if s.region in ground.lost_regions)
-    return wishes, Groups(members, frozenset(free), at, ms, mbps, shut=shut)
+    return hints, Groups(members, frozenset(free), at, ms, mbps, shut=shut)

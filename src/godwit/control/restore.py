@@ -11,7 +11,7 @@ from godwit.ids import NodeId, QueryId, SiteId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.plan import Query
-from godwit.placement.rules.base import Ways, Wish
+from godwit.placement.rules.base import HintKey, Ways
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Hints:
     #: where the results of a query must leave
     sinks: Mapping[QueryId, SiteId] = field(default_factory=dict)
     by_hand: Mapping[InstanceId, SiteId] = field(default_factory=dict)
-    wishes: Mapping[Wish, SiteId] = field(default_factory=dict)
-    ways: Mapping[Wish, Ways] = field(default_factory=dict)
+    hints: Mapping[HintKey, SiteId] = field(default_factory=dict)
+    ways: Mapping[HintKey, Ways] = field(default_factory=dict)
 
 
 def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
@@ -32,7 +32,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
         if site not in planner.topology.sites:  # it left, but something without a place has its state there
             planner.rows.sites[site] = region
             planner.ghosts[site] = None
-    planner.ground.hope(hints.wishes, hints.ways)
+    planner.ground.take_hints(hints.hints, hints.ways)
     for query in sorted(before.queries.values(), key=lambda query: query.begins):  # who is tapped before who taps
         planner.take_in(query, hints.sinks.get(query.id), _root(planner, before, query, hints))
         _put(planner, before, query.id)

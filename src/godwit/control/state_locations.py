@@ -20,7 +20,7 @@ class Custody:
         self._held_at: dict[NodeId, dict[InstanceId, None]] = {}
         #: instance -> epoch -> the step announced then and not done yet
         self._open: dict[InstanceId, dict[Epoch, Step]] = {}
-        #: instances that have lost state and have not made it anew yet
+        #: instances that have lost state and have not made it again yet
         self.lost: set[InstanceId] = set()
 
     def replaying(self, name: InstanceId, target: NodeId) -> bool:
@@ -52,7 +52,7 @@ class Custody:
 
     def announced(self, step: Step, epoch: Epoch) -> None:
         if isinstance(step, ReplayState):
-            # Everything is made anew: what is left elsewhere, or still on its way, no longer counts.
+            # Everything is made again: what is left elsewhere, or still on its way, no longer counts.
             lost = step.instance in self.lost
             self.forget(step.instance)
             self.placed(step.instance, step.target)

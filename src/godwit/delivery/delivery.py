@@ -219,7 +219,7 @@ class Delivery:
     # --- the position
 
     def _standing(self) -> dict[str, Any]:
-        """The position and the sink's state that were kept; commits of another shape are counted anew."""
+        """The position and the sink's state that were kept; commits of another shape are counted again."""
         saved = self._store.get_document(self._name) or {"positions": {}, "state": {}}
         return saved if saved.get("shape", self.subject.shape) == self.subject.shape else {**saved, "positions": {}}
 

@@ -101,6 +101,7 @@ def _drive(
         stage.trace, [feed], target, start_ms=int(start * 1000), gap_ms=GAP_MS, watch=watch, attached=dict(initial)
     )
     driver.play()
+    driver.last_tick()
     handovers = tuple(target.handovers)
     return PlayedTrace(driver, read.answers, start, start + stage.calm_s, handovers, native.handled), read
 

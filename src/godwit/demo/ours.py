@@ -94,6 +94,7 @@ def play(fleet: Fleet, stage: DemoStage, queries: list[Asked], seed: int, show: 
         attached=dict(stage.trace.initial()),
     )
     driver.play()
+    driver.last_tick()
     return PlayedTrace(driver, answers, start, start + stage.calm_s, tuple(target.handovers), counted.handled)
 
 
@@ -106,7 +107,7 @@ class PlayedTrace:
     started: float
     calm_until: float
     handovers: tuple[float, ...]
-    #: of those, in force when the trace was over
+    #: of those, in force a tick after the last
     handled: int
 
 

@@ -23,7 +23,7 @@ class DemoOutcome:
     calm_until: float
     #: when a device that had been elsewhere arrived at a site
     handovers: tuple[float, ...]
-    #: of those, how many were in force when the time was over
+    #: of those, how many were in force a tick after the last
     handled: int
     verdicts: tuple[Verdict, ...]
     #: reconfigurations that took instances to another region; a contender without regions has none

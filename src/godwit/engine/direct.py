@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +65,7 @@ class DirectEngine:
         loader = _class_loader(jvm, self._gateway)
         self._plan_class = loader.loadClass("godwit.DirectPlan")
         self._rows_class = loader.loadClass("godwit.DirectPlan$Rows")
+        self._files_class = loader.loadClass("godwit.DirectPlan$RowFiles")
         self._static = {method.getName(): method for method in self._plan_class.getMethods()}
         self._settings = {compiled: jvm.java.util.Properties() for compiled in (True, False)}
         for name, value in spark.conf.getAll.items():
@@ -90,12 +91,22 @@ class DirectEngine:
         return self._copy(frame, self._rows(plan, compiled), compiled)
 
     def _copy(self, frame: Any, rows: Any, compiled: bool) -> Any:
-        return self._new(self._plan_class, rows, frame._jdf.schema(), self._settings[compiled], self._memory)
+        # The method, not the object: Py4J looks a method up each time it is asked for.
+        return self._new(self._plan_class, rows, frame._jdf.schema(), self._settings[compiled], self._memory).run
 
     def _rows(self, plan: Any, compiled: bool) -> Any:
         # A plan that is copied belongs to the session that is active on the thread.
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session)
         return self._call("rowsOf", plan.clone(), compiled)
+
+    def files(self) -> _Files:
+        """Those of the calling thread."""
+        if getattr(_local, "engine", None) is not self:
+            _local.engine, _local.files = self, _Files(self)
+        return cast("_Files", _local.files)
+
+    def java_files(self, input_path: str, output_path: str) -> Any:
+        return self._new(self._files_class, input_path, output_path)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """A static method of the Java class."""
@@ -125,6 +136,19 @@ def _class_loader(jvm: Any, gateway: Any) -> Any:
     return _LOADERS[id(gateway)]
 
 
+class Messages(NamedTuple):
+    """A table as two Arrow messages."""
+
+    rows: int
+    schema: bytes
+    batch: bytes
+
+    @staticmethod
+    def of(table: pa.Table) -> Messages:
+        batch = table.combine_chunks().to_batches()[0].serialize().to_pybytes() if table.num_rows else b""
+        return Messages(table.num_rows, table.schema.serialize().to_pybytes(), batch)
+
+
 class DirectPlan:
     """One plan. Threads that run it at the same time have a copy each: operators keep what they sort."""
 
@@ -134,17 +158,17 @@ class DirectPlan:
         self._free: dict[bool, list[Any]] = {False: [first], True: []}
         self._lock = threading.Lock()
 
-    def run(self, tables: Mapping[int, pa.Table], schema: pa.Schema, compiled: bool | None = None) -> pa.Table:
+    def run(self, inputs: Mapping[int, Messages], schema: pa.Schema, compiled: bool | None = None) -> pa.Table:
         """What the plan makes of these rows (by slot); errors of the plan surface as those of a job do.
 
         `compiled`: whether Spark compiles it; None: if there are many rows.
         """
         if compiled is None:
-            compiled = sum(table.num_rows for table in tables.values()) > INTERPRETED
-        files = _files()
-        files.write(tables)
-        with self._copy(compiled) as copy:
-            count = copy.run(*files.paths)
+            compiled = sum(given.rows for given in inputs.values()) > INTERPRETED
+        files = self._engine.files()
+        files.write(inputs)
+        with self._copy(compiled) as run:
+            count = run(files.java)
         return pa.Table.from_batches(files.read(count, schema), schema)
 
     @contextmanager
@@ -176,7 +200,7 @@ def self_test(spark: SparkSession, engine: DirectEngine) -> str:
     if plan is None:
         return "a simple plan needs the scheduler"
     arrow = to_arrow_schema(planned.schema, timezone="UTC")
-    answers = [plan.run({0: table}, arrow, compiled) for compiled in (False, True)]
+    answers = [plan.run({0: Messages.of(table)}, arrow, compiled) for compiled in (False, True)]
     expected = sorted(map(repr, usual.toArrow().to_pylist()))
     return "" if all(sorted(map(repr, answer.to_pylist())) == expected for answer in answers) else "answers differ"
 
@@ -192,15 +216,16 @@ def _probe(frame: DataFrame) -> DataFrame:
 class _Files:
     """A thread's two memory-backed files: rows to the plan, rows from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: DirectEngine) -> None:
         self._input, self._output = _memory_file("godwit-in"), _memory_file("godwit-out")
-        self.paths = tuple(f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (self._input, self._output))
+        # (an object of Java's: whether a text is one of ten other things is asked by PySpark in each call)
+        self.java = engine.java_files(*(f"/proc/{os.getpid()}/fd/{f.fileno()}" for f in (self._input, self._output)))
 
-    def write(self, tables: Mapping[int, pa.Table]) -> None:
+    def write(self, inputs: Mapping[int, Messages]) -> None:
         """[slots], then for each [length][schema][length][record batch]; without rows, the length is 0."""
-        parts = [struct.pack(">i", max(tables, default=-1) + 1)]
-        for slot in range(max(tables, default=-1) + 1):
-            for message in _messages(tables[slot]) if slot in tables else (b"",):
+        parts = [struct.pack(">i", max(inputs, default=-1) + 1)]
+        for slot in range(max(inputs, default=-1) + 1):
+            for message in inputs[slot][1:] if slot in inputs else (b"",):
                 parts += [struct.pack(">i", len(message)), message]
         self._input.seek(0)
         self._input.truncate()
@@ -223,16 +248,4 @@ def _memory_file(name: str) -> IO[bytes]:
     return TemporaryFile()
 
 
-def _messages(table: pa.Table) -> tuple[pa.Buffer | bytes, pa.Buffer | bytes]:
-    """Its schema and its rows as two Arrow messages."""
-    rows = table.combine_chunks().to_batches() if table.num_rows else []
-    return table.schema.serialize(), rows[0].serialize() if rows else b""
-
-
 _local = threading.local()
-
-
-def _files() -> _Files:
-    if not hasattr(_local, "files"):
-        _local.files = _Files()
-    return cast("_Files", _local.files)

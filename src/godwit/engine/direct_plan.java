@@ -123,12 +123,12 @@ public class DirectPlan {
     }
 
     /** Reads the leaves' rows from one file, runs the plan, writes its Arrow batches to another; returns their number. */
-    public int run(String input, String output) throws Exception {
+    public int run(RowFiles files) throws Exception {
         BufferAllocator allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("godwit", 0L, Long.MAX_VALUE);
         VectorSchemaRoot[] roots = new VectorSchemaRoot[0];
         try {
-            roots = read(ByteBuffer.wrap(Files.readAllBytes(Paths.get(input))), allocator);
-            DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(output), 1 << 16));
+            roots = read(ByteBuffer.wrap(Files.readAllBytes(Paths.get(files.input))), allocator);
+            DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(files.output), 1 << 16));
             try {
                 return runAll(roots, out, allocator);
             } finally {
@@ -273,6 +273,17 @@ public class DirectPlan {
             root.close();
         }
         return count;
+    }
+
+    /** Where rows come from and go to; one of these for a thread. */
+    public static class RowFiles {
+        final String input;
+        final String output;
+
+        public RowFiles(String input, String output) {
+            this.input = input;
+            this.output = output;
+        }
     }
 
     /** A leaf: its one partition is whatever the run on this thread has brought for its slot. */

@@ -7,6 +7,8 @@ Spark's writer); large results are written by Spark's tasks and never pass throu
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.plan_cache import json_of
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.model.plan import Column
 from godwit.storage.by_query import ROWS, by_query
@@ -38,6 +41,12 @@ WRITER = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+
+
+#: frames of the newest rows of sources, each of less than 64 kB a segment
+SHARED = 32
+_shared: OrderedDict[tuple[object, ...], tuple[Sequence[Segment], LazyFrame]] = OrderedDict()
+_sharing = threading.Lock()
 
 
 def write(frame: Frame, path: Place, *, small: bool, prune_by: str | None = None) -> Segment | None:
@@ -113,6 +122,22 @@ def read(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = U
     return together(frames)
 
 
+def read_shared(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = USUAL) -> Frame | None:
+    """The same, of rows that many shapes read, one after the other: few rows are made ready once for all of them."""
+    key = (id(spark), sizes, *(segment.key for segment in segments))
+    with _sharing:
+        found = _shared.get(key)
+    if found is not None:
+        return found[1]
+    frame = read(spark, segments, sizes)
+    if isinstance(frame, LazyFrame) and all(segment.inline is not None for segment in segments):
+        with _sharing:
+            _shared[key] = (segments, frame)  # (with the segments: an inline one is known by its id)
+            while len(_shared) > SHARED:
+                _shared.popitem(last=False)
+    return frame
+
+
 def frame(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame | None:
     """The same as a DataFrame that users may do with as they like."""
     found = read(spark, segments)
@@ -155,7 +180,7 @@ def tables(
         parts = [revise(part, segment) for segment in alike for part in tables_of(segment)]
         if any(len(part.schema) != len(wanted) for part in parts):
             return None
-        arrow = to_arrow_schema(wanted, timezone="UTC")
+        arrow = arrow_of(json_of(wanted))
         found.append((wanted, pa.concat_tables([part.cast(arrow) for part in parts])))
     return found
 
@@ -199,7 +224,7 @@ def schema_of(frame: Frame) -> str:
 
 def text_of(schema: StructType) -> str:
     """As segments keep it. Whether a plan knows that a column has no NULLs makes no other schema of it."""
-    return schema.json().replace('"nullable":false', '"nullable":true')
+    return json_of(schema).replace('"nullable":false', '"nullable":true')
 
 
 @lru_cache(maxsize=512)

@@ -263,15 +263,6 @@ class Gateway:
                 msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
                 raise SourceError(msg)
 
-    def push_files(
-        self, stream: StreamId, segment: Segment, newest_us: int, region: RegionId, device: DeviceId
-    ) -> None:
-        """Recorded Parquet files of one device become part of its source log as they are."""
-        source = self.source(stream, device)
-        source.advance(source.session, region, newest_us - self.schema(stream).stream.disorder_us, newest_us)
-        marks = {device: source.mark}
-        self.log(region, stream).append_files(segment, marks, {str(device): segment.rows}, newest_us)
-
     def homes(
         self, stream: StreamId, devices: Iterable[DeviceId], deployment: Deployment
     ) -> dict[RegionId | None, list[DeviceId]]:

@@ -81,7 +81,7 @@ class StreamState:
             self.sequences[name] = max(self.sequences.get(name, 0), number)
 
     def forget(self, device: DeviceId) -> None:
-        """The device has left, and nobody needs to know what it was: if it returns, it begins anew."""
+        """The device has left, and nobody needs to know what it was: if it returns, it begins again."""
         known = self.devices.pop(device, None)
         self.newest = max(self.newest, known.newest if known is not None else NEVER)
         for sender in [s for s in self.sequences if sender_device(s) == device]:

@@ -14,6 +14,7 @@ from godwit.errors import StateError
 from godwit.ids import RegionId
 from godwit.maintenance.integrity import Finding, Remedy, logs, sequences
 from godwit.protocol.inputs import peer_log
+from godwit.replan.change_record import PLAN_CHANGES
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.state_memory import remembered
@@ -24,7 +25,7 @@ OURS = {
     *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
     *(f"{name}.json" for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.DEAD_LETTERS, names.REMOVING)),
     *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
-    *(names.REPORTS, names.PROCESSES, "run"),
+    *(names.REPORTS, names.PROCESSES, "run", "plans", f"{PLAN_CHANGES}.json"),
 }
 #: in a log's folder, beside its records
 BESIDE = {"data", "folded.json"}

@@ -56,7 +56,7 @@ class HandOver:
 
 @dataclass(frozen=True)
 class ReplayState:
-    """Make the state anew from what the sources still have.
+    """Make the state again from what the sources still have.
 
     `share`: of how many of the replayed buffers the windows are triggered, for nothing: none ("best"), half ("average")
     or all ("worst"); SR-B, SR-A and SR-W in ISQD, Section 7.2.4.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from godwit.errors import DeploymentError
 from godwit.ids import Epoch, QueryId, RegionId
+from godwit.migration import hot_backup
 from godwit.migration.hot_backup import AGAIN, taken_over
 from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed, Release, Switch, phases
 from godwit.model.keys import Key, KeySet, Listed, overlap
@@ -73,6 +74,8 @@ class KeyMigration:
     copies: tuple[Migration, ...] = ()
     #: why it has not begun
     reason: str = ""
+    #: of a replica: how often it was refreshed since everything was copied
+    refreshes: int = 0
     #: the migrations that go as this one
     members: tuple[KeyMigration, ...] = ()
 
@@ -182,7 +185,8 @@ class KeyMigrations:
             phase = one.phase
             if phase is not None and not isinstance(phase, Await) and not one.asked:
                 self.active[one.number] = replace(one, asked=True)
-                since = max((copy.epoch for copy in one.copies), default=Epoch(0))
+                anew = isinstance(phase, Copy) and not phase.refresh
+                since = max((copy.epoch for copy in one.copies if not anew), default=Epoch(0))
                 known = (bool(one.copies), since, any(copy.dual for copy in one.copies))
                 place = (one.query, one.operator, one.keys, one.target, one.site)
                 yield RouteKeys(one.number, *place, phase, *known)
@@ -268,7 +272,9 @@ class KeyMigrations:
         """It is time to send replicas what has changed."""
         for one in list(self.active.values()):
             if one.at_rest:
-                self.active[one.number] = replace(one, at=one.at + 1)
+                whole = one.refreshes >= hot_backup.WHOLE_AFTER
+                at, count = (0, 0) if whole else (one.at + 1, one.refreshes + 1)
+                self.active[one.number] = replace(one, at=at, refreshes=count)
 
     def _go_on(self, one: KeyMigration) -> None:
         if one.phase == Await("state") and not one.due:

@@ -28,13 +28,6 @@ def place_lon(place: Column) -> Column:
     return place.bitwiseAND(sf.lit((1 << _LON_BITS) - 1)) / sf.lit(_SCALE) - 180
 
 
-def xyz_columns(lat: Column, lon: Column) -> tuple[Column, Column, Column]:
-    """Earth-centred metres."""
-    phi, lam = sf.radians(lat), sf.radians(lon)
-    flat = sf.cos(phi)
-    return flat * sf.cos(lam) * EARTH_M, flat * sf.sin(lam) * EARTH_M, sf.sin(phi) * EARTH_M
-
-
 def metres_between(lat0: Column, lon0: Column, lat1: Column, lon1: Column) -> Column:
     """Great-circle distance; the haversine form keeps its digits when the points are close."""
     half = sf.pow(sf.sin(sf.radians(lat1 - lat0) / 2), 2)

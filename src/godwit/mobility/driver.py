@@ -191,6 +191,10 @@ class Driver:
             self._tick(until)
         self.watch(self)
 
+    def last_tick(self) -> None:
+        """What has moved at the very end of the trace gets a tick to come into force, as everything before it had."""
+        self.clock.sleep(self.tick_ms / 1000)
+
     def _tick(self, until: float) -> None:
         """Rows up to `until` go out where the devices are; then those that move, move and flush."""
         self._collect(int(self.t), int(until))

@@ -326,10 +326,17 @@ class Partial(Operator):
     window: Window
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
+    #: at each device's site, before rows travel; False: where its Aggregate is, which gets the rows as they are
+    early: bool = True
     selectivity: ClassVar[float] = 0.5
 
+    @property
+    def per_device(self) -> bool:  # type: ignore[override]  # (of other operators it is known by their kind)
+        return self.early
+
     def describe(self) -> str:
-        return f"Partial {_aggregation(self.window, [k.name for k in self.keys], self.aggregates)}"
+        late = "" if self.early else ", where rows come together"
+        return f"Partial {_aggregation(self.window, [k.name for k in self.keys], self.aggregates)}{late}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId
@@ -256,7 +256,7 @@ class RouteTable:
             ways[way] -= len(keys)
         return {way: count for way, count in ways.items() if count}
 
-    def _without(self, keys: KeySet) -> dict[str, Mapping[Key, Route] | Mapping[Route, int] | tuple[Route, ...]]:
+    def _without(self, keys: KeySet) -> dict[str, Any]:
         """The fields in which none of these keys is listed, or none of these buckets is in a range."""
         match keys:
             case Listed(gone):

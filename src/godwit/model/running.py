@@ -104,7 +104,7 @@ class Over(Operator):
     ties: tuple[str, ...]
     calls: tuple[OverCall, ...]
     lag_us: int = 0
-    #: rows of a key that come longer than this after the one before them begin anew; 0: they never do
+    #: rows of a key that come longer than this after the one before them begin again; 0: they never do
     keep_us: int = 0
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True

@@ -36,7 +36,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class OnTheWay:
-    """State that was announced: from a node (None: made anew from the sources) to another."""
+    """State that was announced: from a node (None: made again from the sources) to another."""
 
     source: NodeId | None
     target: NodeId
@@ -123,7 +123,7 @@ def _state(
             continue
         moves = tuple(announced.get(instance, ()))
         if any(move.source is None and move.target == home for move in moves):
-            continue  # made anew as a whole
+            continue  # made again as a whole
         for node in state_at.get(instance, ()):
             if not _leads(node, home, moves):
                 yield Violation(

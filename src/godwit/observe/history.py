@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.storage.names import HISTORY
 from godwit.storage.store import Store
 
@@ -21,7 +21,7 @@ class History:
     def __init__(self, store: Store) -> None:
         self._store = store
         #: the newest one of this process
-        self.last: Story | None = None
+        self.last: ReconfigurationRecord | None = None
         self._lines = len(store.read_lines(HISTORY))
         self._told: list[Callable[[dict[str, Any]], None]] = []
 
@@ -29,7 +29,7 @@ class History:
         """Be told of every record from now on."""
         self._told.append(told)
 
-    def add(self, story: Story) -> None:
+    def add(self, story: ReconfigurationRecord) -> None:
         self.last = story
         record = {"at": time.time(), **story.to_json()}
         self._store.append_lines(HISTORY, [json.dumps(record)])

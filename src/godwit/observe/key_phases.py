@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from godwit.control.events import Publish, Revert
-from godwit.control.reconfigurations import KeyPhase, Story
+from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.migration.key_migrations import RouteKeys
 from godwit.model.instances import instance_id
 from godwit.protocol.handover import Migration
@@ -28,7 +28,9 @@ def _phase(change: RouteKeys, moves: Iterable[Migration]) -> KeyPhase:
     return KeyPhase(change.number, instance, str(change.keys), name, source, change.target, None if waits else 0)
 
 
-def with_state(story: Story, move: Migration, size: int, seconds: float | None) -> Story:
+def with_state(
+    story: ReconfigurationRecord, move: Migration, size: int, seconds: float | None
+) -> ReconfigurationRecord:
     """State of a phase has come; `seconds`: it was the last of it."""
     return replace(story, keys=tuple(_came(k, move.number, size, seconds) for k in story.keys))
 
@@ -39,7 +41,7 @@ def _came(phase: KeyPhase, number: int, size: int, seconds: float | None) -> Key
     return replace(phase, bytes=(phase.bytes or 0) + size, seconds=seconds)
 
 
-def with_phases(story: Story, seconds: float) -> Story:
+def with_phases(story: ReconfigurationRecord, seconds: float) -> ReconfigurationRecord:
     """All regions work under the epoch: phases that send nothing are over."""
     done = (replace(k, seconds=seconds) if k.bytes is not None and k.seconds is None else k for k in story.keys)
     return replace(story, keys=tuple(done))

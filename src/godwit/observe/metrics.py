@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from godwit.model.plan import Query
+from godwit.observe.flows import Flows
 from godwit.observe.status import Ledger, Status
 from godwit.storage.store import Store
 
@@ -63,6 +64,10 @@ class Metrics(StreamingQueryListener):
     def rows_by_source(self) -> dict[str, int]:
         """ "stream/device" -> rows taken in so far."""
         return self._ledger.rows_by_source()
+
+    def flows(self, shape: str) -> Flows:
+        """What has flowed through a shape so far."""
+        return self._ledger.flows(shape)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         self._names[str(event.runId)] = event.name or str(event.id)

@@ -29,11 +29,14 @@ class Totals:
     bytes_by_source: dict[str, float] = field(default_factory=dict)
     #: "region/operator" that rows were sent to -> bytes
     sent: dict[str, int] = field(default_factory=dict)
+    #: "operator/input" of stateful operators -> rows
+    taken: dict[str, int] = field(default_factory=dict)
     #: query -> rows
     out: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
-    #: the newest event that was read (microseconds)
+    #: the newest event that was read (microseconds), at last and after the first micro-batch
     newest_us: int | None = None
+    first_us: int | None = None
 
     def add(self, record: Record, store: SegmentStore) -> None:
         """Count a commit record in."""
@@ -45,10 +48,13 @@ class Totals:
         for source, rows in metrics["by_source"].items():
             self.rows_by_source[source] = self.rows_by_source.get(source, 0) + rows
             self.bytes_by_source[source] = self.bytes_by_source.get(source, 0.0) + rows * per_row
+        for where, rows in metrics.get("taken", {}).items():
+            self.taken[where] = self.taken.get(where, 0) + rows
         for parcel in record["channels"]:
             to = f"{parcel['to']}/{parcel['operator']}"
             self.sent[to] = self.sent.get(to, 0) + parcel["segment"]["bytes"]
         if record["newest_us"] is not None:
+            self.first_us = record["newest_us"] if self.first_us is None else self.first_us
             self.newest_us = max(record["newest_us"], self.newest_us or record["newest_us"])
         count(self.out, results_of(record, store))
         count(self.late, late_of(record, store))

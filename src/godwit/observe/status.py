@@ -17,6 +17,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.model.signature import StateKey
 from godwit.model.topology import Topology
+from godwit.observe.flows import Flows
 from godwit.observe.key_usage import Held, held
 from godwit.observe.rollup import Totals
 from godwit.observe.routes import RouteStatus, routes
@@ -88,8 +89,10 @@ class QueryStatus:
     clock_lag_s: float | None
     #: why it has no place now, if it has none
     parked: str | None = None
-    #: of a shared part, which is executed once: the queries that read it
+    #: the queries with which it has an execution in common; of a cut, its reader
     shared_by: tuple[str, ...] = ()
+    #: "operator/input" of its stateful operators -> rows that it, with others of its shape, has taken in
+    taken: dict[str, int] = field(default_factory=dict)
     #: why it was stopped, if a micro-batch could not be run because of it, or of a part that it stands on
     failed: str | None = None
 
@@ -212,6 +215,14 @@ class Ledger:
             found[source] = max(rows, found.get(source, 0))
         return found
 
+    def flows(self, shape: str) -> Flows:
+        """What has flowed through a shape so far."""
+        self._read_on()
+        return self._flows(shape)
+
+    def _flows(self, shape: str) -> Flows:
+        return Flows.of([tail.totals for (_, known), tail in list(self._tails.items()) if known == shape])
+
     def status(self) -> Status:
         control = Control(self._store)
         deployment = control.deployment_at(control.last)
@@ -272,6 +283,7 @@ class Ledger:
 
     def _query(self, query: Query, deployment: Deployment, tails: dict[Key, _Tail]) -> QueryStatus:
         mine = [tail for (_, shape), tail in tails.items() if shape == query.shape.key]
+        flows = self._flows(query.shape.key).taken
         return QueryStatus(
             query.id,
             query.shape.key,
@@ -280,6 +292,7 @@ class Ledger:
             _lag(query, deployment, mine),
             deployment.parked.get(query.id),
             _shared_by(query, deployment),
+            {f"{operator}/{side}": rows for (operator, side), rows in sorted(flows.items())},
             next((why for q in (query.id, *query.parts) if (why := _failure(q, tails)) is not None), None),
         )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from godwit.control.events import Publish, Revert
-from godwit.control.reconfigurations import StateMoved, Story
+from godwit.control.reconfigurations import ReconfigurationRecord, StateMoved
 from godwit.ids import Epoch, QueryId
 from godwit.model.instances import InstanceId, instance_id
 from godwit.observe.history import History
@@ -35,7 +35,7 @@ MOST = 1000
 class _Open:
     """A reconfiguration that is not complete."""
 
-    story: Story
+    story: ReconfigurationRecord
     #: when it was first published (wall clock)
     published: float
     #: instances whose state has not come yet, and with which epoch they moved
@@ -67,7 +67,7 @@ class ReconfigurationTracker:
         self._key_bytes: dict[Migration, int] = {}
         self._lock = threading.Lock()
 
-    def published(self, told: Publish | Revert, story: Story, planned: float, took: float) -> None:
+    def published(self, told: Publish | Revert, story: ReconfigurationRecord, planned: float, took: float) -> None:
         """An epoch of a reconfiguration is in the control log; the seconds that deciding and publishing it took."""
         moving = {instance_id(move.query, move.operator): told.epoch for move in told.moves if not move.number}
         coming = {move for move in told.moves if move.number and not move.cancel}
@@ -95,7 +95,7 @@ class ReconfigurationTracker:
         for instance in here:
             self._handed_over(instance, told.epoch)
 
-    def ended(self, story: Story) -> None:
+    def ended(self, story: ReconfigurationRecord) -> None:
         """All regions have acknowledged, or it was taken back; state that changes region may still be to come."""
         with self._lock:
             one = self._open.get(story.number)
@@ -135,7 +135,9 @@ class ReconfigurationTracker:
                 return
             self._failed[query] = epoch
             cause = f"query '{query}' cannot be run"
-            self._history.add(Story(self._newest, cause, (query,), (Epoch(epoch),), outcome="failed", reason=reason))
+            self._history.add(
+                ReconfigurationRecord(self._newest, cause, (query,), (Epoch(epoch),), outcome="failed", reason=reason)
+            )
 
     def _arrived(self, move: Migration, wall: float) -> None:
         instance = instance_id(move.query, move.operator)
@@ -165,7 +167,7 @@ class ReconfigurationTracker:
             del self._open[one.story.number]
             self._write(one.story)
 
-    def _write(self, story: Story) -> None:
+    def _write(self, story: ReconfigurationRecord) -> None:
         # This process has counted from 1 again.
         self._newest = self._before + story.number
         self._history.add(replace(story, number=self._newest))

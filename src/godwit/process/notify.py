@@ -69,7 +69,7 @@ class Notifier:
     def _tell(self, document: str, heads: list[Head]) -> None:
         if time.monotonic() < self._not_before.get(document, 0.0):
             return
-        for _ in range(2):  # again with a new address: it may have been started anew
+        for _ in range(2):  # again with a new address: it may have been started again
             try:
                 caller = self._callers.get(document) or self._found(document)
                 if caller is None:

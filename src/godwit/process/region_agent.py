@@ -267,7 +267,7 @@ class RegionAgent:
 
     def _executors(self) -> int:
         """Of a cluster; 0: Spark works in this process."""
-        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # type: ignore[attr-defined]
+        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     # --- housekeeping
 

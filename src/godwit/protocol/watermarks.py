@@ -174,7 +174,7 @@ class WatermarkTracker:
     def _step_over_ended(sessions: dict[int, Mark]) -> None:
         """Go on to the session after one that is over, heard of or not; a clock never goes back on the way.
 
-        After the last one of a device that has left comes whichever is known of next, and that begins anew.
+        After the last one of a device that has left comes whichever is known of next, and that begins again.
         """
         while (ended := sessions[min(sessions)]).over:
             following = ended.following or min((n for n in sessions if n > ended.session), default=0)
@@ -182,8 +182,8 @@ class WatermarkTracker:
                 return
             del sessions[ended.session]
             heir = sessions.get(following, Mark(following, NEVER))
-            anew = ended.closed or ended.left
-            sessions[following] = replace(heir, clock=heir.clock if anew else max(heir.clock, ended.clock))
+            begins = ended.closed or ended.left
+            sessions[following] = replace(heir, clock=heir.clock if begins else max(heir.clock, ended.clock))
 
 
 def source_id(stream: str, device: str) -> str:

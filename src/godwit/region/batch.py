@@ -103,6 +103,8 @@ class Outputs:
     handovers: list[dict[str, Any]] = field(default_factory=list)
     #: state that versions of queries leave to the next
     left: list[dict[str, Any]] = field(default_factory=list)
+    #: "operator/input" -> rows that it has taken in
+    taken: dict[str, int] = field(default_factory=dict)
     #: segments that are no longer part of any state
     dead: list[Segment] = field(default_factory=list)
     #: moves to here that rows wait for, and whose state comes when it is asked for

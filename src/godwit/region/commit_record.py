@@ -40,6 +40,7 @@ def _metrics(work: Work, outputs: Outputs, memory: Memory, started: float) -> Re
         "bytes_in": work.bytes,
         "by_source": work.by_source,
         "rows_out": sum(s.rows for s in outputs.results),
+        "taken": {where: rows for where, rows in outputs.taken.items() if rows},
         "rows_late": sum(s.rows for _, s in outputs.late),
         "sent": [[p["to"], p["segment"]["rows"], p["segment"]["bytes"]] for p in outputs.channels],
         "handed_over": sum(s["bytes"] for h in outputs.handovers for part in h["parts"].values() for s in part),

@@ -47,6 +47,8 @@ class StepContext:
             fresh = edited(fresh, "select", *self._batch.deferred[self._index], GENERATION)
         self._batch.learn(self._index, fresh)
         found += [] if fresh is None else [fresh]
+        taken, where = self._batch.outputs.taken, f"{self._index}/{side}"
+        taken[where] = taken.get(where, 0) + sum(segment.rows for segment in found)
         return [segment for one in found if (segment := self._in_time(one, side, since)) is not None]
 
     def _in_time(self, segment: Segment, side: int, since: Watermarks) -> Segment | None:

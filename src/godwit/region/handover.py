@@ -50,11 +50,11 @@ def arrivals(batch: Batch, index: int) -> list[Arrived]:
 def _into_shadow(batch: Batch, arrived: Arrived, known: bool) -> None:
     """A copy waits beside the rows that have come since; one that was cancelled meanwhile goes."""
     move, specs = arrived.move, batch.shape.plan.operators[arrived.move.operator].state
-    for side, part in arrived.parts.items() if known else ():
+    for side, spec in enumerate(specs) if known else ():
         room = Room("copy", move.query, batch.key(move.operator, side), move.number)
-        if specs[side].replaced:
+        if (spec.replaced and side in arrived.parts) or not (move.dual or move.shadow):  # it has everything
             batch.outputs.dead += batch.memory.rooms.pop(room, State()).live
-        for segment in part:
+        for segment in arrived.parts.get(side, []):
             batch.keep(room, segments.linked(segment, batch.folder, batch.name(f"copied-{move.operator}-{side}")))
 
 
@@ -102,7 +102,7 @@ def hand_over(batch: Batch, index: int) -> None:
 
 
 def _parcel(batch: Batch, move: Migration, parts: dict[int, list[Segment]]) -> dict[str, Any]:
-    """What the new owner is told: the state, or the rows of which it can be made anew."""
+    """What the new owner is told: the state, or the rows of which it can be made again."""
     replay = batch.replays.get(move)
     if replay is not None:
         batch.outputs.dead += [segment for part in parts.values() for segment in part]

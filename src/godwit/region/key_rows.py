@@ -89,6 +89,7 @@ def _inside(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
 def _among(texts: pa.ChunkedArray, chosen: Callable[[str, Key], bool], columns: int) -> pa.ChunkedArray:
     """The rows whose key is chosen. Each key of the rows is looked up: that costs what there are rows, however many
     keys a set has."""
-    split = (lambda text: (text,)) if columns <= 1 else (lambda text: tuple(text.split(KEY_SEPARATOR)))
-    there = [text for text in pc.unique(texts).to_pylist() if chosen(text, split(text))]
+    known: list[str] = pc.unique(texts).to_pylist()
+    keys: list[Key] = [(text,) if columns <= 1 else tuple(text.split(KEY_SEPARATOR)) for text in known]
+    there = [text for text, key in zip(known, keys, strict=True) if chosen(text, key)]
     return pc.is_in(texts, value_set=pa.array(there, pa.string()))

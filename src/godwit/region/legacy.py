@@ -11,9 +11,8 @@ from typing import Any
 from godwit.engine import segments
 from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Join, Query
+from godwit.model.plan import Query
 from godwit.protocol.handover import Migration
-from godwit.protocol.watermarks import NEVER
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record, Segment
@@ -78,14 +77,20 @@ def release(store: Store, version: QueryId) -> None:
     store.put_document(_released(version), True)
 
 
-def newest_us(store: Store, old: Query) -> int | None:
-    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
-    left = left_by(store, old)
-    if left is None:
-        return None
-    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
-    return max(highs, default=NEVER)
+def broken(store: Store, version: QueryId) -> str | None:
+    """Why the new box of a version that runs both plans is of no use; None: nothing is known against it."""
+    found = store.get_document(_broken(version))
+    return None if found is None else str(found)
+
+
+def break_(store: Store, version: QueryId, reason: str) -> None:
+    """Something failed in the new box, while the old one answers: the query goes back to the old plan."""
+    store.disk.make_folder(names.legacy(version))
+    store.put_document(_broken(version), reason)
+
+
+def _broken(version: QueryId) -> str:
+    return f"{names.legacy(version)}/broken"
 
 
 def _released(version: QueryId) -> str:

@@ -18,10 +18,10 @@ from godwit.protocol.inputs import CONTROL, PeerCommit, SourceEntry, scan_log
 from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.region.epochs import EpochReader
+from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
-from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
@@ -75,10 +75,14 @@ class Reader:
         return rows, rows.rows, rows.bytes
 
     def epochs(self, after: int, deployment: Deployment, needed: Epoch) -> Iterator[tuple[int, EpochChange]]:
+        unheard: list[tuple[int, EpochChange]] = []
         for number, change in self._epochs.after(after, deployment):
-            if number > needed and not self._hears(number):
-                return
-            yield number, change
+            unheard.append((number, change))
+            # An epoch that draws a line in the source logs must not be heard of after what lies behind the line.
+            line = any(move.leaves for move in change.moves)
+            if number <= needed or line or self._hears(number):
+                yield from unheard
+                unheard = []
 
     def start(self, epoch: int, source: str) -> int:
         return self.control.start(epoch - 1, source)

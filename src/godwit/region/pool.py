@@ -20,6 +20,7 @@ from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
 from godwit.region.epochs import EpochReader
+from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.region.loop import RegionLoop
 from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
@@ -28,7 +29,6 @@ from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
 from godwit.storage.names import REMOVING, commit_log, regions, regions_of, shape_folder, sink_positions
 from godwit.storage.store import Store
-from godwit.testing.link_delays import EPOCHS, LinkDelays
 
 Key = tuple[RegionId, str]
 

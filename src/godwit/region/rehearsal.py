@@ -36,7 +36,7 @@ ENTRIES = 6
 
 
 def rehearse(spark: SparkSession, store: Store, region: RegionId, deployment: Deployment, query: Query) -> None:
-    folder = Place(store, f"rehearsals/{uuid.uuid4().hex}")
+    folder = Place(store, f"landing/rehearsal-{uuid.uuid4().hex}")
     try:
         store.disk.make_folder(folder.reference)
         _Rehearsal(spark, store, region, deployment, query, folder).run()

@@ -38,6 +38,7 @@ from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.commit_record import commit_record
 from godwit.region.epochs import EpochReader
 from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
+from godwit.region.link_delays import LinkDelays
 from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
 from godwit.region.recompute import RecomputeTarget
@@ -45,12 +46,12 @@ from godwit.region.replay_ranges import cut, outstanding, ranges
 from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
+from godwit.replan.tracks import answers, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.place import Place
 from godwit.storage.state_memory import StateMemory, difference, remembered, since_snapshot
 from godwit.storage.store import Store
-from godwit.testing.link_delays import LinkDelays
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,8 @@ class Runner:
                 return self._step_without(stopped, sources, most)
             except BatchFailedError as failed:
                 found = self._to_blame(failed, stopped)
+                if found and self._fall_back(found):
+                    continue
                 if found is None or not (found or again):
                     raise failed.fault from failed
                 stopped, again = {**stopped, **found}, bool(found)
@@ -215,11 +218,18 @@ class Runner:
     def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
-        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes))
+        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes), self._broken())
         try:
             return step.run()
         except SPARK_ERRORS as fault:
             raise BatchFailedError(fault, sorted(self.tables.queries), int(self.deployment.epoch)) from fault
+
+    def _broken(self) -> list[QueryId]:
+        """Versions whose new box takes in nothing any more."""
+        plan = self.shape.plan
+        if not runs_both(plan) or answers(plan) != "old":
+            return []
+        return [query for query in self.tables.queries if legacy.broken(self.store, query) is not None]
 
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
@@ -262,6 +272,16 @@ class Runner:
         for query, why in found.items():
             log.warning("%s: query %s is stopped: %s", self.region, query, why)
         return {query: Failure(failed.epoch, why) for query, why in found.items()}
+
+    def _fall_back(self, found: Mapping[QueryId, Failure]) -> bool:
+        """Whether what failed was the new box of versions in which the old one answers: then it is left out."""
+        plan = self.shape.plan
+        if not runs_both(plan) or answers(plan) != "old":
+            return False
+        new = [query for query in found if legacy.broken(self.store, query) is None]
+        for query in new:
+            legacy.break_(self.store, query, found[query].reason)
+        return bool(new)
 
     def _tried(self, without: Mapping[QueryId, Failure]) -> str | None:
         """Run the micro-batch without some queries and without a commit; returns why it failed, if it did."""

@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.plan_cache import json_of
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
@@ -203,7 +204,7 @@ def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Place, p
     for number, (schema, alike) in enumerate(tables.items()):
         whole = pa.concat_tables(alike, promote_options="permissive")
         known = StructType([*segments.struct(schema).fields, StructField(GENERATION, LongType())])
-        found.append(segments.write_table(whole, path.with_name(f"{path.name}-{number}"), known.json(), prune_by))
+        found.append(segments.write_table(whole, path.with_name(f"{path.name}-{number}"), json_of(known), prune_by))
     return [segment for segment in found if segment is not None]
 
 

@@ -42,6 +42,7 @@ from godwit.region.context import StepContext
 from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
 from godwit.region.sql_text import text
 from godwit.region.state import Room, landed, union
+from godwit.replan.tracks import of_new
 from godwit.storage.by_query import ROWS
 from godwit.storage.log import Segment
 
@@ -49,11 +50,13 @@ from godwit.storage.log import Segment
 class Step:
     """Runs one micro-batch. Make one, call `run`, commit what the batch's `outputs` and `memory` say."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, broken: Sequence[QueryId] = ()) -> None:
+        """`broken`: versions of queries that run both plans, and whose new one takes in no rows."""
         self._batch, self._tables, self._work, self._plan = batch, batch.tables, batch.work, batch.shape.plan
         old = [i for i, operator in enumerate(self._plan.operators) if isinstance(operator, OldRows)]
         #: scans whose rows are told from those that were there before
         self._dated = {scan for index in old for scan in self._plan.scans_below(index)}
+        self._broken, self._of_new = broken, of_new(self._plan) if broken else frozenset()
         self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
@@ -115,6 +118,9 @@ class Step:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
         frame = self._rows(self._work.sources.get(index, []), scan)
+        if frame is not None and index in self._of_new:
+            names = ", ".join(map(text, self._broken))
+            return self._with_place(index, self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})"))
         return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
 
     def _rows(self, found: list[Segment], scan: Scan) -> Frame | None:
@@ -123,7 +129,9 @@ class Step:
         if rows not in self._opened:
             spark, sizes = self._batch.spark, self._batch.sizes
             stream = self._tables.deployment.streams[scan.stream]
-            read = arrival.read(spark, found, stream, sizes) if scan.arrival else segments.read(spark, found, sizes)
+            read = (
+                arrival.read(spark, found, stream, sizes) if scan.arrival else segments.read_shared(spark, found, sizes)
+            )
             self._opened[rows] = read
         return self._opened[rows]
 
@@ -312,8 +320,9 @@ class Step:
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
             to = self._tables.regions_of(table, self._tables.routes(index))
-            for regions in pc.unique(to).to_pylist():
-                rows = table.filter(pc.equal(to, regions)).select(names)
+            ways = pc.unique(to).to_pylist()
+            for regions in ways:
+                rows = (table if len(ways) == 1 else table.filter(pc.equal(to, regions))).select(names)
                 for region in map(RegionId, regions.split(BESIDE)):
                     path = self._batch.folder / self._batch.name(f"to-{region}")
                     self._send(index, region, segments.write_table(rows, path, kept))

@@ -28,12 +28,14 @@ from godwit.model.plan import Operator
 from godwit.protocol.handover import Migration, rows_wait
 from godwit.region.inherit import inherit
 from godwit.region.keyed import part_of
+from godwit.region.legacy import break_
+from godwit.region.link_emulator import Links, forward, stream
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import RecomputeTarget, rebuild
+from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
-from godwit.testing.link_emulator import Links, forward, stream
 
 Parcel = Mapping[str, Any]
 #: from one node to another over links, both included
@@ -88,7 +90,16 @@ class StateTransfer:
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
+        if job.done() and (fault := job.exception()) is not None and self._may_break(move, to):
+            # The old box answers, and goes on: without this state, which the new one would have needed.
+            break_(self._store, move.query, (str(fault) or type(fault).__name__).splitlines()[0])
+            return Arrived(move, {}, parcel["clock"], _sessions(parcel))
         return Arrived(move, job.result(), parcel["clock"], _sessions(parcel)) if job.done() else None
+
+    @staticmethod
+    def _may_break(move: Migration, to: RecomputeTarget) -> bool:
+        plan = to.shape.plan
+        return move.inherits and runs_both(plan) and answers(plan) == "old" and move.operator in of_new(plan)
 
     def due(self, parcel: Parcel) -> bool:
         """Whether asking for it again would do something."""

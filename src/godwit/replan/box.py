@@ -95,7 +95,7 @@ def reordered(query: Query, tree: JoinTree, streams: Streams) -> Query:
     builder.above(len(box.plan.operators) - 1, box.checked(tree))
     plan = Plan(tuple(builder.operators))
     wanted = {builder.moved[old]: values for old, values in query.subscriptions.items()}
-    # Who shared an operator under its old number no longer does: taps are found anew for the new plan.
+    # Who shared an operator under its old number no longer does: taps are found again for the new plan.
     return replace(query, shape=Shape(plan, query.shape.parameters), subscriptions=wanted, taps={})
 
 

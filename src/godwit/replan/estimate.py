@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from godwit.model.plan import Join
 from godwit.replan.box import JoinBox
 from godwit.replan.join_tree import JoinTree
 from godwit.replan.load import BoxLoad
@@ -70,3 +71,24 @@ def _mixed(known: float | None, counted: float, weight: float) -> float:
 def _crosses(pair: Pair, tree: JoinTree) -> bool:
     left, right = tree.left.covers, tree.right.covers
     return (pair[0] in left and pair[1] in right) or (pair[1] in left and pair[0] in right)
+
+
+def counted(
+    box: JoinBox, taken: Mapping[tuple[int, int], int], made: int | None
+) -> tuple[dict[str, int], tuple[JoinCount, ...]]:
+    """Rows per leaf, and what each join did, from what stateful operators have taken in. `made`: by the topmost join,
+    if that is known; without it nothing is said of that one."""
+    leaves: dict[str, int] = {}
+    joins: list[JoinCount] = []
+    for index, tree in zip(box.joins, box.tree.joins, strict=True):
+        node = box.plan.operators[index]
+        assert isinstance(node, Join)
+        left, right = (taken.get((index, side), 0) for side in (0, 1))
+        for child, rows in zip(tree.children, (left, right), strict=True):
+            if child.is_leaf:
+                leaves[child.alias] = rows
+        reader = box.plan.consumer(index)
+        out = made if index == box.root else taken.get(reader, 0)
+        if out is not None:
+            joins.append(JoinCount(tree, left, right, out, (node.upper_us - node.lower_us) / 1e6))
+    return leaves, tuple(joins)

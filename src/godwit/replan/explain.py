@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from godwit.model.plan import Query
+from godwit.model.plan import Join, Query
 from godwit.replan import auto
-from godwit.replan.box import JoinBox, Streams, reordered
+from godwit.replan.box import JoinBox, Streams
 from godwit.replan.forecast import DEFAULTS, ChangeCase, CostConstants, forecasts
+from godwit.replan.join_tree import JoinTree
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.steps import BoxChange, possible
+from godwit.replan.wishes import PlanWish, rewritten
 
 
 def explained(
     query: Query,
-    order: str,
+    wish: PlanWish,
     streams: Streams,
     load: BoxLoad | None = None,
     constants: CostConstants = DEFAULTS,
@@ -23,18 +26,28 @@ def explained(
     probing: bool = False,
 ) -> str:
     """What a dry run prints; with a forecast where the load is known. ConfigError, with place and remedy, where the
-    order cannot be."""
-    box = JoinBox.of(query.shape.plan, streams)
-    tree = box.order(order)
-    if tree.same_order(box.tree):
-        return f"'{query.id}' joins in this order: {box.tree}; nothing would change"
-    found = match(query, reordered(query, tree, streams), streams)
+    plan cannot be."""
+    new = rewritten(query, wish, streams)
+    if new is None:
+        return f"'{query.id}' has this plan: {wish}; nothing would change"
+    found = match(query, new, streams)
     can = possible(BoxChange(found, probing=probing))
-    lines = [f"now:       {box.tree}", f"then:      {tree}", *_states(found)]
-    if load is None:
+    was, then = (_order(one, streams) for one in (query, new))
+    lines = [f"now:       {was or 'as it is'}", f"then:      {_then(wish, then)}", *_states(found)]
+    if load is None or was is None or then is None or was.same_order(then):
         return "\n".join([*lines, f"possible:  {', '.join(can)}"])
-    case = ChangeCase(box.tree, tree, load, spans_of(query, streams), constants)
+    case = ChangeCase(was, then, load, spans_of(query, streams), constants)
     return "\n".join([*lines, "forecast:", auto.explain(forecasts(case), can)])
+
+
+def _order(query: Query, streams: Streams) -> JoinTree | None:
+    joins = any(isinstance(operator, Join) for operator in query.shape.plan.operators)
+    return JoinBox.of(query.shape.plan, streams).tree if joins else None
+
+
+def _then(wish: PlanWish, tree: JoinTree | None) -> str:
+    rest = str(replace(wish, order=""))
+    return ", ".join(part for part in (str(tree) if wish.order else "", rest) if part)
 
 
 def _states(found: StateMatch) -> Iterator[str]:

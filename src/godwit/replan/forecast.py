@@ -42,6 +42,8 @@ class CostConstants:
     #: to compare two states' names (T_m), to share one (T_c)
     match_s: float = 1e-6
     cursor_s: float = 1e-5
+    #: to compile one join that has not run before
+    compile_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class ChangeFeatures:
     inserted: float = 0.0
     compared: float = 0.0
     shared: float = 0.0
+    #: joins that have not run before
+    compiled: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 

@@ -8,6 +8,9 @@ box therefore keeps its state when the order changes. Equal meanings share rows 
 An unmatched state is the output of a join of the new box: `Recompute` says which two states to join for it, inputs
 before outputs. A matched leaf state may hold less of the past than the new plan asks for, because the old join let its
 rows go earlier than the new one will (Section 4.1.3, footnote 5): `Matched.short_us` says how much is lacking.
+
+Where the SQL has changed, an operator goes on with its whole state or begins again: with one side of a join alone, or
+with less of its past than the new plan asks for, it would answer for something that nobody has asked.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from godwit.errors import ConfigError
 from godwit.ids import StreamId
 from godwit.model import signature
-from godwit.model.plan import Join, Query, Stream
+from godwit.model.plan import Join, Plan, Query, Stream
 from godwit.model.signature import StateKey
 from godwit.replan.box import JoinBox
 from godwit.replan.fault import fault
@@ -82,7 +86,7 @@ class _States:
 
     def __init__(self, query: Query, streams: Streams) -> None:
         self.query, self.plan = query, query.shape.plan
-        self.box = JoinBox.of(self.plan, streams) if any(isinstance(o, Join) for o in self.plan.operators) else None
+        self.box = _box(self.plan, streams)
         self.covers = self.box.covers if self.box else {}
         self._leaves = {leaf.root: leaf for leaf in self.box.conditions.leaves} if self.box else {}
         self.meanings = self._meanings(streams)
@@ -109,7 +113,8 @@ class _States:
                 found.append(signature.digest(said, fill=fill))
                 continue
             kind, parts = signature.canonical(operator, fill)
-            parts.pop("inputs", None)
+            for where in ("inputs", "early"):  # numbers of a plan, and where it is done: not what its rows are
+                parts.pop(where, None)
             below = [found[child] for child in operator.inputs]
             found.append(signature.digest([kind, parts, below, sorted(wanted.get(index, ()))]))
         return tuple(found)
@@ -147,6 +152,14 @@ class _States:
         return (operator.left_time, operator.right_time)[side]
 
 
+def _box(plan: Plan, streams: Streams) -> JoinBox | None:
+    """The joins that can be put into another order, if there are any."""
+    try:
+        return JoinBox.of(plan, streams)
+    except ConfigError:
+        return None
+
+
 class _Matching:
     def __init__(self, old: _States, new: _States) -> None:
         self._old, self._new = old, new
@@ -163,11 +176,29 @@ class _Matching:
     def run(self) -> StateMatch:
         for key in self._new.places:  # operators in topological order: inputs before outputs
             self._settle(key)
+        if not self._equivalent:
+            while begins := self._begin_again():
+                self._empty += begins
+                self._matched = [m for m in self._matched if m.new not in begins]
+                self._recompute = [step for step in self._recompute if step.new not in begins]
         sources = {key for step in self._recompute for key in (step.left, step.right)}
         matched = [replace(m, short_us=self._short(m, m.new in sources)) for m in self._matched]
         used = {m.old for m in matched}
         discard = tuple(key for key in self._old.places if key not in used)
         return StateMatch(tuple(matched), tuple(self._recompute), discard, tuple(self._empty))
+
+    @property
+    def _equivalent(self) -> bool:
+        """Whether both plans say the same, in whatever order they join."""
+        return self._old.meanings[-1] == self._new.meanings[-1]
+
+    def _begin_again(self) -> list[StateKey]:
+        """States that have something to go on with, of operators that cannot go on as a whole."""
+        there = [*(m.new for m in self._matched), *(step.new for step in self._recompute)]
+        short = {m.new for m in self._matched if self._old.held_us(m.old) < self._new.held_us(m.new)}
+        lost = {key.signature for key in (*self._empty, *short)}
+        lost |= {s.new.signature for s in self._recompute if {s.left.signature, s.right.signature} & lost}
+        return [key for key in there if key.signature in lost]
 
     def _settle(self, key: StateKey) -> None:
         old = self._found.get(self._new.meaning(key))

@@ -51,6 +51,8 @@ class ReplanPolicy:
     least_gain: float = 0.1
     #: and what it wins within the horizon must be so many times what the change costs
     margin: float = 1.5
+    #: orders that take at most this share more than the best one count as good: the change to one may cost less
+    nearly: float = 0.05
     #: so many measurements in a row must say so; one is enough if it wins more than noise can (`clear_gain`)
     confirm: int = 2
     clear_gain: float = 0.5
@@ -59,6 +61,10 @@ class ReplanPolicy:
     #: what is taken for the horizon before any change was seen, and at most
     horizon_s: float = 60.0
     constants: CostConstants = DEFAULTS
+    #: seconds between two looks
+    every_s: float = 1.0
+    #: so many rows must have come in since the last look, or it says too little
+    least_rows: int = 50
 
 
 @dataclass(frozen=True)
@@ -148,19 +154,19 @@ def _decide(
     constants = policy.constants
     if wanted.same_order(query.order):
         return replace(known, wanted=None, times=0), stay(f"{query.order} is the best of {len(query.orders)} orders")
-    now, then = (_marginal(query, tree, paid, constants) for tree in (query.order, wanted))
+    horizon = min(policy.horizon_s, known.lasted_s or policy.horizon_s)
+    wanted, then, forecast = _cheapest(query, wanted, known.wanted, paid, horizon, policy)
+    now = _marginal(query, query.order, paid, constants)
     gain = now - then
     says = f"{wanted} would take {then:.3g} s/s in place of {now:.3g} ({gain / now:.0%} less)"
     if gain < policy.least_gain * now:
         return replace(known, wanted=None, times=0), stay(f"{says}: below {policy.least_gain:.0%}")
-    case = ChangeCase(query.order, wanted, query.load, query.geometry, constants)
-    forecast = auto.best(forecasts(case), query.strategies)
-    horizon = min(policy.horizon_s, known.lasted_s or policy.horizon_s)
     worth = gain * max(0.0, horizon - forecast.length_s)
     if worth <= policy.margin * forecast.extra_s:
         why = f"{says}: wins {worth:.3g} s in {horizon:.0f} s, but {forecast.strategy} costs {forecast.extra_s:.3g} s"
         return replace(known, wanted=None, times=0), stay(why)
-    times = known.times + 1 if known.wanted is not None and known.wanted.same_order(wanted) else 1
+    # Which of several nearly equal orders is named may change with the noise; that the order is wrong does not.
+    times = known.times + 1
     known = replace(known, wanted=wanted, times=times)
     if times < policy.confirm and gain < policy.clear_gain * now:
         return known, stay(f"{says}: seen {times} of {policy.confirm} times")
@@ -169,6 +175,32 @@ def _decide(
     why = f"{says}: wins {worth:.3g} s in {horizon:.0f} s, {forecast.strategy} costs {forecast.extra_s:.3g} s"
     decision = ReplanDecision(query.id, wanted, True, why, forecast.strategy, forecast)
     return _changed(known, now_s), decision
+
+
+def _cheapest(
+    query: MeasuredQuery,
+    best: JoinTree,
+    before: JoinTree | None,
+    paid: set[tuple[str, object]],
+    horizon: float,
+    policy: ReplanPolicy,
+) -> tuple[JoinTree, float, Forecast]:
+    """(order, what it takes, what the change to it will cost): of the best order and those that are nearly as good the
+    one that costs least within the horizon, the change included; one that was wanted before, if it is as good."""
+    least = _marginal(query, best, paid, policy.constants)
+    costs = {tree: _marginal(query, tree, paid, policy.constants) for tree in query.orders}
+    near = [tree for tree, each in costs.items() if each <= least * (1 + policy.nearly) or tree == best]
+    found: list[tuple[float, str, JoinTree, Forecast]] = []
+    for tree in near:
+        if tree.same_order(query.order):
+            continue
+        case = ChangeCase(query.order, tree, query.load, query.geometry, policy.constants)
+        forecast = auto.best(forecasts(case), query.strategies)
+        total = costs.get(tree, least) * horizon + forecast.extra_s
+        same = before is not None and tree.same_order(before)
+        found.append((total * (1 - policy.nearly / 2 if same else 1), str(tree), tree, forecast))
+    _, _, chosen, forecast = min(found, key=lambda one: one[:2])
+    return chosen, costs.get(chosen, least), forecast
 
 
 def _changed(known: QueryMemory, now_s: float) -> QueryMemory:

@@ -1,7 +1,7 @@
 """Stateless order (ours): joins that keep only rows of the streams; the order of probing is a row of a table.
 
 A change is one epoch, moves nothing and computes nothing. In the calm every row makes its intermediate combinations
-anew, which a join that keeps them does once.
+again, which a join that keeps them does once.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from godwit.ids import StreamId
-from godwit.model.plan import Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
+from godwit.model.plan import Filter, Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
 from godwit.replan.box import JoinBox
 from godwit.replan.matching import Matched, Recompute, StateMatch, match
@@ -154,12 +154,13 @@ def reach_us(plan: Plan) -> int:
 
 def old_root(plan: Plan) -> int:
     """Of plans side by side: the topmost join of the old one."""
-    return _Tracks.of(plan).old[-1]
+    return max(i for i in _Tracks.of(plan).old if isinstance(plan.operators[i], Join))
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The operators of a plan: those of its box and below, with the topmost join last; and the others."""
+    """The operators of a plan: those of its box and below, with the topmost join last, or the filter that is directly
+    above it and may have been pushed up from below; and the others."""
 
     root: int
     box: tuple[int, ...]
@@ -168,6 +169,8 @@ class _Parts:
     @staticmethod
     def of(plan: Plan, streams: Streams) -> _Parts:
         root = JoinBox.of(plan, streams).root
+        above, _ = plan.consumer(root)
+        root = above if isinstance(plan.operators[above], Filter) else root
         inside = sorted(set(plan.below(root)))
         return _Parts(root, tuple(inside), tuple(i for i in range(len(plan.operators)) if i not in inside))
 

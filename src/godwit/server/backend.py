@@ -22,6 +22,11 @@ from godwit.model.plan import Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.observe.status import Status
 from godwit.replan.explain import explained
+from godwit.replan.probing import explained as explained_probes
+from godwit.replan.probing import probes
+from godwit.replan.replacement import replacement
+from godwit.replan.wishes import PlanWish
+from godwit.sql import compile_query
 from godwit.storage.log import Segment
 
 #: called with a region, a shape and the result segments of a commit, by a thread that must not wait
@@ -117,8 +122,18 @@ class Backend(ABC):
     def explain_change(self, changes: Sequence[Change]) -> str:
         return self.explain_command(ChangeTopology(tuple(changes)))
 
-    def explain_replan(self, query: QueryId, order: str) -> str:
-        return explained(self.execution(query), order, self.deployment.streams)
+    def explain_replan(self, query: QueryId, wish: PlanWish) -> str:
+        now = self.execution(query)
+        node = probes(now.shape.plan)
+        if node is not None:
+            return explained_probes(now, node, wish.order)
+        return explained(now, wish, self.deployment.streams)
+
+    def explain_replace(self, query: QueryId, sql: str) -> str:
+        """What of another text would go on, and what would begin again."""
+        streams = self.deployment.streams
+        new = compile_query(sql, streams, query, (), self.functions)
+        return replacement(self.execution(query), new, streams).explained()
 
     # --- rows
 

@@ -28,6 +28,12 @@ class NewStream(RequestBody):
     mbps: float | None = Field(default=None, gt=0)
 
 
+class NewColumns(RequestBody):
+    """Columns that a stream has more from now on: "color string, weight double"."""
+
+    add: str = Field(max_length=20_000)
+
+
 class NewQuery(RequestBody):
     name: str = Field(max_length=200)
     sql: str = Field(max_length=100_000)
@@ -35,6 +41,8 @@ class NewQuery(RequestBody):
     sink: str | None = None
     #: "changes": what windows are so far, as rows that replace each other
     emit: Literal["final", "changes"] = "final"
+    #: "stateless" joins keep no intermediate rows, so that their order is changed in one epoch
+    joins: Literal["materialised", "stateless"] = "materialised"
 
 
 class NewText(RequestBody):
@@ -91,10 +99,16 @@ class TableKeys(RequestBody):
 
 
 class PlanOrder(RequestBody):
-    """In which order a query's streams are joined from now on: "(b JOIN c) JOIN a"."""
+    """The plan that a query has from now on; what is left out stays as it is."""
 
-    order: str = Field(max_length=10_000)
+    #: in which order its streams are joined: "(b JOIN c) JOIN a"
+    order: str = Field(default="", max_length=10_000)
+    partial: bool | None = None
+    filters_up: list[str] = Field(default_factory=list, max_length=100)
+    filters_down: list[str] = Field(default_factory=list, max_length=100)
     strategy: str = Field(default="auto", max_length=100)
+    #: of pause-drain-resume: let windows run out
+    run_out: bool = False
 
 
 class TopologyText(RequestBody):

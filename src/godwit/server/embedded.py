@@ -10,7 +10,7 @@ from typing import Any
 from godwit.api.fleet import Fleet
 from godwit.api.migrating import asked_keys, explain_keys
 from godwit.api.tables import TableHandle
-from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys
+from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys, Replan
 from godwit.delivery.json_rows import json_rows, plain
 from godwit.errors import DeploymentError
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
@@ -73,6 +73,9 @@ class EmbeddedBackend(Backend):
     # --- commands
 
     def execute(self, command: Command) -> tuple[int, int]:
+        if isinstance(command, Replan):  # (plans are made before it begins)
+            self.fleet.replan(command.query, order=command.order, strategy=command.strategy, run_out=command.run_out)
+            return self.fleet.control.last, int(self.fleet.deployment.epoch)
         return self.fleet.control.execute(command), int(self.fleet.deployment.epoch)
 
     def post(self, command: Command) -> int:

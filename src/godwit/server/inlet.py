@@ -28,7 +28,7 @@ class Inlet:
     def __init__(self, fleet: Backend) -> None:
         self._fleet = fleet
         self._waiting = deque[Waiting]()
-        self._news = threading.Semaphore(0)
+        self._news = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -41,18 +41,20 @@ class Inlet:
             self._thread.start()
         answer: asyncio.Future[bool | None] = loop.create_future()
         self._waiting.append((parcel, answer))
-        self._news.release()
+        if not self._news.is_set():  # (once per group: to wake a thread costs more than a post)
+            self._news.set()
         return await answer
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._loop is loop and not loop.is_closed():
-            if not self._news.acquire(timeout=1.0):
+            if not self._waiting and not self._news.wait(timeout=1.0):
                 continue
+            self._news.clear()  # before the look: whoever comes behind it says so again
             group: list[Waiting] = []
             while self._waiting and len(group) < MOST:
                 group.append(self._waiting.popleft())
             if not group:
-                continue  # (an earlier group had it)
+                continue
             try:
                 outcomes = self._fleet.push_together([parcel for parcel, _ in group])
             except Exception:  # whatever it is, each post finds out for itself

@@ -29,7 +29,7 @@ from godwit.process.members import region_members
 from godwit.server.backend import Backend, Committed, Progress, Told
 from godwit.storage.epoch_log import Control, Standing
 from godwit.storage.log import Segment
-from godwit.storage.names import HISTORY, regions_of
+from godwit.storage.names import HISTORY, kept_log, regions_of
 
 #: how often the logs are looked at while somebody listens, and how often otherwise (seconds)
 LOOK_EVERY, LOOK_IDLE = 0.02, 0.25
@@ -47,7 +47,8 @@ class ProcessBackend(Backend):
         self._ledger, self._looking = Ledger(self._store), threading.Lock()
         self._status: tuple[float, Status] | None = None
         self._standing: tuple[int, Standing] | None = None
-        self._entries: dict[tuple[RegionId, str], list[ArchiveEntry]] = {}
+        #: (region, shape) -> how often its old commits were merged into few files, and what is there
+        self._entries: dict[tuple[RegionId, str], tuple[int, list[ArchiveEntry]]] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -95,8 +96,12 @@ class ProcessBackend(Backend):
         found: dict[RegionId, Sequence[Segment]] = {}
         with self._looking:
             for region in sorted(regions_of(self._store.disk, shape)):
-                known = self._entries.setdefault((region, shape), [])
+                merged = self._store.log(kept_log(region, shape)).last
+                before, known = self._entries.get((region, shape), (merged, []))
+                if before != merged:  # files of commits that were merged are gone
+                    known = []
                 known.extend(entries(self._store, region, shape, known[-1].number if known else 0))
+                self._entries[region, shape] = (merged, known)
                 found[region] = [segment for entry in known for segment in entry.results]
         return found
 

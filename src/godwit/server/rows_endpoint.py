@@ -21,6 +21,7 @@ from godwit.server.problems import problem, status_of
 from godwit.server.service import Service
 
 _PATH = re.compile(r"/v1/streams/([^/]+)/rows")
+_SITE = SITE.encode()
 _JSON = (b"content-type", b"application/json")
 
 
@@ -56,11 +57,13 @@ class RowsEndpoint:
         device, sequence = asked.get("device") or None, _number(asked.get("sequence"))
         check_feeder(service, connection, caller, declared.id, device)
         check_room(service, declared.id)
-        headers = connection.headers
+        headers = dict(connection.scope["headers"])
         body = await _body(receive)
-        rows = await parsed(body, headers.get("content-type", "application/json"), declared)
+        rows = await parsed(body, headers.get(b"content-type", b"application/json").decode("latin-1"), declared)
         parcel = Parcel(StreamId(declared.id), rows, DeviceId(device) if device else None, sequence)
-        taken = await take(service, caller, parcel, asked.get("site") or headers.get(SITE))
+        taken = await take(
+            service, caller, parcel, asked.get("site") or headers.get(SITE.encode(), b"").decode("latin-1") or None
+        )
         return {"taken": taken, "rows": len(rows)}
 
 

@@ -57,6 +57,8 @@ class SimCommit:
     rooms: Mapping[tuple[Migration, int], Rows]
     #: state that has come and must wait
     pending: tuple[Arrived[Rows], ...]
+    #: query -> its watermark where its results leave, if that is here
+    promised: Mapping[QueryId, int]
     #: what versions of queries leave with it
     left: Mapping[tuple[QueryId, int], tuple[Mapping[int, Rows], int]] = field(default_factory=dict)
 
@@ -191,10 +193,17 @@ class SimRunner:
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
         states, shadows, rooms = _copied(self.states), deepcopy(self.shadows), _copied(self.rooms)
         public = (numbered, made.positions, *results, made.ended, memory)
-        self.commits.append(SimCommit(*public, states, shadows, rooms, tuple(self.pending), outputs.left))
+        kept = states, shadows, rooms, tuple(self.pending)
+        self.commits.append(SimCommit(*public, *kept, self._promised(), outputs.left))
         self._die(crash, "committed")
         self._publish()
         return True
+
+    def _promised(self) -> dict[QueryId, int]:
+        """How far the watermark of each query has come where its results leave: a derived stream would say so."""
+        kernel, sink = self.kernel, len(self.shape.plan.operators) - 1
+        clocks = kernel.progress.clocks(kernel.book, sink)
+        return {q: c for q, c in clocks.items() if self.region in kernel.deployment.owners(kernel.queries[q], sink)}
 
     def _publish(self) -> None:
         """The messages of the last commit, as far as they are not there yet, and what versions leave with it."""

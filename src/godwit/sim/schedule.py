@@ -279,8 +279,10 @@ def draw_single_keys(seed: int) -> Schedule:
     drawn = draw_keys(seed)
     actions: list[Action] = []
     for action in drawn.actions:
-        several = isinstance(action, MoveKeys) and action.keys[0] != "buckets"
-        actions += [replace(action, keys=(key,)) for key in action.keys] if several else [action]  # type: ignore
+        if isinstance(action, MoveKeys) and action.keys[0] != "buckets":
+            actions += [replace(action, keys=(int(key),)) for key in action.keys]
+        else:
+            actions.append(action)
     return replace(drawn, actions=tuple(actions))
 
 

@@ -404,11 +404,11 @@ class _Step:
                 continue
             specs = self.runner.shape.plan.operators[index].state
             if move.copy:
-                for side, part in arrived.parts.items() if known else ():
+                for side, spec in enumerate(specs) if known else ():
                     shadow = self._shadow(shadow_key(move), side)
-                    if specs[side].replaced:
+                    if (spec.replaced and side in arrived.parts) or not (move.dual or move.shadow):  # it has everything
                         shadow.clear()
-                    shadow.extend(row for rows in part for row in rows)
+                    shadow.extend(row for rows in arrived.parts.get(side, []) for row in rows)
                 continue
             before = self.runner.shadows.pop(shadow_key(move), {}) if move.shadow else {}
             if known or not move.shadow:

@@ -49,13 +49,27 @@ from godwit.model.taps import find
 from godwit.model.topology import Device
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
+from godwit.sim.operators import bound
 from godwit.sim.oracle import Answer, answer, totals
 from godwit.sim.over import SimOver
 from godwit.sim.plan_versions import Shelves, SimPlanVersions
 from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
-from godwit.sim.worlds import ALL_KINDS, DEVICES, FEEDS, PARENT, REGIONS, STREAMS, link, lowest, site, topology, whole
+from godwit.sim.worlds import (
+    ALL_KINDS,
+    DEVICES,
+    FEEDS,
+    PARENT,
+    REGIONS,
+    STREAMS,
+    link,
+    lowest,
+    promise,
+    site,
+    topology,
+    whole,
+)
 
 
 @dataclass
@@ -513,6 +527,7 @@ class World:
                 found.append(f"{query.id}: emitted and not expected: {dict(extra)}")
             if missing and query.id not in self.withdrawn:
                 found.append(f"{query.id}: expected and never emitted: {dict(missing)}")
+        found += [fault for query in self.queries.values() for fault in self._after_their_watermark(query)]
         late = sum(len(record.late) for runner in self.runners.values() for record in runner.commits)
         if late:
             found.append(f"{late} rows were called late, and none was")
@@ -528,6 +543,19 @@ class World:
         if self.plane.planner.parked():
             found.append(f"still parked: {dict(self.plane.planner.parked())}")
         return found
+
+    def _after_their_watermark(self, query: Query) -> Iterator[str]:
+        """Results of which an earlier commit has said that none comes any more: who reads them as a stream would call
+        them late."""
+        column, lag = promise(query)
+        for runner in self.runners.values() if column is not None else ():
+            said = NEVER
+            for record in runner.commits:
+                for row in (row for name, row in record.results if name == query.id):
+                    assert column is not None
+                    if row[column] is not None and row[column] < bound(said, lag):
+                        yield f"{query.id}: {row} came after the watermark {said}"
+                said = max(said, record.promised.get(query.id, NEVER))
 
     def _out_of_order(self, query: QueryId) -> list[str]:
         """Of each key, the results must leave in the order of their numbers."""

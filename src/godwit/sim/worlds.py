@@ -222,6 +222,19 @@ def whole(query: Query) -> Query:
     return replace(query, shape=replace(query.shape, plan=Plan(operators)), cut=None)
 
 
+def promise(query: Query) -> tuple[int | None, int]:
+    """(which column of its results is their time, how far that may lie behind the query's watermark)"""
+    columns = query.output or query.shape.plan.sink.columns
+    made = [operator for i, operator in enumerate(query.shape.plan.operators) if i in query.executed]
+    top = [operator for operator in made if isinstance(operator, Aggregate | Join)][-1:]
+    match top:
+        case [Aggregate(lag_us=lag)]:
+            return columns.index(WINDOW_END), lag - 1  # (a window that ends with the watermark is closed by it)
+        case [Join()]:
+            return columns.index("a__ts"), BAND
+    return None, 0
+
+
 def _outer(name: str, over: int, how: How) -> Query:
     left, right = (tuple(Column(f"{side}__{c}", "int") for c in ("ts", "k", "v")) for side in "ab")
     told = ("a__ts", "a__v") if how in ("semi", "anti") else ("a__ts", "a__v", "b__ts", "b__v")

@@ -2,7 +2,7 @@
 
     SELECT /*+ keep('1 day') */ train, count(*) AS n FROM passengers GROUP BY train
 
-A key without rows for that long (event time) is forgotten; its next row begins anew. 'forever' keeps every key. Spark
+A key without rows for that long (event time) is forgotten; its next row begins again. 'forever' keeps every key. Spark
 passes over hints that it does not know, so the text stays a query of Spark's. `emit('changes')` is for windows: their
 results so far come as changes, as soon as rows do.
 """

@@ -6,6 +6,7 @@ SELECT reads. Rows that are equal in all of these are alike, so the answer is on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +29,21 @@ _MADE = "__over"
 
 def windows_in(node: exp.Expr) -> list[exp.Window]:
     return list(node.find_all(exp.Window))
+
+
+def computed_below(
+    expression: exp.Expr, scope: NameScope, call: Callable[[exp.Window], str], made: str, below: dict[str, exp.Expr]
+) -> exp.Expr:
+    """An expression over what window functions make, whose names begin with `made`: `call` names each; other columns
+    are noted in `below`, for the operator to keep."""
+
+    def named(node: exp.Expr) -> exp.Expr:
+        return column(call(node)) if isinstance(node, exp.Window) else node
+
+    replaced = expression.copy().transform(named, copy=False)
+    resolved = scope.resolve(replaced, lambda c: c if c.name.startswith(made) else None)
+    below.update({name: column(name) for name in names([resolved]) if not name.startswith(made)})
+    return resolved
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +69,7 @@ class Overs:
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the operator's output."""
-
-        def made(node: exp.Expr) -> exp.Expr:
-            return column(self._call(node)) if isinstance(node, exp.Window) else node
-
-        replaced = expression.copy().transform(made, copy=False)
-        resolved = self._scope.resolve(replaced, lambda c: c if c.name.startswith(_MADE) else None)
-        for name in names([resolved]):
-            if not name.startswith(_MADE):
-                self._below[name] = column(name)
-        return resolved
+        return computed_below(expression, self._scope, self._call, _MADE, self._below)
 
     def draft(self, source: Draft) -> OverNode:
         """To be called after `over` has seen every expression."""
@@ -92,7 +99,7 @@ class Overs:
         return OverForm(ties, lives, tuple(items))
 
     def _check_keep(self, node: exp.Window) -> None:
-        """Rows of a key that begin anew: only where something is kept of a key, and by one relation's rows."""
+        """Rows of a key that begin again: only where something is kept of a key, and by one relation's rows."""
         if len(self._scope.relations) > 1:
             msg = "keep does not go with a join in the same SELECT"
             raise SqlFault(msg, node, "join in a sub-query")

@@ -21,6 +21,7 @@ from godwit.sql.dialect import text
 from godwit.sql.draft import ColumnNode, Draft, ProjectNode, RankNode, TopNode, column, conjuncts, names
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import RANKS
+from godwit.sql.over import computed_below
 from godwit.sql.scope import NameScope, ScopeField
 
 _MADE = "__rank"
@@ -61,16 +62,7 @@ class Ranks:
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the operator's output."""
-
-        def made(node: exp.Expr) -> exp.Expr:
-            return column(self._call(node)) if isinstance(node, exp.Window) else node
-
-        replaced = expression.copy().transform(made, copy=False)
-        resolved = self._scope.resolve(replaced, lambda c: c if c.name.startswith(_MADE) else None)
-        for name in names([resolved]):
-            if not name.startswith(_MADE):
-                self._below[name] = column(name)
-        return resolved
+        return computed_below(expression, self._scope, self._call, _MADE, self._below)
 
     @property
     def keys(self) -> tuple[str, ...]:

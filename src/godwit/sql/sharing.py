@@ -27,6 +27,7 @@ from typing import Any
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
 from godwit.model.plan import (
+    ARRIVED,
     PARAMETER,
     READER,
     WINDOW_END,
@@ -110,21 +111,28 @@ def widened(query: Query, streams: Mapping[StreamId, Stream]) -> Query:
             numbers[index] = numbers[operator.inputs[0]]
             continue
         if isinstance(operator, Scan) and index in below and operator.stream in streams:
-            operator = replace(operator, columns=tuple(c.name for c in streams[operator.stream].columns))
+            every = dict.fromkeys([*(c.name for c in streams[operator.stream].columns), *operator.columns])
+            operator = replace(operator, columns=tuple(every))
         numbers[index] = len(operators)
         operators.append(operator.reading(tuple(numbers[child] for child in operator.inputs)))
     subscriptions = {numbers[index]: wanted for index, wanted in query.subscriptions.items()}
     return replace(query, shape=replace(query.shape, plan=Plan(tuple(operators))), subscriptions=subscriptions)
 
 
-def forms(query: Query) -> dict[int, Form]:
-    """Of each operator of which it can be said."""
-    found: dict[int, Form] = {}
-    for index in range(len(query.shape.plan.operators)):
-        form = _Former(query).form(index)
-        if form is not None:
-            found[index] = form
-    return found
+def forms(query: Query) -> Mapping[int, Form]:
+    """Of each join and window that can be shared. Kept: everybody who comes is compared with everybody who runs."""
+    key = query.shape.key, query.parameters, tuple(sorted(query.subscriptions.items()))
+    if key not in _FORMS:
+        if len(_FORMS) >= MOST_FORMS:
+            _FORMS.clear()
+        found = ((index, _Former(query).form(index)) for index in _shareable(query.shape.plan))
+        _FORMS[key] = {index: form for index, form in found if form is not None}
+    return _FORMS[key]
+
+
+#: queries whose forms are kept
+MOST_FORMS = 10_000
+_FORMS: dict[tuple[Any, ...], Mapping[int, Form]] = {}
 
 
 def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
@@ -133,17 +141,17 @@ def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
     executed: dict[str, tuple[Query, int, Form]] = {}
     for other in running:
         if other.shape.key != query.shape.key and other.cut is None and not other.parts and not other.until:
-            for index in (i for i in _shareable(other.shape.plan) if i not in other.taps):
-                if (form := _Former(other).form(index)) is not None:
+            for index, form in forms(other).items():
+                if index not in other.taps:
                     executed.setdefault(form.text, (other, index, form))
     plan, found, inside = query.shape.plan, list[_Match](), set[int]()
-    own = {index: form for index in _shareable(plan) if (form := _Former(query).form(index)) is not None}
+    own = forms(query)
     twice = Counter(form.text for form in own.values())
     for index, form in own.items():
         if twice[form.text] > 1:
             executed.setdefault(form.text, (query, index, form))
-    for index in reversed(_shareable(plan)):
-        if index not in inside and index in own and own[index].text in executed:
+    for index in sorted(own, reverse=True):
+        if index not in inside and own[index].text in executed:
             leader, there, theirs = executed[own[index].text]
             called = {what: name for name, what in theirs.columns.items()}
             mine = own[index].columns
@@ -215,6 +223,8 @@ class _Former:
         match operator:
             case Scan(arrival=True):
                 return None
+            case Scan() if ARRIVED in operator.columns or operator.arrival:
+                return None  # (what Spark is asked for types has no such column)
             case Scan():
                 wanted = sorted(self._query.subscriptions.get(index, ()))
                 columns = self._columns({f"{operator.alias}__{name}": name for name in operator.columns})

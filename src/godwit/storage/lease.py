@@ -58,6 +58,7 @@ class Lease:
         self._number = newest + 1
         for old in range(max(1, newest - 3), newest + 1):
             self._objects.delete(f"{self._folder}/{number(old)}")
+        self._over.clear()
         self._thread = threading.Thread(target=self._run, name=f"lease/{self._name}", daemon=True)
         self._thread.start()
 

@@ -34,6 +34,9 @@ REMOVING = "removing"
 #: others have one writer, and many records per file
 SHARED = frozenset({COMMANDS})
 
+#: the file that says that there is a folder, or a log that a server keeps
+MARK = ".folder"
+
 #: (region, shape)
 Key = tuple[RegionId, str]
 
@@ -127,9 +130,7 @@ def sources(disk: Disk) -> Iterator[tuple[RegionId, StreamId]]:
     for region in regions(disk):
         folder = f"regions/{region}/sources"
         for stream in sorted(disk.names(folder)):
-            # (a file that somebody left there is no log; one that a server keeps has an empty folder)
+            # (a file that somebody left there is no log)
             there = disk.names(f"{folder}/{stream}")
-            if any(chunk_first(name) is not None for name in there) or (
-                not there and disk.is_folder(f"{folder}/{stream}")
-            ):
+            if any(chunk_first(name) is not None for name in there) or disk.exists(f"{folder}/{stream}/{MARK}"):
                 yield region, StreamId(stream)

@@ -12,10 +12,9 @@ import shutil
 import tempfile
 import threading
 
+from godwit.storage.names import MARK
 from godwit.storage.objects import Objects
 
-#: the object that says that there is a folder
-MARK = ".folder"
 #: more than that is not kept beside the store; the oldest goes (bytes)
 MOST_SPOOLED = 2_000_000_000
 

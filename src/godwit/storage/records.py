@@ -113,17 +113,6 @@ class SourceRecord:
 
 
 @dataclass(frozen=True)
-class EpochRecord:
-    """One epoch: what it changes, and where the source logs stood ("region/stream" -> number)."""
-
-    delta: Any
-    starts: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"delta": self.delta, "starts": dict(self.starts)}
-
-
-@dataclass(frozen=True)
 class CommitRecord:
     """What every reader of commits needs to know of one; the rest, `content`, belongs to the region's kernel."""
 

@@ -138,7 +138,7 @@ class Store:
     def try_append(self, log: str, number: int, record: Mapping[str, Any]) -> bool:
         """Write a record whole, or not at all if its number is taken: then False."""
         if number == 1 and self.served is not None:
-            self.disk.make_folder(log)  # whoever looks which logs there are looks for folders
+            self.disk.write(f"{log}/{names.MARK}", b"")  # whoever looks which logs there are looks for folders
         if not self._log(log).append(number, record):
             return False
         with self._news:

@@ -6,12 +6,14 @@
     rows.py          seeded rows
     queries.py       logical plans without SQL, for tests of the control plane
     oracle.py        assert_equal_to_oracle
-    link_emulator.py sockets with the bandwidth of a link
-    link_delays.py   messages that are seen elsewhere only after the latency of a link
+
+`Links` says what the links between sites are like, for `Fleet(links=..)`; the runtime emulates them
+(`region/link_emulator.py`, `region/link_delays.py`).
 
 docs/howto/test_your_queries.md shows a test from beginning to end. Nothing here imports pyspark or the fleet.
 """
 
+from godwit.region.link_emulator import Links
 from godwit.testing.collected import Collected
 from godwit.testing.oracle import assert_equal_to_oracle
 from godwit.testing.rows import readings
@@ -43,6 +45,7 @@ __all__ = [
     "Action",
     "Collected",
     "Killed",
+    "Links",
     "Player",
     "Script",
     "assert_equal_to_oracle",

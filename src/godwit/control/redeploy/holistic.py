@@ -1,4 +1,4 @@
-"""Holistic redeployment, the paper's baselines: affected queries are undeployed, placed anew as a whole, and deployed.
+"""Holistic redeployment, the paper's baselines: affected queries are undeployed, placed again as a whole, and deployed.
 
 Serial (HSQD) does it for one query after the other; concurrent (HCQD) for all affected queries together. Queries that
 share an instance that must move go together in both.

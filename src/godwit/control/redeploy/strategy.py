@@ -12,7 +12,7 @@ from godwit.control.events import (
     DeviceFeeds,
     DevicesForgotten,
     PlacedByHand,
-    PlacesWished,
+    PlacesHinted,
     PlanChanged,
     ProbesOrdered,
     QuerySubmitted,
@@ -77,8 +77,8 @@ def ground_first(planner: Planner, batch: ChangeBatch) -> tuple[list[InstanceId]
             planner.feed(request.device, request.streams)
         elif isinstance(request, DevicesForgotten):
             planner.forget(request.devices)
-        elif isinstance(request, PlacesWished):
-            planner.wish(request.wishes)
+        elif isinstance(request, PlacesHinted):
+            planner.hint(request.hints)
         elif isinstance(request, PlacedByHand):
             planner.pin(request.placement)
         elif isinstance(request, RegionEvacuated):
@@ -93,7 +93,7 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
     planner.resume_parked()
     for request in requests:
         if isinstance(request, QuerySubmitted):
-            planner.add_query(request.query, request.sink, request.wishes, request.ways)
+            planner.add_query(request.query, request.sink, request.hints, request.ways)
         elif isinstance(request, PlanChanged):
             change_plan(planner, request)
         elif isinstance(request, ProbesOrdered):
@@ -121,7 +121,7 @@ def _asked(request: Request) -> str:
             return f"device '{device}' feeds {', '.join(streams)}"
         case DevicesForgotten(devices):
             return f"{len(devices)} devices that left are forgotten"
-        case PlacesWished(_, cause) | PlacedByHand(_, cause):
+        case PlacesHinted(_, cause) | PlacedByHand(_, cause):
             return cause
         case RegionEvacuated(region):
             return f"region '{region}' is silent"

@@ -1,6 +1,6 @@
 """A name for one life of a sink, kept with its position: what another life wrote elsewhere is not taken for its own.
 
-A query that is withdrawn and submitted anew counts its commits from 1 again; a position that its first life has left in
+A query that is withdrawn and submitted again counts its commits from 1; a position that its first life has left in
 a database must not make the second pass over them.
 """
 

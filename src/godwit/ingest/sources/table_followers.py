@@ -1,4 +1,4 @@
-"""Reference tables that follow something else: a file that is written anew, or a query of a PostgreSQL database.
+"""Reference tables that follow something else: a file that is written again, or a query of a PostgreSQL database.
 
 A follower looks every so often; what differs from the table is a change of it, from then on. After a restart it looks
 at everything once and goes on from there, so nothing need be written down of where it stood.

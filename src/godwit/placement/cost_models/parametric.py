@@ -24,7 +24,8 @@ from godwit.placement.problem.network import Network
 from godwit.placement.problem.workflow import Workflow
 
 VERSION = 1
-FAMILIES = ("normal", "rayleigh", "gamma", "lognormal")
+
+
 #: a sample with less spread than this has no likelihood worth comparing
 _FLAT = 1e-9
 

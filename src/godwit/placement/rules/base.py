@@ -54,7 +54,7 @@ def rule(name: str) -> Rule:
 
 
 #: an operator of a query; of those that run once for each device, those whose devices are attached to one site
-Wish = tuple[QueryId, int, SiteId | None]
+HintKey = tuple[QueryId, int, SiteId | None]
 Ways = Mapping[tuple[SiteId, SiteId], tuple[SiteId, ...]]
 
 
@@ -71,9 +71,9 @@ class PlacementContext:
     #: the site an instance's rows travel to
     root: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
-    wishes: dict[Wish, NodeId] = field(default_factory=dict)
+    hints: dict[HintKey, NodeId] = field(default_factory=dict)
     #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
-    ways: dict[Wish, Ways] = field(default_factory=dict)
+    ways: dict[HintKey, Ways] = field(default_factory=dict)
     #: an instance, by its query's name -> where somebody has put it by hand, if it has room
     by_hand: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: where the instances that are being placed again were until now
@@ -129,18 +129,18 @@ class PlacementContext:
         root = self.root[instance]
         return meet(ways) if ways else (root,)
 
-    def wish(self, instance: InstanceId) -> NodeId | None:
+    def hint(self, instance: InstanceId) -> NodeId | None:
         """Where somebody wants the instance, if it can be there."""
         wanted = self.plan.instances[instance]
         names = sorted(self.plan.names.get(instance, ())) if self.by_hand else ()
-        for node in (*map(self.by_hand.get, names), *map(self.wishes.get, self._keys(instance))):
+        for node in (*map(self.by_hand.get, names), *map(self.hints.get, self._keys(instance))):
             if node is not None and self.topology.has(node) and self.hosts(node, wanted):
                 return node
         return None
 
     def put_by_hand(self, instance: InstanceId) -> NodeId | None:
         """Where somebody has put the instance by hand, if it can be there."""
-        return self.wish(instance) if any(n in self.by_hand for n in self.plan.names.get(instance, ())) else None
+        return self.hint(instance) if any(n in self.by_hand for n in self.plan.names.get(instance, ())) else None
 
     def wished_way(self, producer: InstanceId, start: NodeId, end: NodeId) -> Way | None:
         """The way that somebody wants the producer's rows to take, if all its links are there."""
@@ -153,28 +153,28 @@ class PlacementContext:
                 return way if all(b in self.topology.adjacency.get(a, ()) for a, b in pairwise(way)) else None
         return None
 
-    def _keys(self, instance: InstanceId) -> Iterator[Wish]:
+    def _keys(self, instance: InstanceId) -> Iterator[HintKey]:
         """The keys under which hints name an instance."""
         device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
-            # (a shared part's producer is a device, too, but nobody's: its readers run once)
+            # (a cut is a device of its stream, too, but nobody's: its reader runs once)
             yield from ((name.query, name.operator, site) for site in (device.site if device else None, None))
 
-    def hope(self, wishes: Mapping[Wish, SiteId], ways: Mapping[Wish, Ways]) -> None:
+    def take_hints(self, hints: Mapping[HintKey, SiteId], ways: Mapping[HintKey, Ways]) -> None:
         """From now on somebody wants operators, and their rows, there."""
-        for wish, site in wishes.items():
-            self.journal.put(self.wishes, wish, NodeId(site))
-        for wish, known in ways.items():
-            self.journal.put(self.ways, wish, known)
+        for hint, site in hints.items():
+            self.journal.put(self.hints, hint, NodeId(site))
+        for hint, known in ways.items():
+            self.journal.put(self.ways, hint, known)
 
     def forget(self, query: QueryId) -> None:
         """Nobody wants anything of a query any more."""
         for name in [name for name in self.by_hand if name.query == query]:
             self.journal.drop(self.by_hand, name)
-        for wish in [wish for wish in self.wishes if wish[0] == query]:
-            self.journal.drop(self.wishes, wish)
-        for wish in [wish for wish in self.ways if wish[0] == query]:
-            self.journal.drop(self.ways, wish)
+        for hint in [hint for hint in self.hints if hint[0] == query]:
+            self.journal.drop(self.hints, hint)
+        for hint in [hint for hint in self.ways if hint[0] == query]:
+            self.journal.drop(self.ways, hint)
 
     # -- doing
 
@@ -251,9 +251,9 @@ def each(
 ) -> Infeasible | None:
     """Place pinned instances where they belong, others where a hint puts them or by `one`; stop at the first fault."""
     for instance in todo:
-        wish = None if is_pinned(ground.plan.instances[instance]) else ground.wish(instance)
-        if wish is not None:
-            ground.put(instance, wish)
+        hint = None if is_pinned(ground.plan.instances[instance]) else ground.hint(instance)
+        if hint is not None:
+            ground.put(instance, hint)
             continue
         pinned = is_pinned(ground.plan.instances[instance])
         fault = ground.put_pinned(instance) if pinned else one(instance)

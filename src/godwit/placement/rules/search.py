@@ -27,7 +27,7 @@ OBJECTIVE = Objective.weighted(throughput=0.0, latency=0.5, traffic=0.4, migrati
 def place(ground: PlacementContext, todo: Sequence[InstanceId]) -> Infeasible | None:
     mark = ground.journal.mark()
     pinned = [i for i in todo if is_pinned(ground.plan.instances[i])]
-    free = [i for i in todo if i not in pinned and ground.wish(i) is None]
+    free = [i for i in todo if i not in pinned and ground.hint(i) is None]
     fault = bottom_up.place(ground, todo)
     first = {i: ground.placement[i] for i in todo if i in ground.placement}
     if fault is not None:

@@ -10,7 +10,7 @@ import { Timeline } from "./timeline.js";
 const graph = new Graph($("#graph"), $("#graticule"), $("#legend"), (node) => {
   $("#selected").textContent = node.kind === "site" ? `site ${node.name} in region ${node.region}${node.lat == null ? "" : ` at ${node.lat}, ${node.lon}`}` : `device ${node.name} at ${node.site || "no site"}`;
 });
-const latency = new LatencyPlot($("#latency"));
+const latency = new LatencyPlot($("#latency"), (region) => graph.colour(region));
 const timeline = new Timeline();
 const queries = new Queries(graph, (name, text) => {
   show("ask");

@@ -88,7 +88,8 @@ export class Graph {
     devices.forEach((device, i) => {
       const id = `device:${device.id}`;
       const ring = Math.floor(i / 16);
-      const angle = (2 * Math.PI * i) / Math.min(Math.max(devices.length, 6), 16) + ring * 0.2;
+      // (from the upper left clockwise, and none where the site's name stands)
+      const angle = (-1.25 + 1.5 * (((i % 16) + 0.5) / Math.min(Math.max(devices.length, 6), 16))) * Math.PI;
       const target = { x: centre.x + (28 + 9 * ring) * Math.cos(angle), y: centre.y + (28 + 9 * ring) * Math.sin(angle) };
       const before = this.placed.get(id);
       if (before && before.x === target.x && before.y === target.y) return;
@@ -106,18 +107,21 @@ export class Graph {
   // A query's plan over the sites: an arrow from where an operator runs to where its consumer does.
   mark(told) {
     const cy = this.cy;
+    // operator -> [device whose rows it is for, or none; where it runs]
     const at = new Map();
     for (const [instance, site] of Object.entries(told ? told.placement : {})) {
-      const number = Number(instance.replace(/@.*$/, "").replace(/^.*\//, ""));
-      if (!at.has(number)) at.set(number, new Set());
-      at.get(number).add(site);
+      const [name, device] = instance.split("@");
+      const number = Number(name.replace(/^.*\//, ""));
+      at.set(number, [...(at.get(number) || []), [device, site]]);
     }
-    const sites = new Set([...at.values()].flatMap((those) => [...those]));
+    const sites = new Set([...at.values()].flatMap((those) => those.map(([, site]) => site)));
     const flows = new Map();
     for (const operator of told ? told.operators : []) {
       for (const input of operator.inputs) {
-        for (const from of at.get(input) || []) for (const to of at.get(operator.number) || []) {
-          if (from !== to) flows.set(`${from}>${to}`, [...(flows.get(`${from}>${to}`) || []), `${told.operators[input].kind} > ${operator.kind}`]);
+        for (const [of, from] of at.get(input) || []) for (const [by, to] of at.get(operator.number) || []) {
+          if (from === to || (of && by && of !== by)) continue;
+          const way = `${from}>${to}`;
+          flows.set(way, (flows.get(way) || new Set()).add(`${told.operators[input].kind} to ${operator.kind}`));
         }
       }
     }
@@ -127,7 +131,7 @@ export class Graph {
       for (const [way, labels] of flows) {
         const [from, to] = way.split(">").map((name) => (cy.$id(`site:${name}`).length ? `site:${name}` : `device:${name}`));
         if (!cy.$id(from).length || !cy.$id(to).length) continue;
-        cy.add({ group: "edges", classes: "flow", data: { id: `flow:${way}`, source: from, target: to, label: [...new Set(labels)].join(", ") } });
+        cy.add({ group: "edges", classes: "flow", data: { id: `flow:${way}`, source: from, target: to, label: [...labels].join(", ") } });
       }
     });
   }
@@ -180,7 +184,7 @@ const mercatorY = (lat) => -(180 / Math.PI) * Math.log(Math.tan(Math.PI / 4 + (M
 const latitude = (y) => (360 / Math.PI) * Math.atan(Math.exp((-y * Math.PI) / 180)) - 90;
 
 function style() {
-  const label = { color: "#7d8794", "text-outline-width": 0 };
+  const label = { color: "#7d8794" };
   return [
     { selector: "node[kind = 'site']", style: { ...label, label: "data(name)", "background-color": "data(colour)", width: 26, height: 26, "font-size": 11, "text-valign": "bottom", "text-margin-y": 3, "min-zoomed-font-size": 6 } },
     { selector: "node[kind = 'device']", style: { ...label, "background-color": "#e0a100", width: 9, height: 9, label: "data(name)", "font-size": 6, "min-zoomed-font-size": 9 } },

@@ -3,11 +3,13 @@
 import uPlot from "./vendor/uplot.js";
 
 const KEEP = 300;
-const COLOURS = ["#0b6bcb", "#c2571a", "#1d7f43", "#8a3ffc", "#b5179e", "#00848c"];
+const COLOURS = ["#0b6bcb", "#c2571a"];
 
 export class LatencyPlot {
-  constructor(element) {
+  // `colour`: of a region, as on the map
+  constructor(element, colour) {
     this.element = element;
+    this.colour = colour;
     this.times = [];
     this.lines = new Map();
     this.plot = null;
@@ -34,9 +36,8 @@ export class LatencyPlot {
 
   make() {
     if (this.plot) this.plot.destroy();
-    const regions = [...new Set([...this.lines.keys()].map((line) => line.slice(0, -4)))];
-    const series = [...this.lines.keys()].map((line) => ({ label: line, stroke: COLOURS[regions.indexOf(line.slice(0, -4)) % COLOURS.length], width: 1.5, dash: line.endsWith("p50") ? [4, 4] : undefined, value: (u, v) => (v == null ? "-" : `${v.toFixed(0)} ms`) }));
-    this.plot = new uPlot(options(this.element, "latency over the last minute (ms)", [{}, ...series]), [this.times, ...this.lines.values()], this.element);
+    const series = [...this.lines.keys()].map((line) => ({ label: line, stroke: this.colour(line.slice(0, -4)), width: 1.5, points: { show: false }, dash: line.endsWith("p50") ? [4, 4] : undefined, value: (u, v) => (v == null ? "-" : `${v.toFixed(0)} ms`) }));
+    this.plot = new uPlot(options(this.element, "latency over the last minute (ms): p95, and p50 dashed", [{}, ...series]), [this.times, ...this.lines.values()], this.element);
   }
 }
 
@@ -52,7 +53,7 @@ export class DurationPlot {
     const data = [kept.map((s) => s.at), kept.map((s) => 1000 * Object.values(s.phases).reduce((a, b) => a + b, 0)), kept.map((s) => s.migrations.reduce((sum, m) => sum + (m.bytes || 0), 0))];
     if (this.plot) return this.plot.setData(data);
     const series = [{}, { label: "ms", stroke: COLOURS[0], points: { show: true, size: 5 }, paths: () => null }, { label: "bytes of state", stroke: COLOURS[1], scale: "bytes", points: { show: true, size: 4 }, paths: () => null }];
-    this.plot = new uPlot({ ...options(this.element, "reconfigurations (ms, bytes of state)", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1, grid: { show: false } }] }, data, this.element);
+    this.plot = new uPlot({ ...options(this.element, "reconfigurations: ms (blue), bytes of state (orange)", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1, grid: { show: false } }] }, data, this.element);
   }
 }
 
@@ -63,7 +64,7 @@ const wide = () => ({ ...axis(), size: 64 });
 const width = (element) => Math.max(280, element.clientWidth - 8);
 
 function options(element, title, series) {
-  return { title, width: width(element), height: 170, series, axes: [axis(), wide()], legend: { live: true } };
+  return { title, width: width(element), height: 170, series, axes: [axis(), wide()], legend: { show: false } };
 }
 
 function keepWidth(element, owner) {

@@ -69,7 +69,7 @@ export class Timeline {
     const size = [...story.migrations, ...(story.keys || [])].reduce((sum, m) => sum + (m.bytes || 0), 0);
     const outcome = make("span", { className: `outcome ${story.outcome}`, textContent: story.outcome });
     const figures = make("span", { className: "figures", textContent: `${ms(took)}${size ? `, ${bytes(size)}` : ""}` });
-    const summary = make("summary", {}, figures, `${new Date(story.at * 1000).toLocaleTimeString()}  #${story.number} `, outcome, `  ${story.cause}`);
+    const summary = make("summary", {}, `${new Date(story.at * 1000).toLocaleTimeString()}  #${story.number} `, outcome, `  ${story.cause}`, figures);
     const inside = make("div");
     const details = make("details", { open }, summary, inside);
     details.addEventListener("toggle", () => details.open && this.fill(inside, story));

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
 
 from godwit.api.key_names import as_keys
-from godwit.control.commands import Alter, MigrateKeys, Replan, Submit, Withdraw
+from godwit.control.commands import Alter, MigrateKeys, Replace, Replan, Submit, Withdraw
 from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.explain import explain as explained
 from godwit.model.plan import Query
+from godwit.replan.wishes import PlanWish
 from godwit.server.access import Caller, Role
 from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, PlanOrder, Question
 from godwit.server.commands import CommandSent, Wait, send
@@ -46,7 +47,7 @@ def submit(
     sql = with_changes(body.sql) if body.emit == "changes" else body.sql
     if dry_run:
         return _explained(service_of(request), sql, body.name)
-    return send(request, Submit(body.name, sql, body.sink), wait)
+    return send(request, Submit(body.name, sql, body.sink, body.joins), wait)
 
 
 @router.patch("/queries/{name}")
@@ -65,12 +66,27 @@ def alter(
 def replan(
     request: Request, name: str, body: PlanOrder, caller: Operator, wait: Wait = True, dry_run: bool = False
 ) -> CommandSent | dict[str, str]:
-    """Join a running query's streams in another order from now on; with `dry_run`, say what would be done."""
+    """Give a running query another plan from now on; with `dry_run`, say what would be done."""
+    service = service_of(request)
+    found = service.query(name)
+    wish = PlanWish(body.order, body.partial, tuple(body.filters_up), tuple(body.filters_down))
+    if dry_run:
+        return {"explanation": service.fleet.explain_replan(found, wish)}
+    asked = Replan(found, wish.order, body.strategy, body.run_out, wish.partial, wish.up, wish.down)
+    return send(request, asked, wait)
+
+
+@router.post("/queries/{name}/replace")
+def replace(
+    request: Request, name: str, body: NewText, caller: Operator, wait: Wait = True, dry_run: bool = False
+) -> CommandSent | dict[str, str]:
+    """Give a running query another text: what both texts have goes on with its state. With `dry_run`, say what begins
+    again."""
     service = service_of(request)
     found = service.query(name)
     if dry_run:
-        return {"explanation": service.fleet.explain_replan(found, body.order)}
-    return send(request, Replan(found, body.order, body.strategy), wait)
+        return {"explanation": service.fleet.explain_replace(found, body.sql)}
+    return send(request, Replace(found, body.sql), wait)
 
 
 @router.delete("/queries/{name}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, WebSocket, WebSocketDisconnect
 
+from godwit.control.commands import AlterStream
 from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId
 from godwit.ingest.row_formats import ARROW
@@ -16,7 +17,8 @@ from godwit.ingest.together import Parcel
 from godwit.model.plan import Stream
 from godwit.server.access import Caller, Role
 from godwit.server.arrivals import SITE, check_feeder, check_room, move, parsed, take
-from godwit.server.bodies import Clocks, NewStream, RowsTaken
+from godwit.server.bodies import Clocks, NewColumns, NewStream, RowsTaken
+from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.problems import problem
 from godwit.server.service import Service, check_socket, described, needs, service_of
 
@@ -45,6 +47,12 @@ def declare(request: Request, body: NewStream, caller: Admin) -> dict[str, Any]:
     told = body.model_dump()
     name, columns = told.pop("name"), told.pop("columns")
     return described(service_of(request).fleet.stream(name, columns, **told))
+
+
+@router.patch("/{stream}")
+def alter(request: Request, stream: str, body: NewColumns, caller: Admin, wait: Wait = True) -> CommandSent:
+    """Give a stream columns more while everything runs; rows without them have NULL there."""
+    return send(request, AlterStream(service_of(request).stream(stream).id, body.add), wait)
 
 
 @router.post("/{stream}/rows", openapi_extra={"requestBody": {"content": {"application/json": {}}}})

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from godwit.testing.link_emulator import Links
+from godwit.region.link_emulator import Links
 
 #: a way that messages take: from, to, which log
 Way = tuple[str, str, str]

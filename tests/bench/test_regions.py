@@ -1,0 +1,25 @@
+"""The runner of random faults: scripts are the seeds', and what they cost is summed up by kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench.regions.chaos import recovery_table, script
+
+from godwit.testing.chaos import CutStore, FullDisk, KillBroker
+
+
+def test_a_seed_is_one_script_with_the_faults_of_its_store() -> None:
+    assert script(3, "nats", 60) == script(3, "nats", 60)
+    kinds = {type(step) for seed in range(5) for step in script(seed, "nats", 60).steps}
+    assert {KillBroker, CutStore} <= kinds
+    assert FullDisk not in kinds
+    assert FullDisk in {type(step) for seed in range(5) for step in script(seed, "file", 60).steps}
+
+
+def test_recovery_by_kind_of_fault(tmp_path: Path) -> None:
+    file = tmp_path / "chaos.jsonl"
+    told = [{"recovery_s": {"CutLink": [1.0, 3.0], "KillProcess": [9.0]}}, {"recovery_s": {"CutLink": [2.0]}}]
+    file.write_text("".join(json.dumps(one) + "\n" for one in told))
+    assert recovery_table(file) == [("CutLink", 3, 2.0, 3.0), ("KillProcess", 1, 9.0, 9.0)]
