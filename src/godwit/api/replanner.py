@@ -14,7 +14,7 @@ import time
 from godwit.api.core import FleetCore
 from godwit.api.plan_versions import CHOSEN, PlanVersions
 from godwit.control.commands import Replan
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import QueryId
 from godwit.model.plan import Query
@@ -109,4 +109,4 @@ class Replanner:
             last = self._fleet.plane.coordinator.story.number
             outcome = "committed" if decision.change else "declined"
             text = f"plan optimiser, query '{decision.query}': {decision.why}"
-            self._fleet.history.add(Story(last, text, (decision.query,), outcome=outcome))
+            self._fleet.history.add(ReconfigurationRecord(last, text, (decision.query,), outcome=outcome))
