@@ -11,7 +11,7 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError, GodwitError, SqlError
-from godwit.model.topology import Site, Topology
+from tests.region.world import three_regions
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TEN = "window(ts, '10 seconds')"
@@ -20,7 +20,7 @@ SCHEMA = "d string, v int, ts timestamp"
 
 def _opened(open_fleet: Callable[..., Fleet]) -> Fleet:
     fleet = open_fleet()
-    fleet.topology.add(Topology.of([Site("west"), Site("east", "east")]))  # type: ignore[arg-type]
+    fleet.topology.add(three_regions())
     fleet.stream("readings", SCHEMA, device="d", ahead=None)
     for name, site in (("a", "west"), ("b", "east")):
         fleet.device(name, site=site, streams=["readings"])

@@ -28,7 +28,7 @@ def test_a_copy_goes_on_where_the_fleet_was(
     for number, handle in world.handles.items():
         handle.push(world._rows(number, 0, 5))
     world.fleet.process_available()
-    folder, target = world.fleet.root, tmp_path / "elsewhere"
+    folder, target = Path(world.fleet.store.disk.root), tmp_path / "elsewhere"
     with pytest.raises(StateError, match="a fleet runs in"):
         export(folder, target)
     world.fleet.stop()

@@ -21,7 +21,7 @@ from godwit.model.topology import Site, Topology
 from godwit.protocol.inputs import Inputs, SourceEntry
 from godwit.protocol.watermarks import Mark
 from tests.region.test_running import ROWS, different, restless
-from tests.region.world import START, Attach, Crash, Detach, Push, World, sized
+from tests.region.world import START, Attach, Crash, Detach, Push, World, sized, three_regions
 
 QUERIES = {
     "passed_on": "SELECT train, boarded, ts, _arrived AS at FROM passengers WHERE coach > 0",
@@ -122,7 +122,7 @@ def test_a_mark_is_as_far_as_its_entry_where_a_scan_goes_by_arrival() -> None:
 def test_rows_that_come_too_late_are_a_stream(open_fleet: Callable[..., Fleet]) -> None:
     """A row is late if its device has promised more: its newest row before, less the disorder."""
     fleet = open_fleet()
-    fleet.topology.add(Topology.of([Site("west"), Site("east", "east")]))  # type: ignore[arg-type]
+    fleet.topology.add(three_regions())
     fleet.stream("readings", "d string, v int, ts timestamp", device="d", disorder="2 seconds", ahead=None)
     for name, site in (("a", "west"), ("b", "east")):
         fleet.device(name, site=site, streams=["readings"])

@@ -114,11 +114,12 @@ def grade(shape: str) -> Function:
         warm = pc.if_else(pc.less(second, high), "GOOD", "VERY GOOD")
         return pc.if_else(pc.less(first, middle), pc.if_else(pc.less(second, low), "BAD", "AVERAGE"), warm)
 
-    return Function("riot_grade", tree, "string")
+    return Function(f"riot_grade_{shape}", tree, "string")
 
 
 def text(sql: str, shape: str) -> str:
-    """A query of the suite for a data set: {0} to {4} are its fields, {high0} and so on the ends of their ranges."""
+    """A query of the suite for a data set (`{shape}`): {0} to {4} are its fields, {high0} .. the ends of ranges."""
+    sql = sql.replace("{shape}", shape)
     for place, field in enumerate(SHAPES[shape]):
         sql = sql.replace(f"{{{place}}}", field.name).replace(f"{{high{place}}}", str(field.high))
     return sql
