@@ -9,7 +9,7 @@ import pytest
 
 from godwit.api.fleet import Fleet
 from godwit.cli.history import read
-from godwit.control.reconfigurations import Story
+from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.ids import RegionId, SiteId
 from godwit.model.changes import LinkAdded, SiteAdded, SiteFailed
 from godwit.model.topology import Link, Site
@@ -46,7 +46,7 @@ def test_the_story_tells_bytes_and_times(open_fleet: Callable[..., Fleet]) -> No
     world.fleet.process_available()
     records = [r for r in read(world.fleet.root) if "SiteFailed" in r["cause"]]
     assert len(records) == 1
-    story = Story.from_json({key: value for key, value in records[0].items() if key != "at"})
+    story = ReconfigurationRecord.from_json({key: value for key, value in records[0].items() if key != "at"})
 
     (moved,) = story.migrations
     assert (moved.bytes or 0) > 0
