@@ -130,7 +130,7 @@ def test_rows_that_come_too_late_are_a_stream(open_fleet: Callable[..., Fleet]) 
     counted = fleet.submit(
         "SELECT d, count(*) AS n, window.end AS u FROM late.readings GROUP BY d, window(_arrived, '1 hour')", "counted"
     )
-    rng, promised, wanted = random.Random(4), {"a": 0.0, "b": 0.0}, []
+    rng, promised, wanted = random.Random(4), dict.fromkeys("ab", -1e9), []
     for number in range(40):
         rows = []
         for device in rng.choice([("a",), ("b",), ("a", "b")]):
