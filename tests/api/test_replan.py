@@ -277,38 +277,6 @@ def test_filters_are_pushed_up_and_down(fleet: Fleet) -> None:
     _ends_well(fleet, query)
 
 
-#: in the order (a JOIN c) JOIN b the division is made of pairs for which there is no b
-DIVIDES = (
-    f"SELECT a.v AS x, b.v AS y, c.v AS z FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} "
-    f"JOIN c ON a.k = c.k AND c.ts {NEAR.format('a')} AND c.v / (a.v - c.v) > -9"
-)
-
-
-@pytest.mark.parametrize("when", ["states are computed", "rows come"])
-def test_a_plan_that_fails_is_gone_back_from_and_nothing_is_lost(fleet: Fleet, when: str) -> None:
-    query = fleet.submit(DIVIDES, "q")
-
-    def push(second: int, a: int, c: int, k: int = 0) -> None:
-        at = START + dt.timedelta(seconds=second)
-        for stream, v, key in (("a", a, k), ("b", second, 0), ("c", c, k)):
-            fleet.push(stream, [{"k": key, "v": v, "ts": at}])
-        fleet.process_available()
-
-    for second in range(8):
-        push(second, 5, 2)
-    if when == "states are computed":
-        push(8, 2, 2, k=1)  # nobody divides by it: no b has this key
-    fleet.replan("q", order="(a JOIN c) JOIN b", strategy="background")
-    if when == "rows come":
-        for stream in "ac":  # they are read by the version that runs both plans, together with what it inherits
-            fleet.push(stream, [{"k": 1, "v": 2, "ts": START + dt.timedelta(seconds=8)}])
-    for second in range(9, 24):
-        push(second, 7, 1)
-    (runs,) = fleet.deployment.queries.values()
-    assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree) == "a JOIN b JOIN c"
-    _ends_well(fleet, query)
-
-
 class Died(Exception):  # noqa: N818 - an event, not an error
     """The process is gone at some moment of a micro-batch."""
 

@@ -139,15 +139,14 @@ class Fleet(ChangingFleet):
     def export(self, target: str | Path) -> int:
         """Write a savepoint: into a new folder, or a file named like `x.tar.gz`; returns its bytes. The fleet may be
         open, but not running. `Fleet.restore` makes a fleet of it that goes on from there."""
-        folder = self.store.disk.root
-        if self.store.objects is not None or not Path(folder).is_dir():
+        if self.store.objects is not None or not self.root.is_dir():
             msg = "savepoints are made of fleets in folders; copy a bucket with its own tools"
             raise ConfigError(msg)
         if self.pool.running:
-            msg = f"the fleet in {folder} runs; stop it first, so that nothing is half written"
+            msg = f"the fleet in {self.root} runs; stop it first, so that nothing is half written"
             raise StateError(msg)
         self.supervisor.flush()
-        return export(Path(folder), Path(target), mine=True)
+        return export(self.root, Path(target), mine=True)
 
     @staticmethod
     def restore(savepoint: str | Path, folder: str | Path, cores: int | None = None, **options: Any) -> Fleet:
