@@ -161,11 +161,11 @@ class FleetCore(ABC):
         self.control = ControlLoop(self.executor, commands, self.carry_out, self.pool, *waits)
 
     @property
-    @property
     def root(self) -> Path:
         """The folder of the fleet; of a bucket or a broker, where its files lie here."""
         return Path(self.store.disk.root)
 
+    @property
     def spark(self) -> SparkSession:
         assert self._spark is not None, "the regions of this fleet run in other processes"
         return self._spark
