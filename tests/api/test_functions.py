@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError, SqlError
+from godwit.ids import SiteId
+from godwit.model.topology import Site, Topology
 from tests.region.world import Move, Push, World
 
 QUERIES = {
@@ -19,6 +24,9 @@ QUERIES = {
     "window": """SELECT line, sum(twice(alighted)) AS n, window.end AS until FROM passengers
                  WHERE count_char(line, '1') = 1 GROUP BY line, window(ts, '10 seconds')""",
 }
+
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def count_char(text: str, char: str) -> int:
@@ -47,6 +55,19 @@ def test_queries_call_functions_of_the_program(open_fleet: Callable[..., Fleet])
     world.play([Move("window", "west"), Push(0, 12, 6), Push(1, 12, 6)])
     assert [str(v) for v in world.finish() if not v.equal] == []
     assert {row.fours for row in world.fleet.query("rows").results().collect()} == {1}
+
+
+def test_another_function_under_a_known_name_is_called(spark: SparkSession, tmp_path: Path) -> None:
+    """Plans are kept by their text for all fleets of a session, and the text is the same."""
+    for more in (1, 2):
+        with Fleet(tmp_path / str(more), spark) as fleet:
+            fleet.topology.add(Topology.of([Site(SiteId("west"))]))
+            fleet.stream("a", "v int, ts timestamp", site="west", ahead=None)
+            fleet.function("shifted", lambda v, more=more: v + more, "int")
+            query = fleet.submit("SELECT shifted(v) AS s, ts FROM a", "q")
+            fleet.push("a", [{"v": 1, "ts": START}])
+            fleet.process_available()
+            assert [row.s for row in query.results().collect()] == [1 + more]
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,8 @@ class Java:
         self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
         #: plans that are being made; who needs one of them, too, waits for it
         self._making: dict[Hashable, threading.Lock] = {}
+        #: functions of programs that plans may call, by name
+        self._functions: dict[str, object] = {}
         self._lock = threading.Lock()
         class_of = self._jvm.java.lang.Class.forName
         self._row = self._jvm.scala.reflect.ClassTag.apply(class_of("org.apache.spark.sql.catalyst.InternalRow"))
@@ -188,6 +190,14 @@ class Java:
             if found is None:
                 found = self._make(key, make)
         return found
+
+    def calls(self, name: str, function: object) -> None:
+        """Plans call this function by that name from now on. Those that were made while it was another one go: they
+        keep what they were made with."""
+        with self._lock:
+            if self._functions.get(name, function) is not function:
+                self._plans.clear()
+            self._functions[name] = function
 
     def _make(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
         try:

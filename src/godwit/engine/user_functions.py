@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.util import PythonEvalType
 
 from godwit import names
+from godwit.engine.plan_cache import java_of
 from godwit.errors import ConfigError
 from godwit.sql import functions as built_in
 
@@ -64,6 +65,7 @@ class UserFunctions:
                 warnings.simplefilter("ignore", UserWarning)
                 made = spark.arrow_udf(call, type_, _SCALAR) if arrow else spark.udf(call, type_, useArrow=False)
             session.udf.register(name, made)
+            java_of(session).calls(name, call)
         except PySparkException as error:
             msg = f"'{type_}' is not a type that Spark knows; write e.g. int, double, string or array<int>"
             raise ConfigError(msg) from error
