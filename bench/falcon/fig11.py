@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.falcon.ground import edge
-from bench.falcon.play import QUERY, Cell
+from bench.falcon.play import Cell
 from bench.falcon.questions import Question
 from godwit.api.fleet import Fleet
 
@@ -24,4 +24,5 @@ def prepare(fleet: Fleet, asked: Question, cell: Cell) -> None:
     """An instance at each edge but the last: of the keys that do not move, one each."""
     stay = asked.keys[1::2]
     for number in range(cell.edges - 1):
-        fleet.migrate(QUERY, keys=[stay[number]], to=edge(number), operator=asked.operators[0])
+        query, operator = asked.operators(fleet)[0]
+        fleet.migrate(query, keys=[stay[number]], to=edge(number), operator=operator)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.falcon.ground import edge
 from bench.falcon.measures import Steady, disruption_ms, jitter_ms
-from bench.falcon.play import QUERY, Cell, Cut, Played, latencies, over_time, play_with
+from bench.falcon.play import Cell, Cut, Played, latencies, over_time, play_with
 from bench.falcon.questions import QUESTIONS, Question
 from godwit.api.fleet import Fleet
 from godwit.migration.source_mobility import MINIMUM_DWELL
@@ -38,7 +38,8 @@ def _driven(name: str, way: list[int], hop_s: float, cut: Cut) -> dict[str, Any]
     sent: list[tuple[float, int]] = []
 
     def prepare(fleet: Fleet, asked: Question) -> None:
-        fleet.migrate(QUERY, keys=asked.keys, to=edge(0), operator=asked.operators[0])
+        query, operator = asked.operators(fleet)[0]
+        fleet.migrate(query, keys=asked.keys, to=edge(0), operator=operator)
         fleet.pool.follow(lambda runner, number, record: sent.append(_bytes(record)))
 
     def drive(fleet: Fleet, played: Played) -> None:

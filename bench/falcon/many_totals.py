@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from bench._harness import machine, say
 from bench.falcon.ground import CLOUD, fleet_on
-from bench.falcon.play import QUERY, Cell, Cut
-from bench.falcon.questions import QUESTIONS
+from bench.falcon.play import Cell, Cut
+from bench.falcon.questions import QUERY, QUESTIONS
 from godwit.workloads import Settings
 
 TITLE = "Beyond: totals of very many keys"

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.falcon.ground import CLOUD, edge
 from bench.falcon.measures import Latencies
-from bench.falcon.play import QUERY, Cell, Cut, Played, latencies, play_with
+from bench.falcon.play import Cell, Cut, Played, latencies, play_with
 from bench.falcon.questions import QUESTIONS, Question
 from godwit.api.fleet import Fleet
 
@@ -41,7 +41,8 @@ def measured(workload: str, cut: Cut) -> dict[str, Any]:
         while (now := time.time()) < begin + seconds:
             key = asked.keys[number % len(asked.keys)]
             to = edge(0) if number // len(asked.keys) % 2 == 0 else CLOUD
-            fleet.migrate(QUERY, keys=[key], to=to, operator=asked.operators[0])
+            query, operator = asked.operators(fleet)[0]
+            fleet.migrate(query, keys=[key], to=to, operator=operator)
             number += 1
             counted["asked"] = number
             counted["late"] = fleet.plane.keys.done

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bench._harness import machine, say
 from bench.falcon.ground import CLOUD, edge, fleet_on
 from bench.falcon.measures import AFTER_S, Latencies, Steady, disruption_ms, jitter_ms
-from bench.falcon.questions import QUESTIONS, Question
+from bench.falcon.questions import QUERY, QUESTIONS, Question
 from godwit.api.fleet import Fleet
 from godwit.delivery.sinks import CallbackSink
 from godwit.errors import GodwitError
@@ -27,7 +27,6 @@ from godwit.protocol.handover import Migration
 from godwit.workloads import Settings
 
 NONE = "none"
-QUERY = "q"
 #: a push so often (seconds)
 EVERY = 0.05
 #: a migration that takes longer has failed
@@ -148,11 +147,11 @@ def _played(
         settings = Settings(rate=cut.rate, seconds=cut.seconds, keys=asked.made_keys)
         asked.workload.declare(fleet, settings, [edge(0)])
         fleet.submit(asked.sql, QUERY, sink=CLOUD)
-        fleet.move({f"{QUERY}/{i}": CLOUD for i in asked.placed})
+        fleet.move(dict.fromkeys(asked.placed(fleet), CLOUD))
         try:
-            for operator in asked.operators if cell.strategy != NONE else ():
+            for query, operator in asked.operators(fleet) if cell.strategy != NONE else ():
                 to, how = edge(cell.edges - 1), cell.strategy
-                fleet.migrate(QUERY, keys=asked.keys[::2], to=to, strategy=how, operator=operator, dry_run=True)
+                fleet.migrate(query, keys=asked.keys[::2], to=to, strategy=how, operator=operator, dry_run=True)
         except GodwitError as refused:
             return {"refused": str(refused)}
         if prepare is not None:
@@ -201,14 +200,14 @@ def _send(fleet: Fleet, asked: Question, settings: Settings, played: Played, dri
 def _replicate(fleet: Fleet, asked: Question, to: str, due: float) -> None:
     """Replicas stand where the keys will go, as in Rhino, and are refreshed while nothing migrates."""
     time.sleep(max(due - time.time(), 0.0))
-    for operator in asked.operators:
-        fleet.replicate(QUERY, keys=asked.keys[::2], to=to, operator=operator)
+    for query, operator in asked.operators(fleet):
+        fleet.replicate(query, keys=asked.keys[::2], to=to, operator=operator)
 
 
 def _moved(fleet: Fleet, asked: Question, cell: Cell, to: str) -> tuple[str, float, float]:
     began = time.time()
-    for operator in asked.operators if cell.strategy != NONE else ():
-        fleet.migrate(QUERY, keys=asked.keys[::2], to=to, strategy=cell.strategy, operator=operator)
+    for query, operator in asked.operators(fleet) if cell.strategy != NONE else ():
+        fleet.migrate(query, keys=asked.keys[::2], to=to, strategy=cell.strategy, operator=operator)
     while fleet.plane.keys.busy:
         if time.time() > began + LONGEST_S:
             msg = f"a migration by {cell.strategy} was not over after {LONGEST_S:g} s"

@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from godwit.api.fleet import Fleet
 from godwit.ids import QueryId
-from godwit.model.plan import Aggregate, Join, Operator, Stream
+from godwit.model.plan import Aggregate, Join, Operator, Query, Stream
 from godwit.model.running import Over, RunningAggregate
-from godwit.sql import compile_query
 from godwit.workloads import StreamWorkload, named
 
+#: the name under which it is asked
+QUERY = "q"
 #: a row: `at` is the time of the row that is answered; a window: its end; a total: `n` rows of `key` are in it
 Answers = Literal["row", "window", "total"]
 
@@ -59,18 +61,23 @@ class Question:
     def keys(self) -> list[str]:
         return [f"{self.prefix}{self.first + k}" for k in range(self.count)]
 
-    @property
-    def operators(self) -> list[int]:
-        plan = compile_query(self.sql, {s.id: s for s in self.streams}, QueryId("q")).shape.plan
+    def running(self, fleet: Fleet) -> list[Query]:
+        """The query as it runs, and the parts of it that run once for several readers."""
+        query = fleet.execution(QueryId(QUERY))
+        return [query, *map(fleet.execution, query.parts)]
+
+    def operators(self, fleet: Fleet) -> list[tuple[str, int]]:
+        """(query or part, operator) whose keys migrate."""
         return [
-            i for i, op in enumerate(plan.operators) if isinstance(op, self.kind) and op.stateful and op.state[0].keys
+            (one.id, i)
+            for one in self.running(fleet)
+            for i, op in enumerate(one.shape.plan.operators)
+            if i in one.executed and isinstance(op, self.kind) and op.stateful and op.state[0].keys
         ]
 
-    @property
-    def placed(self) -> list[int]:
+    def placed(self, fleet: Fleet) -> list[str]:
         """What is placed at the cloud in the beginning: all that does not run where its rows come in."""
-        plan = compile_query(self.sql, {s.id: s for s in self.streams}, QueryId("q")).shape.plan
-        return [i for i in range(len(plan.operators)) if not plan.is_local(i)]
+        return [f"{one.id}/{i}" for one in self.running(fleet) for i in one.executed if not one.shape.plan.is_local(i)]
 
     @property
     def made_keys(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.falcon.ground import edge
-from bench.falcon.play import QUERY, Cell, Cut, Played, play_with
+from bench.falcon.play import Cell, Cut, Played, play_with
 from bench.falcon.questions import QUESTIONS, Question
 from godwit.api.fleet import Fleet
 
@@ -35,7 +35,8 @@ def measured(count: int, cut: Cut) -> dict[str, Any]:
         time.sleep(max(played.start + cut.warm_s + cut.calm_s - time.time(), 0.0))
         began = time.time()
         keys = pa.array([f"x{k}" for k in range(count)])
-        fleet.migrate(QUERY, keys=keys, to=edge(0), operator=asked.operators[0])
+        query, operator = asked.operators(fleet)[0]
+        fleet.migrate(query, keys=keys, to=edge(0), operator=operator)
         while fleet.plane.keys.busy:
             time.sleep(0.01)
         placed.update(at=time.time(), took_s=round(time.time() - began, 2))

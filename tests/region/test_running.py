@@ -158,7 +158,7 @@ def test_totals_stay_few_rows_and_tell_what_they_replace(open_fleet: Callable[..
     state = [s for r in world.fleet.pool.runners.values() for s in r.memory.states.values()]
     assert 0 < sum(s.rows for s in state) < 60
     told = world.fleet.query("q").changes().toPandas().sort_values(["train", "__version"], key=_sortable)
-    assert set(told.columns) == {"train", "mean", "__version", "__deleted"}
+    assert set(told.columns) == {"train", "mean", "__version", "__deleted", "__change"}
     for _, of_train in told.groupby("train"):
         gone = of_train["__deleted"].tolist()
         assert not gone[0]

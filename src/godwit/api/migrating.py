@@ -32,22 +32,33 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "long", "short", "byte", "in
 
 def asked_keys(fleet: FleetCore, command: MigrateKeys) -> KeysAsked:
     """The question for the control plane; DeploymentError says what cannot be meant. Nothing has changed then."""
-    name = fleet.known(command.query)
-    query = fleet.execution(name)
-    operator = _operator(query, command.operator)
+    query, operator = _operator(fleet, _named(fleet, command.query), command.operator)
     check_migration(fleet.plane.planner, query.id, operator, HashRange(0, BUCKETS), SiteId(command.site))
     return KeysAsked(
         query.id, operator, _set(fleet, query, operator, command.keys), SiteId(command.site), command.strategy
     )
 
 
-def _operator(query: Query, wanted: int | None) -> int:
+def _named(fleet: FleetCore, name: str) -> Query:
+    """A query by its name, or a part that queries share."""
+    shared = {part for query in fleet.queries for part in fleet.execution(QueryId(query)).parts}
+    return fleet.execution(QueryId(name) if name in shared else fleet.known(name))
+
+
+def _operator(fleet: FleetCore, query: Query, wanted: int | None) -> tuple[Query, int]:
+    """The operator whose keys are meant, and the query that it is an operator of: this one, or a part that it reads."""
     if wanted is not None:
-        return wanted
-    able = [i for i, op in enumerate(query.shape.plan.operators) if op.stateful and op.state[0].keys]
+        return query, wanted
+    reads = (query, *map(fleet.execution, query.parts))
+    able = [
+        (one, i, op)
+        for one in reads
+        for i, op in enumerate(one.shape.plan.operators)
+        if i in one.executed and op.stateful and op.state[0].keys
+    ]
     if len(able) == 1:
-        return able[0]
-    which = ", ".join(f"{i} ({query.shape.plan.operators[i].describe()})" for i in able)
+        return able[0][:2]
+    which = ", ".join(f"{one.id}/{i} ({op.describe()})" for one, i, op in able)
     msg = f"'{query.id}' has {len(able)} operators that keep state by key; name one: {which or 'none does'}"
     raise DeploymentError(msg)
 
