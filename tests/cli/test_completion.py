@@ -10,7 +10,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"), [("se", {"serve"}), ("re", {"replan", "results", "region"}), ("serve --pro", {"--processes"})]
+    ("typed", "offered"),
+    [("se", {"serve"}), ("re", {"replan", "replace", "results", "region"}), ("serve --pro", {"--processes"})],
 )
 def test_a_shell_is_offered_the_commands(typed: str, offered: set[str]) -> None:
     told = {
