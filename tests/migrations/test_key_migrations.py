@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from godwit.control.control_plane import ControlPlane
+from godwit.control.events import Publish
+from godwit.control.restore import Hints, restore
 from godwit.errors import ConfigError, DeploymentError
-from godwit.ids import Epoch, QueryId, RegionId
+from godwit.ids import Epoch, QueryId, RegionId, SiteId
 from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKeys
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
-from godwit.model.keys import KeySet, listed
+from godwit.model.keys import HashRange, KeySet, listed
 from godwit.protocol.handover import Migration
-from godwit.sim.worlds import joined, running, session, tumbling
+from godwit.sim.worlds import FEEDS, STREAMS, joined, running, session, topology, tumbling
 
 QUERY, WEST, EAST = QueryId("q"), RegionId("west"), RegionId("east")
 
@@ -182,6 +185,27 @@ def test_a_copy_that_an_earlier_process_opened_is_given_up() -> None:
     assert [one.reason for one in keys.queued] == ["migration 12 has keys of it under way"]
     keys.published(Epoch(8), [12], ())
     assert [change.number for change in keys.changes(lambda one: [(WEST, one.keys)])] == [7001]
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_state_that_an_earlier_process_had_regions_hold_back_goes_after_a_restart(released: bool) -> None:
+    """The next epoch lets it go: the process that comes up sees to it that there is one, and only one."""
+    plane = ControlPlane(topology(), streams=STREAMS, feeds=FEEDS)
+    plane.submit(tumbling("q", 0))
+    plane.settle()
+    (stops,) = plane.migrate(QUERY, 3, HashRange(0, 20), SiteId("b1"), "partial-pause")
+    assert isinstance(stops, Publish)
+    assert [(move.epoch, move.held) for move in stops.moves] == [(plane.epoch, True)]
+    if released:
+        told = [one for region in sorted(plane.planner.regions) for one in plane.acknowledge(region, plane.epoch)]
+        assert [[move.release for move in one.moves] for one in told if isinstance(one, Publish)] == [[True]]
+
+    again = ControlPlane(topology(), streams=STREAMS, feeds=FEEDS, epoch=plane.epoch)
+    restore(again.planner, plane.deployment, Hints())
+    published = [one for one in again.resume((), stops.moves) if isinstance(one, Publish)]
+    assert [[move.release for move in one.moves] for one in published] == ([] if released else [[True]])
+    assert not again.keys.busy
+    assert again.deployment.key_routes == plane.deployment.key_routes
 
 
 def test_a_query_that_goes_takes_its_migrations_with_it() -> None:

@@ -22,7 +22,7 @@ def cli(*arguments: str | Path) -> str:
 
 def test_routes_phases_and_bytes_can_be_seen(open_fleet: Callable[..., Fleet]) -> None:
     world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
-    fleet, folder = world.fleet, world.fleet.root
+    fleet, folder = world.fleet, world.fleet.store.disk.root
     world.play([*ROWS[:8], *[ALL] * 3])
     assert fleet.status().routes == (), "nothing is divided"
 

@@ -151,7 +151,7 @@ class RunningFleet(FleetCore):
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()
         with self.control.driving():
-            self.executor.carry_out(self.plane.resume(standing.waiting))
+            self.executor.carry_out(self.plane.resume(standing.waiting, self.executor.log.held()))
             self.control.recover(standing.command, at_once=self._spark is not None)
 
     def _appended(self, region: RegionId, stream: StreamId) -> None:

@@ -43,6 +43,7 @@ from godwit.model.plan import Query, Stream
 from godwit.model.routing import Route
 from godwit.model.topology import Topology
 from godwit.placement.rules.base import HintKey, Ways
+from godwit.protocol.handover import Migration
 
 
 class ControlPlane:
@@ -160,9 +161,14 @@ class ControlPlane:
         portions = by_region(table, one.keys) if table is not None else ()
         return [(route.process, part) for route, part in portions if route.process != one.target]
 
-    def resume(self, waiting: Iterable[Change]) -> list[Instruction]:
-        """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys."""
+    def resume(self, waiting: Iterable[Change], held: Iterable[Migration] = ()) -> list[Instruction]:
+        """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys.
+
+        `held`: state that the last epoch holds back. The next epoch lets it go, so there must be one."""
         told = self.coordinator.resume(waiting)
+        for move in held:
+            if move.epoch == self.epoch:
+                self.keys.let_go(move)
         for (query, operator), table in self.planner.rows.key_routes.items():
             open_copies = any(route.copies or route.backups for route in table.coarse)
             for route in table.routes if open_copies else ():

@@ -170,6 +170,11 @@ class KeyMigrations:
             number, query, operator, keys, target, "", "cancelled", (Cancel(),), copies=(copy,)
         )
 
+    def let_go(self, move: Migration) -> None:
+        """State that an earlier process had regions hold back, and that nobody else will release."""
+        place = (move.query, move.operator, move.keys, move.target, move.to_site)
+        self.active[move.number] = KeyMigration(move.number, *place, "released", (Release(),))
+
     def forget(self, query: QueryId) -> None:
         """The query is gone."""
         self.queued = [one for one in self.queued if one.query != query]

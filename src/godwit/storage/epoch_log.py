@@ -164,6 +164,11 @@ class Control:
             topologies[at] = standing.topology
         return standing
 
+    def held(self) -> tuple[Migration, ...]:
+        """What the last epoch has regions hold back until another one comes."""
+        record = self._log.newest()
+        return () if record is None else tuple(move for move in moves_of(record) if move.held)
+
     def after(self, number: int, deployment: Deployment) -> Iterator[tuple[int, Deployment, Record]]:
         """(number, deployment, record) of every epoch past `number`, whose deployment is given."""
         for at, record in self._log.after(number):
