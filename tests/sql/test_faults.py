@@ -82,7 +82,7 @@ def test_asof_is_read() -> None:
 
 
 def test_every_operator_that_keeps_something_says_what_and_until_when() -> None:
-    ours = {name: kind for name, kind in KINDS.items() if kind.stateful and kind.__module__.startswith("godwit")}
+    ours = {name: kind for name, kind in KINDS.items() if kind.stateful and kind.__module__.startswith("godwit.model")}
     silent = [name for name, kind in ours.items() if kind.keeps is Operator.keeps]
     assert len(ours) > 6
     assert silent == []
