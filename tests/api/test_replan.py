@@ -34,6 +34,13 @@ COUNTED = f"SELECT a.k AS k, count(*) AS n, sum(c.v) AS total {JOINS} GROUP BY a
 STRATEGIES = ["moving-state", "background", "parallel-track", "pause-drain-resume"]
 
 
+#: a and c are joined first
+ALL_NEAR = (
+    f"SELECT a.v AS x, b.v AS y, c.v AS z, a.ts AS ts FROM a JOIN c ON a.k = c.k AND c.ts {NEAR.format('a')} "
+    f"JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')}"
+)
+
+
 @pytest.fixture
 def fleet(spark: SparkSession, tmp_path: Path) -> Iterator[Fleet]:
     with Fleet(tmp_path, spark, retention=Retention(keep=True)) as fleet:
@@ -195,6 +202,23 @@ def _receiver(fleet: Fleet) -> object:
     (runner,) = [runner for runner in fleet.pool.of_shape(shape) if runner.region == "west"]
     sent = [parcel for _, record in runner.commits.after(0) for parcel in record["channels"]]
     return sent[-1]["operator"]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "parallel-track", "pause-drain-resume", "stateless-order"])
+def test_a_stream_that_lags_far_behind_misses_nothing(fleet: Fleet, strategy: str) -> None:
+    """b has sent nothing while a and c are a hundred seconds ahead: what it meets must be there in every order."""
+    query = fleet.submit(ALL_NEAR, "q", joins="stateless" if strategy == "stateless-order" else "materialised")
+    for second in (10, 11, 40, 70, 110):
+        _push(fleet, random.Random(second), range(second, second + 1), streams="ac")
+        fleet.process_available()
+    for cannot in ("moving-state", "background") if strategy == "auto" else ():
+        with pytest.raises(DeploymentError, match="s apart: rows that the last of them will meet have left"):
+            fleet.replan("q", order="(a JOIN b) JOIN c", strategy=cannot)
+    fleet.replan("q", order="(a JOIN b) JOIN c", strategy=strategy, run_out=True)
+    for second in (10, 11, 12, 40, 70, 110, 130):
+        _push(fleet, random.Random(second), range(second, second + 1), streams="b")
+        fleet.process_available()
+    _ends_well(fleet, query)
 
 
 @pytest.mark.parametrize("sql", [PLAIN, COUNTED], ids=["rows", "an aggregate above"])

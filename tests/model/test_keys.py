@@ -97,6 +97,20 @@ def test_a_dual_route_is_opened_and_given_up() -> None:
     assert backup.regions() == {CLOUD, WEST}
 
 
+@pytest.mark.parametrize("rows", [True, False], ids=["rows are copied", "state is copied"])
+def test_a_key_that_comes_back_is_no_part_of_a_range_that_is_being_copied(rows: bool) -> None:
+    key, all_buckets = KEYS[1], HashRange(0, BUCKETS)
+    away = RouteTable.undivided(CLOUD).moved(listed(key), WEST)
+    ((_, before),) = away.copied(all_buckets, EAST, rows, 7).portions(all_buckets)
+    back = away.copied(all_buckets, EAST, rows, 7).moved(listed(key), CLOUD)
+    ((_, then),) = back.portions(all_buckets)
+    assert before == then, "the range would be switched over with a key that was not copied"
+    assert not contains(then, key)
+    assert back.route_of(key).process == CLOUD
+    # Once the copy is given up the key needs no row of its own.
+    assert not back.uncopied(all_buckets).moved(listed(key), CLOUD).listed
+
+
 def test_a_change_of_a_large_table_is_as_small_as_what_it_changes() -> None:
     many = Listed(frozenset((f"x{k}",) for k in range(20_000)))
     before = RouteTable.undivided(CLOUD).moved(many, WEST, "w")

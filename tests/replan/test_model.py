@@ -94,6 +94,17 @@ def test_changes_in_a_row(change: SimPlanChange, data: st.DataObject) -> None:
     assert out.results == _oracle(change)
 
 
+def test_a_state_in_between_takes_back_what_a_larger_one_holds() -> None:
+    """c is far ahead of b, so that its rows have purged the pair of a and d; only the combination with c has it yet."""
+    old, new = parse("a JOIN d JOIN c JOIN b"), parse("a JOIN d JOIN b JOIN c")
+    a, d, c = (BoxRow(alias, 10, (), 0) for alias in "adc")
+    arrivals = [a, d, c, BoxRow("c", 30, (), 1), BoxRow("b", 10, (), 0)]
+    change = SimPlanChange(old, new, 3, arrivals, at=4)
+    assert len(_oracle(change)) == 1
+    for strategy in NAMES:
+        assert run(strategy, change).results == _oracle(change), strategy
+
+
 @settings(max_examples=100, deadline=None)
 @given(change=changes())
 def test_times_stay_in_order_where_the_new_results_wait(change: SimPlanChange) -> None:

@@ -29,6 +29,7 @@ from godwit.sim.schedule import (
     Action,
     Deliver,
     Move,
+    MoveKeys,
     Schedule,
     Send,
     Sight,
@@ -126,6 +127,19 @@ def test_keys_that_stay_do_not_wait_for_those_that_come() -> None:
 )
 def test_key_schedules_that_were_wrong_once(seed: int) -> None:
     assert not play(draw_keys(seed)), story(draw_keys(seed))
+
+
+def test_a_key_that_comes_back_while_the_range_around_it_is_copied_is_counted_once() -> None:
+    actions: tuple[Action, ...] = (
+        SubmitQuery("q0", "hopping", 0),
+        MoveKeys("q0", (1, 2), "a1", "delta"),
+        MoveKeys("q0", ("buckets", 7, 38), "b2", "hot-backup"),  # of the rest: 1 and 2 are listed
+        MoveKeys("q0", (2,), "c", "delta"),  # in the epoch that opens the copy
+        MoveKeys("q0", (2,), "b1", "full-restart"),
+        Send("d2", "left", ((36, 0, 2), (34, 2, 3))),
+    )
+    schedule = Schedule(0, "top-down", "incremental", actions)
+    assert not play(schedule), story(schedule)
 
 
 @pytest.mark.timeout(900)

@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
 
 
+#: beyond this, states of the old plan may have let go what the new one needs for its last stream
+APART_US = 1_000_000
 #: those that `auto` may choose
 CHOSEN = ("moving-state", "parallel-track", "background")
 
@@ -128,12 +130,18 @@ class PlanVersions:
             return None
         new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
-        chosen = self._best(name, old, new, states) if strategy == AUTO else strategy
+        apart_us = self._apart_us(old)
+        chosen = self._best(name, old, new, states, apart_us) if strategy == AUTO else strategy
         steps(chosen, BoxChange(states, run_out=run_out))
         if states.short and chosen in ("moving-state", "background"):
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
+        if states.recompute and apart_us > APART_US and chosen in ("moving-state", "background"):
+            msg = (
+                f"the streams of '{name}' are {apart_us / 1e6:,.0f} s apart: rows that the last of them will meet have"
+            )
+            raise DeploymentError(f"{msg} left the states that another order needs; use 'parallel-track', or wait")
         begins = new
         # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
         if chosen in ANSWERS and (states.recompute or chosen != "background"):
@@ -141,10 +149,18 @@ class PlanVersions:
         self.check_place(name, old, begins)
         return PlannedChange(old, begins, new, chosen, self._forecasts(name, old, new, states).get(chosen))
 
-    def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
+    def _apart_us(self, old: Query) -> int:
+        """How far the joins' watermarks are ahead of the last join's, which waits for all streams; of regions that are
+        other processes nothing is known here."""
+        plan, runners = old.shape.plan, self._fleet.runners_of(old.shape.key)
+        joins = [i for i, operator in enumerate(plan.operators) if isinstance(operator, Join)]
+        stand = [max((r.kernel.released.get(i, {}).get(old.id, NEVER) for r in runners), default=NEVER) for i in joins]
+        return max(stand) - stand[-1] if stand else 0
+
+    def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch, apart_us: int) -> str:
         """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
         can = [one for one in possible(BoxChange(states)) if one in CHOSEN]
-        if states.short or "background" not in can:
+        if states.short or apart_us > APART_US or "background" not in can:
             return "parallel-track"
         found = self._forecasts(name, old, new, states)
         return auto.best(found, can).strategy if found else "background"

@@ -49,6 +49,12 @@ class Route:
         return (self.process, *self.copies)
 
     @property
+    def copied(self) -> bool:
+        """Whether somebody gets a copy of the rows, or of their state. A key must not fall to such a route: of its
+        state the copy would have a part or nothing, and go on to take it along."""
+        return bool(self.copies or self.backups)
+
+    @property
     def way(self) -> Route:
         """The same, whatever the keys."""
         return replace(self, keys=EACH)
@@ -190,9 +196,9 @@ class RouteTable:
         if isinstance(keys, Rest):
             return replace(self, rest=Route(REST, to), turn=turn, turns=turns)
         table = replace(self, turn=turn, turns=turns)
-        if any(route.process == to and not route.copies for route in (*self.ranged, self.rest)):
+        if any(route.process == to and not route.copied for route in (*self.ranged, self.rest)):
             below = replace(table, **self._without(keys))
-            if all(route.process == to and not route.copies for route, _ in below.portions(keys)):
+            if all(route.process == to and not route.copied for route, _ in below.portions(keys)):
                 return below  # they fall to the route below theirs, which is there as well: rows less in the table
         return table._with(Route(_plain(keys), to, site=site))
 

@@ -20,7 +20,7 @@ class ChangeRules:
     purgeable: Purgeable = rules.purgeable
     #: whether rows that came before the start are processed before states are discarded
     drains: bool = True
-    #: whether rows that only unmatched old states hold are put back into the matched ones (footnote 5)
+    #: whether what only larger old states still hold is put back into the matched ones (footnote 5)
     regains: bool = True
 
 
@@ -184,7 +184,12 @@ def _drain(change: SimPlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOu
 
 
 def _regained(states: dict[frozenset[str], list[Combination]]) -> dict[frozenset[str], list[Combination]]:
-    """The states, those of leaves with the rows that combinations still hold and their own state has let go."""
-    rows = {row for kept in states.values() for made in kept for row in made}
-    leaves = {covers for covers in states if len(covers) == 1}
-    return states | {covers: sorted((row,) for row in rows if row.alias in covers) for covers in leaves}
+    """The states with what larger combinations still hold of them and they themselves have let go."""
+    kept = [made for combinations in states.values() for made in combinations]
+    return {covers: sorted({part for made in kept if (part := _part(made, covers))}) for covers in states}
+
+
+def _part(made: Combination, covers: frozenset[str]) -> Combination:
+    """The rows of some streams in a combination; nothing, if one of the streams has none."""
+    part = tuple(row for row in made if row.alias in covers)
+    return part if len(part) == len(covers) else ()
