@@ -138,10 +138,10 @@ class PlanVersions:
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
         if states.recompute and apart_us > APART_US and chosen in ("moving-state", "background"):
-            msg = (
-                f"the streams of '{name}' are {apart_us / 1e6:,.0f} s apart: rows that the last of them will meet have"
-            )
-            raise DeploymentError(f"{msg} left the states that another order needs; use 'parallel-track', or wait")
+            far = f"{apart_us / 1e6:,.0f} s apart" if apart_us < -NEVER // 2 else "apart, and one has sent nothing yet"
+            msg = f"the streams of '{name}' are {far}: rows that the last of them will meet have left the states that "
+            msg += "another order needs; use 'parallel-track', or wait"
+            raise DeploymentError(msg)
         begins = new
         # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
         if chosen in ANSWERS and (states.recompute or chosen != "background"):
