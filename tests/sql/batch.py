@@ -168,11 +168,14 @@ def _over(call: OverCall, over: Over) -> str:
     x = "1" if call.argument is None else f"`{call.argument}`"
     if call.function == "row_number":
         return f"row_number() OVER ({order}) AS {call.name}"
-    if call.function == "lag":
-        return f"lag({', '.join([x, str(call.start), *call.constants])}) OVER ({order}) AS {call.name}"
+    if call.function in ("lag", "lead"):
+        given = ", ".join([x, str(abs(call.end)), *call.constants])
+        return f"{call.function}({given}) OVER ({order}) AS {call.name}"
 
     def bound(distance: int | None) -> str:
         size = f"INTERVAL {distance} MICROSECONDS" if call.kind == "range" else distance
+        if distance is not None and distance < 0:
+            return f"{-distance} FOLLOWING"
         return "UNBOUNDED PRECEDING" if distance is None else f"{size} PRECEDING" if distance else "CURRENT ROW"
 
     window = f"OVER ({order} {call.kind} BETWEEN {bound(call.start)} AND {bound(call.end)})"

@@ -16,6 +16,7 @@ from sqlglot import exp, parse_one
 
 from godwit.model.plan import arrival_view
 from godwit.sql.dialect import PlainSpark
+from godwit.sql.functions import RANKING
 
 #: meta key of a Join: the same (`asof.py`)
 FORM = "godwit_asof"
@@ -108,7 +109,7 @@ class OverForm:
         parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
         for window in [found for part in parts for found in part.find_all(exp.Window)]:
             spec = window.args.get("spec")
-            ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in ("row_number", "lag")
+            ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKING
             if ranking or (spec is not None and spec.args.get("kind") == "ROWS"):
                 window.args["order"].set("expressions", [*window.args["order"].expressions, *_ordered(self.ties)])
             if self.lives is not None:
