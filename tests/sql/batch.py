@@ -68,7 +68,10 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
         case Over():
             assert set(operator.columns) <= set(below[0].columns)
             rows = _lives(below[0], operator) if operator.keep_us else below[0]
-            return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
+            after = [OverCall("__after", "count", None, "rows", -1, -operator.ahead)] if operator.ahead else []
+            calls = [_over(call, operator) for call in (*operator.calls, *after)]
+            made = rows.selectExpr(*(f"`{c}`" for c in operator.columns), *calls)
+            return made.where(f"__after = {operator.ahead}").drop("__after") if after else made
         case Ranked():
             return _ranked(below[0], operator.keys, operator.columns, operator.calls)
         case TopRows():

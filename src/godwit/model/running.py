@@ -179,8 +179,8 @@ class Over(Operator):
 
 @dataclass(frozen=True)
 class OverAhead(Over):
-    """Window functions that look at rows after the current one, too: it is answered when these are final, or when no
-    row can come any more. So its answers lie behind the watermark, however far, and have no time."""
+    """Window functions that look at rows after the current one, too: it is answered when these are final. So answers
+    lie behind the watermark, however far, and have no time."""
 
     looks_ahead: ClassVar[bool] = True
     # Which rows of a key have their answer follows from how many came after them: the keys of an instance go together.

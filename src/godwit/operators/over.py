@@ -7,7 +7,7 @@ what functions over all its rows so far had come to. Both are only appended to; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from godwit.engine import lazy_frame as drafts
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
-from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, QUERY
 from godwit.model.running import Over, OverAhead
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
-from godwit.operators.due import behind, due_rows, moving
+from godwit.operators.due import behind, due_rows
+from godwit.operators.key_index import INDEXES
 from godwit.operators.lookup import of_keys
-from godwit.operators.over_sql import DUE, ENDED, NEW, answers, carried_names, last_rows
+from godwit.operators.over_sql import DUE, NEW, answers, carried_names, last_rows
 from godwit.protocol.watermarks import FOREVER, NEVER
 from godwit.region.poll import Arrived
 from godwit.region.state import State, union
@@ -51,18 +51,9 @@ class OverRows(StatefulOperator):
         before, now = context.advance()
         closed, closing = (behind(clock, self.node.lag_us) for clock in (before, now))
         due = due_rows(context, context.state(WAITING), self.node.time, closed, closing)
-        ended = self._ended(closed, closing)
-        if ended:
-            made = self._answers(context, due, context.state(KEPT).read(context.spark, sizes=context.sizes), ended)
-        else:
-            made = None if due is None else self._answered(context, due)
+        made = None if due is None else self._answered(context, due)
         self._tidy(context, closing)
         return union([*passed, made])
-
-    def _ended(self, closed: Watermarks, closing: Watermarks) -> dict[QueryId, int]:
-        """Queries to which no row can come any more since now, where rows wait for those after them."""
-        ahead = isinstance(self.node, OverAhead)
-        return {q: 1 for q, bound in moving(closed, closing).items() if ahead and bound >= FOREVER}
 
     def _taken_in(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
         """State that came. Where keys have several owners, rows that the watermark here has passed, because of other
@@ -113,25 +104,14 @@ class OverRows(StatefulOperator):
         context.replace(WAITING, [] if still is None else [still])
 
     def _answered(self, context: OperatorContext, due: Frame) -> Frame:
-        """The answers of these rows, and what stays of them for later ones."""
-        made = self._answers(context, due, of_keys(context, context.state(KEPT), due, self.node.keys), {})
-        assert made is not None
-        return made
-
-    def _answers(
-        self, context: OperatorContext, due: Frame | None, old: Frame | None, ended: Mapping[QueryId, int]
-    ) -> Frame | None:
-        """Of new rows among old ones of their keys; where rows wait for those after them, of those that have waited for
-        them, or, in queries that have ended, for nothing."""
+        """The answers of these rows, or of those that have waited for them, and what stays of them for later ones."""
         node, kept = self.node, context.state(KEPT)
-        parts = [(part, new) for part, new in ((due, "true"), (old, "false")) if part is not None]
-        few = all(isinstance(part, LazyFrame) for part, _ in parts)
+        old = of_keys(context, kept, due, node.keys, INDEXES)
+        few = isinstance(due, LazyFrame) and (old is None or isinstance(old, LazyFrame))
         context.makes_few(few)
-        if node.ahead:
-            parts = [(context.tables.per_query(part, ended, ENDED, otherwise=0), new) for part, new in parts]
-        rows = union(part.selectExpr("*", f"{new} AS {NEW}") for part, new in parts)
-        if rows is None:
-            return None
+        seen = None if old is None else old.selectExpr("*", f"false AS {NEW}")
+        rows = union([due.selectExpr("*", f"true AS {NEW}"), seen])
+        assert rows is not None
         rows = context.tables.of_queries(rows.coalesce(1) if few else rows)
         found = drafts.then(("over", node), lambda frame: answers(frame, node), rows)
         if few:  # once, for both that read it

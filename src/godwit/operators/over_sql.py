@@ -15,8 +15,8 @@ from godwit.model.running import Over, OverCall
 NEW = "__new"
 #: an answered row's place among those of its key, from the last one on
 _BACK = "__back"
-#: whether a row is answered now, where rows wait for those after them; whether none can come any more (0 or 1)
-DUE, ENDED = "__due", "__ended"
+#: whether a row is answered now, where rows wait for those after them
+DUE = "__due"
 #: the number of a life of its key
 LIFE = "__life"
 #: call -> its parts: (what one row brings, how they are put together, its type)
@@ -65,8 +65,8 @@ def _places(node: Over) -> list[str]:
 def _due(rows: DataFrame, node: Over) -> DataFrame:
     """New rows, and those that are answered now: the last few that were there before wait, as do those that come last
     now."""
-    due = f"__place > __old - {node.ahead} AND (__place <= __all - {node.ahead} OR {ENDED} = 1) AS {DUE}"
-    return rows.selectExpr("*", due).where(f"{NEW} OR {DUE}").drop("__place", "__all", "__old", ENDED)
+    due = f"__place > __old - {node.ahead} AND __place <= __all - {node.ahead} AS {DUE}"
+    return rows.selectExpr("*", due).where(f"{NEW} OR {DUE}").drop("__place", "__all", "__old")
 
 
 def last_rows(rows: DataFrame, node: Over, since_us: int | None, alive_us: int | None = None) -> DataFrame:

@@ -100,7 +100,7 @@ class Overs:
             assert self._first is not None
             keys, time = self._first.args.get("partition_by") or (), self._first.args["order"].expressions[0].this
             lives = LivesForm(self._keep_us, time, tuple(keys), ties)
-        return OverForm(ties, lives, tuple(items))
+        return OverForm(ties, lives, tuple(items), max([0, *(-call.end for call in self._calls.values())]))
 
     def _check_keep(self, node: exp.Window) -> None:
         """Rows of a key that begin again: only where something is kept of a key, and by one relation's rows."""
