@@ -27,8 +27,9 @@ KNOWN = {
     "Ranked": """SELECT line, n, until, rank() OVER (PARTITION BY until ORDER BY n DESC) AS place FROM (
                    SELECT line, count(*) AS n, window.end AS until FROM passengers
                    GROUP BY line, window(ts, '5 seconds'))""",
-    "TopRows": """SELECT /*+ keep('forever') */ train, load FROM passengers
-                  QUALIFY row_number() OVER (PARTITION BY train ORDER BY load DESC) <= 2""",
+    "TopRows": """SELECT /*+ keep('forever') */ * FROM (
+                    SELECT train, load, row_number() OVER (PARTITION BY train ORDER BY load DESC) AS place
+                    FROM passengers) WHERE place <= 2""",
 }
 ELSEWHERE = {"ProbeJoin"}
 

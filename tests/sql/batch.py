@@ -100,7 +100,7 @@ def _ranked(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...], ca
 
 
 def _scan(spark: SparkSession, query: p.Query, index: int, scan: p.Scan) -> DataFrame:
-    table = spark.table(p.arrival_view(scan.stream) if scan.arrival else str(scan.stream))
+    table = spark.table(p.arrival_view(scan.stream, scan.late) if scan.arrival else str(scan.stream))
     if scan.subscribe is not None:
         table = table.where(f"`{scan.subscribe}` IN ({', '.join(query.subscriptions[index])})")
     return table.select(*[F.col(c).alias(f"{scan.alias}__{c}") for c in scan.columns])
