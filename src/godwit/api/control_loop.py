@@ -199,9 +199,15 @@ class ControlLoop:
 
     @property
     def quiet(self) -> bool:
-        """Whether no command and no epoch is under way."""
+        """Whether no command and no epoch is under way, and no migration is held."""
         plane = self._executor.plane
-        return plane.idle and not self._events and not self._open and not self._commands.exists(self._next)
+        return (
+            plane.idle
+            and not plane.keys.held
+            and not self._events
+            and not self._open
+            and not self._commands.exists(self._next)
+        )
 
     def _turn(self) -> None:
         self._asked = False
