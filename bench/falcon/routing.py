@@ -2,7 +2,7 @@
 
 First the operator is at the edge, where its rows come in, with all its keys. Then each key is placed there by name, and
 the rest goes to the cloud: the same rows are processed in the same place, but each is looked up among all the keys, of
-which it has one. In short: 1,000 and 100,000 keys.
+which it has one. In short: 1,000 and 1,000,000 keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTLE_S = 2.0
 
 
 def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
-    counts = (1000, 100_000) if short else (1000, 100_000, 1_000_000)
+    counts = (1000, 1_000_000) if short else (1000, 10_000, 100_000, 1_000_000)
     return [one for count in counts for one in measured(count, cut)]
 
 
