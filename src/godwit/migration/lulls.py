@@ -5,7 +5,7 @@ take three ways over the links. A window that would close meanwhile is late; so 
 between two closes, where there is time for it. And under many requests, a query's migrations begin together now and
 then: an epoch for each would cost its regions more than the hand-overs do.
 
-Both only put off the beginning, for a second at most; what is right does not depend on it.
+Both only put off the beginning, for about a second; what is right does not depend on it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ WAYS = 3
 #: and what the micro-batches on the way take (seconds)
 SLACK_S = 0.25
 #: migrations of one query begin at least so long after each other, or together (seconds)
-PACE_S = 0.5
+PACE_S = 1.0
 #: a migration is put off for so long at most (seconds)
-LONGEST_S = 1.0
+LONGEST_S = 1.2
 
 
 def needed_us(way_ms: float) -> int:
