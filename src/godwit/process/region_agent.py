@@ -36,6 +36,7 @@ from godwit.region.epochs import EpochReader
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.log import Record
 from godwit.storage.store import Store
@@ -95,6 +96,8 @@ class RegionAgent:
             epochs=self._epochs,
         )
         self.gateway.appended = self.pool.wake
+        if store.served is not None:
+            store.served.heard = self._heard
         self._sequences = SequenceIndex(store, region)
         #: (stream, device) -> the session for which other regions' sequence numbers were looked at
         self._asked: dict[tuple[StreamId, DeviceId], int] = {}
@@ -149,6 +152,13 @@ class RegionAgent:
     def wake(self) -> None:
         """There may be an epoch."""
         self._news.set()
+
+    def _heard(self, log_name: str) -> None:
+        """The store's server says that there is news in a log."""
+        if log_name == names.CONTROL:
+            self.wake()
+        elif (sent := names.sent_in(log_name)) is not None and sent[2] == self.region:
+            self.pool.announced(self.region, [sent[1]], sent[0])
 
     # --- epochs
 
@@ -252,6 +262,7 @@ class RegionAgent:
                     self.gateway.close(device, self.deployment, end)
 
     def status(self) -> dict[str, Any]:
+        self.store.look_again()
         idle = self._epochs.control.exists(self._followed + 1) is False and self.pool.idle()
         idle = idle and not self.pool.underway
         return {
