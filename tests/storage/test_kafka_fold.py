@@ -7,12 +7,12 @@ import random
 import pytest
 
 from godwit.errors import ConfigError
-from godwit.storage.kafka_log import UNREAD, Fold, topic_of
+from godwit.storage.kafka_log import UNREAD, TopicFold, topic_of
 from godwit.storage.open_store import check_url, open_store
 
 
-def _folded(messages: list[tuple[int, int, bytes]], since: int = 0) -> Fold:
-    fold = Fold(since)
+def _folded(messages: list[tuple[int, int, bytes]], since: int = 0) -> TopicFold:
+    fold = TopicFold(since)
     for message in messages:
         if message[0] >= since:
             fold.take(*message)
@@ -20,7 +20,7 @@ def _folded(messages: list[tuple[int, int, bytes]], since: int = 0) -> Fold:
 
 
 def test_the_first_message_with_a_number_is_its_record() -> None:
-    fold = Fold(0)
+    fold = TopicFold(0)
     assert fold.take(0, 1, b"mine")
     assert not fold.take(1, 1, b"theirs")
     assert fold.take(2, 2, b"theirs")
@@ -34,7 +34,7 @@ def test_the_first_message_with_a_number_is_its_record() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_writers_that_race_and_readers_from_any_record_agree(seed: int) -> None:
     """Writers know the log as it was a while ago; each message counts for everybody, or for nobody."""
-    rng, topic, truth = random.Random(seed), list[tuple[int, int, bytes]](), Fold(0)
+    rng, topic, truth = random.Random(seed), list[tuple[int, int, bytes]](), TopicFold(0)
     stale = [0, 0, 0]
     for offset in range(200):
         writer = rng.randrange(3)

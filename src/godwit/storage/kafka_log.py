@@ -61,7 +61,7 @@ def topic_of(fleet: str, log: str) -> str:
     return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
 
 
-class Fold:
+class TopicFold:
     """Which messages of a topic are records: pure, told of messages in order."""
 
     def __init__(self, position: int) -> None:
@@ -113,7 +113,7 @@ class KafkaLog(MessageLog):
         super().__init__(name, f"kafka://{logs.cluster.servers}", shared)
         self._logs, self._cluster, self._large = logs, logs.cluster, large
         self._topic = topic_of(logs.cluster.fleet, name)
-        self._fold: Fold | None = None
+        self._fold: TopicFold | None = None
         self._news = threading.Condition()
         self._doubts = -1
 
@@ -140,7 +140,7 @@ class KafkaLog(MessageLog):
             return None
         return self._large.record(message) if message is not None else self._looked_up(fold, number, offset)
 
-    def _looked_up(self, fold: Fold, number: int, offset: int) -> bytes | None:
+    def _looked_up(self, fold: TopicFold, number: int, offset: int) -> bytes | None:
         found = self._cluster.look_up(self._topic, offset)
         with self._news:
             for at, said, data in found:
@@ -185,12 +185,12 @@ class KafkaLog(MessageLog):
 
     # --- following
 
-    def _followed(self) -> Fold:
+    def _followed(self) -> TopicFold:
         with self._news:
             if self._fold is None:
                 self._cluster.make(self._topic)
                 low, _ = self._cluster.ends(self._topic)
-                self._fold = Fold(low)
+                self._fold = TopicFold(low)
                 self._cluster.follow(self._topic, low, self._take)
             return self._fold
 

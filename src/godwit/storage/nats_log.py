@@ -74,7 +74,7 @@ class NatsLog(MessageLog):
         self._stream, self._subject = f"{server.prefix}-log-{digest}", f"{server.prefix}.log.{digest}"
         self._news = f"{server.prefix}.news.{digest}"
         self._made, self._hears = False, False
-        #: (first, last) as asked for or told; when they were asked for, after how many doubts; what was told since
+        #: (first, last) as asked for or told; when they were asked for, after how many doubts; how often news came
         self._known, self._asked, self._told = (1, 0), _NEVER, 0
         #: what came with the news and was not read yet
         self._unread: dict[int, bytes] = {}
@@ -122,21 +122,22 @@ class NatsLog(MessageLog):
         return first <= number <= last
 
     def _heard(self) -> tuple[int, int]:
+        if not self._hears:
+            self._make()
+            self._server.hear(self._news, self._hear)
+            self._hears, self._asked = True, _NEVER
         return self._known if self._up_to_date() else self._bounds()
 
     def _up_to_date(self) -> bool:
         at, doubts = self._asked
-        return doubts == self._server.doubts and time.monotonic() - at < ASK_EVERY
+        return self._hears and doubts == self._server.doubts and time.monotonic() - at < ASK_EVERY
 
     def _bounds(self) -> tuple[int, int]:
         self._make()
-        if not self._hears:
-            self._server.hear(self._news, self._hear)
-            self._hears = True
-        asked, self._told = (time.monotonic(), self._server.doubts), 0
+        asked, told = (time.monotonic(), self._server.doubts), self._told
         state: Any = self._server.ask(lambda js: js.stream_info(self._stream)).state
         with self._lock:
-            last = max(state.last_seq, self._told)
+            last = state.last_seq if told == self._told else max(state.last_seq, self._known[1])
             if last < self._known[1]:  # it was removed, and begins anew
                 self._unread.clear()
                 self._tail.clear()
@@ -147,7 +148,7 @@ class NatsLog(MessageLog):
         """Somebody has appended a record."""
         (number,) = _NUMBER.unpack_from(told)
         with self._lock:
-            self._told = max(number, self._told)
+            self._told += 1
             self._known = self._known[0], max(number, self._known[1])
             self._unread[number] = told[_NUMBER.size :]
             while len(self._unread) > UNREAD:
