@@ -37,6 +37,7 @@ from godwit.region.epochs import EpochReader
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.log import Record
 from godwit.storage.store import Store
@@ -99,6 +100,8 @@ class RegionAgent:
         )
         self.gateway.appended = self.pool.wake
         self.arrivals = ArrivalClocks(self, BEAT_EVERY, SILENT_EVERY)
+        if store.served is not None:
+            store.served.heard = self._heard
         self._sequences = SequenceIndex(store, region)
         #: (stream, device) -> the session for which other regions' sequence numbers were looked at
         self._asked: dict[tuple[StreamId, DeviceId], int] = {}
@@ -154,6 +157,13 @@ class RegionAgent:
     def wake(self) -> None:
         """There may be an epoch."""
         self._news.set()
+
+    def _heard(self, log_name: str) -> None:
+        """The store's server says that there is news in a log."""
+        if log_name == names.CONTROL:
+            self.wake()
+        elif (sent := names.sent_in(log_name)) is not None and sent[2] == self.region:
+            self.pool.announced(self.region, [sent[1]], sent[0])
 
     # --- epochs
 
@@ -257,6 +267,7 @@ class RegionAgent:
                     self.gateway.close(device, self.deployment, end)
 
     def status(self) -> dict[str, Any]:
+        self.store.look_again()
         idle = self._epochs.control.exists(self._followed + 1) is False and self.pool.idle()
         idle = idle and not self.pool.underway
         return {
