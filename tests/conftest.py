@@ -21,9 +21,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lane = config.getoption("--lane")
     if lane is None:
         return
-    mine = [item for item in items if _lane(item) == lane]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
-    items[:] = mine
+    config.hook.pytest_deselected(items=[item for item in items if _lane(item) != lane])
+    items[:] = [item for item in items if _lane(item) == lane]
 
 
 def _lane(item: pytest.Item) -> str:
