@@ -1,4 +1,4 @@
-"""Windows by the time of arrival close though nothing more arrives: time itself is told to the streams they read."""
+"""Windows by the time of arrival close though nothing more arrives: time itself advances the streams they read."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ def explain(query: Query) -> str:
         "Parameters": _parameters(query),
         "Shape": _shape(query),
     }
-    told = {title: list(lines) for title, lines in sections.items()}
-    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in told.items() if lines) + "\n"
+    filled = {title: list(lines) for title, lines in sections.items()}
+    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in filled.items() if lines) + "\n"
 
 
 def _summary(query: Query) -> Iterator[str]:
