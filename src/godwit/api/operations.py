@@ -167,7 +167,7 @@ class Operations:
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
-        hints, ways = ({hint: v for hint, v in told.items() if hint[0] == query.id} for told in (let.hints, let.ways))
+        hints, ways = ({hint: v for hint, v in table.items() if hint[0] == query.id} for table in (let.hints, let.ways))
         self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, hints, ways))  # type: ignore[arg-type]
         if query.target is not None:
             self._derive(query, columns)

@@ -503,7 +503,7 @@ class Plan:
         assert isinstance(last, Sink)
         return last
 
-    @property
+    @cached_property
     def scans(self) -> tuple[tuple[int, Scan], ...]:
         return tuple((i, op) for i, op in enumerate(self.operators) if isinstance(op, Scan))
 
@@ -517,8 +517,15 @@ class Plan:
 
     def is_local(self, index: int) -> bool:
         """Whether the operator has one instance a device (everything from a scan up to the first holistic operator)."""
-        operator = self.operators[index]
-        return operator.per_device and all(self.is_local(child) for child in operator.inputs)
+        return index in self._local
+
+    @cached_property
+    def _local(self) -> frozenset[int]:
+        found = set[int]()
+        for index, operator in enumerate(self.operators):  # inputs come first
+            if operator.per_device and found.issuperset(operator.inputs):
+                found.add(index)
+        return frozenset(found)
 
     def next_holistic(self, index: int) -> int:
         """The stateful operator or sink that the operator's rows come to."""
