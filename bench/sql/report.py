@@ -51,6 +51,29 @@ HOPS = """
 A hopping minute every second takes {ratio}x the time of a tumbling one ({rows:,} rows); the aim is 1.3x.
 """
 
+FOR_EVER = """
+## State that is kept for ever
+
+`python -m bench.sql.for_ever`: milliseconds of a micro-batch of 200 rows of random keys, the median and the longest, while
+every key has a row; the aim is that the median at the most keys is at most 2x that at the fewest. The longest has what
+comes now and then: an index is made, segments become one.
+
+"""
+
+
+def for_ever(found: dict[str, Any]) -> str:
+    """The section on state that is kept for ever, of what was measured."""
+    if not found:
+        return ""
+    levels = [level["keys"] for level in max(found.values(), key=lambda one: len(one["levels"]))["levels"]]
+    rows = []
+    for query, one in found.items():
+        told = {level["keys"]: f"{level['median_ms']:,} / {level['worst_ms']:,}" for level in one["levels"]}
+        rows.append((query, *(told.get(keys, "-") for keys in levels), f"{one['ratio']}x", one["oracle"]))
+    head = ("query", *(f"{keys:,} keys" for keys in levels), "ratio", "oracle")
+    where = describe(next(iter(found.values()))["machine"])
+    return FOR_EVER + where + "\n\n" + "\n".join(table(head, rows))
+
 
 def report(found: dict[str, Any]) -> str:
     there = [query for query in QUERIES if query in found]
