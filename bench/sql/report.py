@@ -54,7 +54,7 @@ A hopping minute every second takes {ratio}x the time of a tumbling one ({rows:,
 FOR_EVER = """
 ## State that is kept for ever
 
-`python -m bench.sql.for_ever`: milliseconds of a micro-batch of 200 rows of random keys, the median and the longest, while
+`python -m bench.sql.for_ever`: milliseconds of a micro-batch of 200 rows of random keys, median / longest, while
 every key has a row; the aim is that the median at the most keys is at most 2x that at the fewest. The longest has what
 comes now and then: an index is made, segments become one.
 
