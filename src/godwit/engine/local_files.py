@@ -9,6 +9,7 @@ first asked for, by Janino, which Spark carries, and lives in this Java: a clust
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any, cast
 
 from py4j.protocol import Py4JError
@@ -48,6 +49,9 @@ def file_system(spark: SparkSession) -> str:
 
 
 def _added(jvm: Any) -> str:
+    with suppress(Py4JError):  # an earlier session of this Java may have added it
+        jvm.java.lang.Class.forName(QUIET)
+        return QUIET
     try:
         raw = jvm.java.lang.Class.forName(RAW)
         code = _compiled(jvm, _CLASS).getBytecodes().get(QUIET)
