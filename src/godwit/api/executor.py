@@ -6,6 +6,7 @@ over stands in the record. Decisions are the coordinator's alone.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.region.pool import Key, RunnerPool
 from godwit.storage.epoch_log import Control
+
+said = logging.getLogger("godwit.control")
 
 
 class Executor:
@@ -58,6 +61,8 @@ class Executor:
                     self._publish(instruction, planned)
                     planned = 0.0
                 case Park(query, reason):
+                    if self.parked.get(query) != reason:
+                        said.warning("query '%s' is suspended: %s", query, reason)
                     self.parked[query] = reason
                 case Resume(query):
                     self.parked.pop(query, None)

@@ -20,6 +20,7 @@ from godwit.control.events import (
     Instruction,
     KeysArrived,
     KeysAsked,
+    KeysDue,
     PlacesHinted,
     Publish,
     QuerySubmitted,
@@ -99,7 +100,10 @@ class ControlPlane:
             self.keys.refresh()
             return self._with_keys([])
         if isinstance(event, KeysAsked):
-            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
+            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy, event.held)
+        if isinstance(event, KeysDue):
+            self.keys.release(event.query, event.operator)
+            return self._with_keys([])
         if isinstance(event, QueryWithdrawn):
             self.keys.forget(event.query)
         return self._with_keys(self.coordinator.handle(event))
@@ -147,12 +151,12 @@ class ControlPlane:
         return bool(route.site) and SiteId(route.site) not in self.planner.topology.sites
 
     def migrate(
-        self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO
+        self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO, held: bool = False
     ) -> list[Instruction]:
         """Keys of a stateful operator go to a site; DeploymentError or ConfigError if that cannot be, and then nothing
         has changed."""
         node, region = check_migration(self.planner, query, operator, keys, site)
-        self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node))
+        self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node), held)
         return self._with_keys([])
 
     def _elsewhere(self, one: KeyMigration) -> list[tuple[RegionId, KeySet]]:

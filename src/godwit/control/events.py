@@ -131,6 +131,16 @@ class KeysAsked:
     keys: KeySet
     site: SiteId
     strategy: str
+    #: it begins when `KeysDue` says so
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class KeysDue:
+    """Migrations of an operator's keys that were held may begin."""
+
+    query: QueryId
+    operator: int
 
 
 @dataclass(frozen=True)
@@ -177,6 +187,7 @@ Event = (
     | RegionAcked
     | HandoverDone
     | KeysAsked
+    | KeysDue
     | KeysArrived
     | ReplicasDue
     | RouteKeys

@@ -357,6 +357,8 @@ class Aggregate(Operator):
     selectivity: ClassVar[float] = 0.2
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
     catches_up: ClassVar[bool] = True
+    # Partials merge in any order, and a window closes only when its state has come.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
@@ -413,6 +415,8 @@ class Join(Operator):
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
+    # A pair is found when the later of its rows is there, whether it came as a row or as state.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
