@@ -35,7 +35,7 @@ CHUNK_BYTES = 16_000
 #: cycles between two rounds of micro-batches
 WORK_EVERY = 5
 #: after so many cycles all that is bounded by a number (queries that ended, kept commits, chunks) has reached it
-WARM = 120
+WARM = 110
 #: what is sampled, with the growth per cycle that is still called flat
 FLAT = {"rss_kb": 4.0, "files": 0.05, "folder_bytes": 100.0, "record_bytes": 1.0}
 
@@ -72,7 +72,8 @@ def _leftovers(spark: SparkSession, folder: Path, cycles: int, every: int) -> di
             _settle(fleet, folder)
             samples.append({"cycle": cycle + 1, **_sample(folder)})
     fleet.stop()
-    kept = [sample for sample in samples if sample["cycle"] >= min(WARM, cycles // 2)]
+    since = WARM if cycles > WARM else cycles // 2
+    kept = [sample for sample in samples if sample["cycle"] >= since]
     slopes = {name: round(_slope(kept, name), 3) for name in FLAT}
     return {
         "cycles": cycles,
