@@ -8,6 +8,7 @@ from typing import Any
 from bench._harness import RESULTS, describe, table
 from bench.falcon.plots import draw
 from bench.falcon.run import FIGURES, OWN, kept, module
+from bench.falcon.targets import rows
 
 HEAD = (
     "varies",
@@ -50,7 +51,8 @@ def write() -> None:
     known = {figure: found for figure, found in known.items() if found}
     if not known:
         return
-    lines = ["# Keys that migrate: Falcon's experiments", "", HOW, ""]
+    lines = ["# Keys that migrate: Falcon's experiments", "", HOW, "", "## Targets", ""]
+    lines += table(("figure", "ours", "beside", "target", "met"), rows(known))
     for figure, found in known.items():
         picture = draw(figure, found)
         lines += [f"## {module(figure).TITLE}", "", *_where(found), *_rows(figure, found)]
@@ -65,8 +67,8 @@ def _where(found: Sequence[dict[str, Any]]) -> list[str]:
     busiest = max(one["machine"].get("others_cpu_percent", 0.0) for one in found)
     if busiest > MOST_CPU:
         lines += [
-            f"**The machine was busy with other things (up to {busiest:g} % of its cores): times below show no more than",
-            "that the experiment runs; only the oracle, the bytes and the refusals count.**",
+            f"**The machine was busy with other things (up to {busiest:g} % of its cores): times below show no more",
+            "than that the experiment runs; only the oracle, the bytes and the refusals count.**",
             "",
         ]
     return lines
