@@ -10,9 +10,10 @@ import typer
 from godwit.control.commands import Alter, AlterStream, Command, Submit, Withdraw
 from godwit.errors import ConfigError
 from godwit.storage.command_log import CommandLog
-from godwit.storage.store import Store
+from godwit.storage.open_store import open_store
 
-Folder = Annotated[Path, typer.Argument(help="The fleet's folder.")]
+#: a path, or what `godwit.storage.open_store` takes
+Folder = Annotated[str, typer.Argument(help="The fleet's folder, or its store's URL (nats://..., s3://...).")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")]
 
 
@@ -63,13 +64,13 @@ def text(sql: str) -> str:
         raise ConfigError(msg) from error
 
 
-def answered(folder: Path, command: Command, wait: float) -> None:
+def answered(folder: str, command: Command, wait: float) -> None:
     """Write the command, say what has become of it; a refusal ends with exit code 1."""
     say(*ask(folder, command), wait)
 
 
-def ask(folder: Path, command: Command) -> tuple[CommandLog, int]:
-    commands = CommandLog(Store.local(folder), must_exist=True)
+def ask(folder: str, command: Command) -> tuple[CommandLog, int]:
+    commands = CommandLog(open_store(folder), must_exist=True)
     return commands, commands.append(command)
 
 

@@ -9,17 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
+from godwit.cli.ask import Folder
 from godwit.cli.output import Output, as_json, as_table, form
 from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.errors import ConfigError, StateError
 from godwit.observe.history import newest
 from godwit.observe.key_phases import whole
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
-from godwit.storage.store import Store
+from godwit.storage.names import CONTROL, HISTORY
+from godwit.storage.open_store import open_store
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
+    folder: Folder,
     number: Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")] = None,
     last: Annotated[int, typer.Option(help="Show at most this many of the newest (0: all).")] = 50,
     output: Output = "auto",
@@ -39,24 +41,24 @@ def history(
         _list(records[-last:] if last else records)
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
+def read(folder: str | Path) -> list[dict[str, Any]]:
     """All stories of a fleet, oldest first."""
-    path = folder / "history.jsonl"
-    if not path.exists():
-        known = "it is not a fleet's folder" if not (folder / "control").exists() else "nothing was reconfigured yet"
+    store = open_store(folder)
+    if not store.disk.exists(HISTORY):
+        known = "nothing was reconfigured yet" if store.disk.exists(CONTROL) else "it is not a fleet's folder"
         msg = f"{folder} has no history.jsonl: {known}; give the folder that the fleet was opened with"
         raise ConfigError(msg)
     found = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for i, line in enumerate(store.read_lines(HISTORY), start=1):
         try:
             found.append(json.loads(line))
         except json.JSONDecodeError as error:
-            msg = f"{path}:{i}: not a story ({error.msg}); the line was cut off, remove it"
+            msg = f"{store.where(HISTORY)}:{i}: not a story ({error.msg}); the line was cut off, remove it"
             raise StateError(msg) from error
     return newest(found)
 
 
-def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str, Any]:
+def _find(folder: str, records: list[dict[str, Any]], number: int) -> dict[str, Any]:
     for record in records:
         if record["number"] == number:
             return record
@@ -65,9 +67,9 @@ def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str,
     raise ConfigError(msg)
 
 
-def _tell_plans(folder: Path, record: dict[str, Any]) -> None:
+def _tell_plans(folder: str, record: dict[str, Any]) -> None:
     """The changes of plan that a reconfiguration is a step of, phase by phase."""
-    for told in Store.local(folder).get_document(PLAN_CHANGES) or ():
+    for told in open_store(folder).get_document(PLAN_CHANGES) or ():
         if {*told["versions"], told["query"]} & {*record["queries"]}:
             typer.echo(PlanChangeRecord.from_json(told).text())
 

@@ -22,7 +22,7 @@ from godwit.model.routing import Route, RouteTable
 from godwit.observe.key_usage import Held
 from godwit.observe.status import Ledger
 from godwit.storage.epoch_log import Control
-from godwit.storage.store import Store
+from godwit.storage.open_store import open_store
 
 
 def migrate(
@@ -58,9 +58,9 @@ def named_keys(keys: list[str] | None, file: Path | None) -> tuple[str, ...]:
     return tuple(keys[0].split("/")) if len(keys) == 1 and keys[0].startswith("buckets/") else tuple(keys)
 
 
-def _explained(folder: Path, command: MigrateKeys) -> str:
+def _explained(folder: str, command: MigrateKeys) -> str:
     """From what the fleet's folder says, without asking the fleet."""
-    store = Store.local(folder)
+    store = open_store(folder)
     control = Control(store)
     deployment, topology = control.deployment_at(control.last), control.standing().topology
     known = deployment.queries.get(QueryId(command.query))

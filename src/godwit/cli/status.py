@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from godwit.cli.ask import Folder
 from godwit.errors import ConfigError, GodwitError
 from godwit.observe.status import Ledger, Status, Times
-from godwit.storage.store import Store
+from godwit.storage.open_store import open_store
 
 #: of links and instances the largest are shown
 MOST = 20
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
+    folder: Folder,
     output: Annotated[str, typer.Option("--output", "-o", help="auto, json or table.")] = "auto",
 ) -> None:
     """Show rows, times, latencies, clocks, links, state, routes of keys and sinks of a fleet."""
@@ -28,7 +28,7 @@ def status(
         if output not in ("auto", "json", "table"):
             msg = f"output {output!r} is unknown; use auto, json or table"
             raise ConfigError(msg)
-        found = Ledger(Store.local(folder)).status()
+        found = Ledger(open_store(folder)).status()
     except GodwitError as fault:
         typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(1) from None
