@@ -3,8 +3,8 @@
 python -m bench.regions.simulate [DEVICES [SITES [REGIONS [QUERIES [HOPS [BATCH]]]]]]   # 20,000 10,000 100 100 2,000 50
 
 Every device belongs to one of a hundred queries' streams; devices hop to a neighbouring site in batches (what arrives
-in a second), a batch is an epoch, and every region acknowledges at once. What is measured: CPU time of the control plane
-per epoch and per hop, the epoch record's bytes, messages (epoch to every region, acknowledgement from each), memory.
+in a second), a batch is an epoch, and every region acknowledges at once. What is measured: CPU time of the control
+plane per epoch and per hop, bytes of epoch records, messages (epoch to every region, acknowledgement from each), memory.
 A query's devices begin in one region, so its window runs there; the first of them that leaves takes the window to the
 cloud, with the routes of all: those epochs are told apart.
 """
