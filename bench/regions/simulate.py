@@ -4,7 +4,7 @@ python -m bench.regions.simulate [DEVICES [SITES [REGIONS [QUERIES [HOPS [BATCH]
 
 Every device belongs to one of a hundred queries' streams; devices hop to a neighbouring site in batches (what arrives
 in a second), a batch is an epoch, and every region acknowledges at once. What is measured: CPU time of the control
-plane per epoch and per hop, bytes of epoch records, messages (epoch to every region, acknowledgement from each), memory.
+plane per epoch and per hop, bytes of epoch records, messages (an epoch to every region, an answer from each), memory.
 A query's devices begin in one region, so its window runs there; the first of them that leaves takes the window to the
 cloud, with the routes of all: those epochs are told apart.
 """

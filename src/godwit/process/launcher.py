@@ -27,7 +27,7 @@ from godwit.storage.open_store import holder_of, open_store
 from godwit.testing.clock import sitecustomize as clock
 
 #: how long a process may take to start, or to stop (seconds)
-STARTS_WITHIN, STOPS_WITHIN = 90.0, 30.0
+STARTS_WITHIN, STOPS_WITHIN = 180.0, 60.0
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,17 @@ class KafkaCluster:
 
     def ends(self, topic: str) -> tuple[int, int]:
         """(offset of the first message that is kept, offset of the next one), as they are now."""
-        low, high = self._ask(lambda: self._seeker.get_watermark_offsets(self._partition(topic), TIMEOUT, cached=False))
+        low, high = self._ask(lambda: self._ends(topic))
         return int(low), int(high)
+
+    def _ends(self, topic: str) -> tuple[int, int]:
+        try:
+            found: tuple[int, int] = self._seeker.get_watermark_offsets(self._partition(topic), TIMEOUT, cached=False)
+        except self._kafka.KafkaException:
+            # A topic that it has not found once, because it was being made, stays unknown to it until it is asked for.
+            self._seeker.list_topics(topic, timeout=TIMEOUT)
+            raise
+        return found
 
     def cut(self, topic: str, offset: int) -> None:
         """Nothing before an offset is kept."""
