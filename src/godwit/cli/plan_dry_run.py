@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Join, Query, Stream
