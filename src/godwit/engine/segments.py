@@ -153,7 +153,7 @@ def hand(
     more: StructType = StructType(),  # noqa: B008 - never changed
     sizes: SizePolicy = USUAL,
 ) -> LazyFrame | None:
-    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
+    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan again.
 
     `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
     file lacks a column.
