@@ -39,4 +39,4 @@ def test_what_spark_writes_is_read_again(spark: Any, tmp_path: Path) -> None:
     assert written.rows == 1000
     again = segments.read(spark, [written])
     assert again is not None
-    assert sorted(map(tuple, again.collect())) == [(n, str(n)) for n in range(1000)]
+    assert sorted((row["id"], row["name"]) for row in again.toArrow().to_pylist()) == [(n, str(n)) for n in range(1000)]
