@@ -102,6 +102,8 @@ def report(found: dict[str, Any]) -> str:
     made = INTRODUCTION.format(machine=describe(first["machine"]), events=first["ours"]["events"], rate=first["rate"])
     counts = {"native": sum(native), "both": len(native), "above": sum(above), "published": len(above)}
     made += "\n" + "\n".join(table(HEAD, rows)) + "\n" + REMARKS.format(**counts)
+    missing = [query for query in QUERIES if query not in found]
+    made += f"\nNot measured: {', '.join(missing)}.\n" if missing else ""
     return made + (HOPS.format(**found["hops"]) if "hops" in found else "")
 
 
