@@ -613,6 +613,8 @@ class Query:
     until: int = 0
     #: of a probing join: the order (aliases) in which a new row probes the other streams
     probes: tuple[str, ...] = ()
+    #: the version it goes over to when its states hold all that that one needs; until then joins let no row go
+    successor: Query | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _SHAPES.setdefault(self.shape.key, self.shape))
