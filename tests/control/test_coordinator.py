@@ -261,14 +261,14 @@ def test_folding_keeps_the_final_topology() -> None:
 def test_stories_can_be_kept_and_read() -> None:
     plane = running()
     plane.change([moved("d1", "e3")])
-    story = next(one.story for one in acked(plane) if isinstance(one, Record))
-    story = story.timed("plan", 0.002).timed("publish", 0.001).with_state(InstanceId.parse("q/3"), 4096, 0.05)
-    assert ReconfigurationRecord.from_json(story.to_json()) == story
-    assert "hand-over f1 -> cloud, 1 hops, 4,096 bytes in 50.0 ms" in story.text()
-    assert "plan       2.0 ms" in story.text()
-    assert "DeviceMoved(d1, e3)" in story.line()
+    record = next(one.record for one in acked(plane) if isinstance(one, Record))
+    record = record.timed("plan", 0.002).timed("publish", 0.001).with_state(InstanceId.parse("q/3"), 4096, 0.05)
+    assert ReconfigurationRecord.from_json(record.to_json()) == record
+    assert "hand-over f1 -> cloud, 1 hops, 4,096 bytes in 50.0 ms" in record.text()
+    assert "plan       2.0 ms" in record.text()
+    assert "DeviceMoved(d1, e3)" in record.line()
     with pytest.raises(AssertionError, match="not a phase"):
-        story.timed("lunch", 1.0)
+        record.timed("lunch", 1.0)
 
 
 def test_capacity_that_shrinks_pushes_out_as_much_as_is_too_much_and_parks_with_the_reason() -> None:

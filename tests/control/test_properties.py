@@ -45,7 +45,7 @@ def step(plane: Recorded, number: int, drawn: tuple[int, int, int, int]) -> list
 
 
 STRATEGIES = ("incremental", "holistic-serial", "holistic-concurrent")
-#: (a search takes its time: under one strategy is enough)
+#: (a search takes its time: under one strategy, and a few steps, is enough)
 COMBINED = [(r, s) for r in sorted(RULES) for s in STRATEGIES if r != "search" or s == "incremental"]
 
 
@@ -58,7 +58,7 @@ def test_every_placement_is_valid(rule: str, strategy: str, steps: list[Any], cp
     plane = control(tree(cpu), rule=rule, redeployment_strategy=strategy, automatic=True)
     for k in range(4):
         plane.submit(query_of(k, f"base{k}", k, k))
-    for number, drawn in enumerate(steps):
+    for number, drawn in enumerate(steps[:5] if rule == "search" else steps):
         step(plane, number, drawn)
         assert plane.planner.violations() == []
         check_tables(plane)

@@ -128,7 +128,7 @@ class RunningFleet(FleetCore):
             msg = f"source mobility has stopped: {self.mobility.failure}. Keys stay where they are; reopen the fleet"
             raise DeploymentError(msg) from self.mobility.failure
         for name, failure in {**self.pool.failures(), **self.supervisor.failures()}.items():
-            msg = f"{name} has stopped: {failure}. Nothing is lost: open the fleet again once the cause is mended"
+            msg = f"{name} has stopped: {failure}. Nothing is lost: fix the cause, then open the fleet again"
             raise DeploymentError(msg) from failure
 
     def _reopen(self) -> None:

@@ -48,7 +48,7 @@ def region(
     memory: Annotated[str, typer.Option(help="Java's heap.")] = "384m",
     keep: Annotated[bool, typer.Option(help="Keep sources and results for ever (the oracle needs them).")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
-    advertise: Annotated[str, typer.Option(help="The address that others are told: behind NAT, or a proxy.")] = "",
+    advertise: Annotated[str, typer.Option(help="The address that others connect to: behind NAT, or a proxy.")] = "",
     quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
     conf: Annotated[list[str] | None, typer.Option(help="More of Spark's settings: spark.executor.memory=2g.")] = None,
 ) -> None:
