@@ -62,7 +62,6 @@ class RegionKernel:
         known = (dict(memory.owners), dict(memory.resumed))
         self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *known)
         self.moves.shadows.update(memory.shadows)
-        self.moves.close(deployment, list(deployment.of_shape(shape.key)))
         self.released: Released = {}
         for (operator, query), clock in memory.released.items():
             self.released.setdefault(operator, {})[query] = clock
@@ -214,7 +213,6 @@ class RegionKernel:
         for change in changes:
             before, after = self.deployment, self._running(change.deployment)
             self.moves.adopt(after.epoch, (m for m in change.moves_of(self.shape.key) if m.query not in self.failed))
-            self.moves.close(self.whole, list(self.whole.of_shape(self.shape.key)))
             for region in change.fenced - self.fenced:
                 lost += self.moves.fence(region, announced)
             self.fenced = change.fenced

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.keys import Key, KeySet, overlap
-from godwit.model.plan import Join, Plan, Query
+from godwit.model.plan import Join, Plan
 from godwit.protocol.handover import Instance, Migration, instance_of, rows_wait, stands_apart
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
@@ -41,8 +41,6 @@ class MigrationLedger:
     shadows: dict[ShadowKey, Shadow] = field(default_factory=dict)
     #: versions of queries that leave their state to others -> the epoch at which they ended; the deployment says it
     ends: dict[QueryId, Epoch] = field(default_factory=dict)
-    #: operators of single devices -> the epoch since which no other region sends rows into theirs here
-    closed: dict[int, Epoch] = field(default_factory=dict)
     #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
     wanted: set[Migration] = field(default_factory=set)
 
@@ -107,7 +105,7 @@ class MigrationLedger:
         own: dict[int, Epoch] = {}
         for index, operator in enumerate(self.plan.operators):
             feeds = [
-                own[child] if region == self.region else self._fed(index, region, child)
+                own[child] if region == self.region else self.drained.get((region, child), Epoch(0))
                 for child in operator.inputs
                 for region in regions
             ]
@@ -118,24 +116,6 @@ class MigrationLedger:
             waited += [Epoch(self.ends[move.query] - 1) for move in mine if self._holds_up(move)]
             own[index] = min([self.epoch, *feeds, *waited])
         return own
-
-    def _fed(self, index: int, region: RegionId, child: int) -> Epoch:
-        """Up to which epoch another region has sent what an operator here gets of it. Where it sends nothing into the
-        operator any more, its word on older rows is enough: it need not be heard of every epoch since."""
-        known = self.drained.get((region, child), Epoch(0))
-        return self.epoch if index in self.closed and known >= self.closed[index] else known
-
-    def close(self, now: Deployment, queries: Collection[Query]) -> None:
-        """Under an epoch, rows of devices stay where they came in up to the next operator that runs once for all, or
-        cross into its region before: where that is not this one, or its keys are divided, none comes in here."""
-        for index, _ in enumerate(self.plan.operators):
-            if not self.plan.is_local(index) or not self.plan.operators[index].inputs:
-                continue
-            tables = [now.routes(query, self.plan.next_holistic(index)) for query in queries]
-            if queries and all(t is not None and (t.divided or t.only != self.region) for t in tables):
-                self.closed.setdefault(index, now.epoch)
-            else:
-                self.closed.pop(index, None)
 
     def _holds_up(self, move: Migration) -> bool:
         moved = not (move.copy or move.number or move.inherits)
