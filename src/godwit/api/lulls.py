@@ -56,13 +56,11 @@ class Lulls:
     def _windows_need(self, event: KeysAsked) -> int:
         """0 if the operator has no windows that close regularly, or does not switch at once."""
         node = self._fleet.deployment.queries[event.query].shape.plan.operators[event.operator]
-        way = self._fleet.plane.topology.path(self._home(event), NodeId(event.site)) or ()
+        home = self._fleet.deployment.placement.get(instance_id(event.query, event.operator))
+        way = self._fleet.plane.topology.path(home, NodeId(event.site)) or () if home is not None else ()
         hops = self._fleet.plane.topology.adjacency
         needed = needed_us(sum(hops[a][b]["ms"] for a, b in pairwise(way)))
         return needed if chosen(event.strategy, node) == "delta" and closes_regularly(node, needed) else 0
-
-    def _home(self, event: KeysAsked) -> NodeId:
-        return self._fleet.deployment.placement[instance_id(event.query, event.operator)]
 
     def _lull(self, place: Place) -> bool:
         query = self._fleet.deployment.queries.get(place[0])
