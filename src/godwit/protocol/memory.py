@@ -97,6 +97,8 @@ def difference(before: Snapshot, after: Snapshot) -> MemoryDelta:
     removed: dict[str, tuple[Any, ...]] = {}
     for one in fields(Snapshot):
         old, new = getattr(before, one.name), getattr(after, one.name)
+        if old == new:
+            continue
         changed[one.name] = {k: v for k, v in new.items() if (was := old.get(k)) is not v and was != v}
         if gone := () if old.keys() <= new.keys() else tuple(k for k in old if k not in new):
             removed[one.name] = gone
