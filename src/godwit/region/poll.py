@@ -51,10 +51,16 @@ class Reader:
             scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
         self._peers: dict[RegionId, Log] = {}
+        #: (when, as the store counts, who the others were then)
+        self._others: tuple[int, list[RegionId]] = (-1, [])
 
     def peers(self) -> list[RegionId]:
-        """The other regions that run, or ever ran, this shape."""
-        return [region for region in regions_of(self.store.disk, self.shape.key) if region != self.region]
+        """The other regions that run, or ever ran, this shape. Where no other process writes, looked up once."""
+        births = self.store.births
+        if self._others[0] != births or not self.store.alone:
+            there = regions_of(self.store.disk, self.shape.key)
+            self._others = births, [region for region in there if region != self.region]
+        return self._others[1]
 
     def messages(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
         log = self._peer(peer)
