@@ -10,7 +10,7 @@ What it cannot record is asked of the DataFrame it stands for (`made`), at that 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from godwit.engine.frame import Frame
-from godwit.engine.plan_cache import Leaf, Prepared, java_of
+from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, remembered
 
 __all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
 
@@ -36,7 +36,7 @@ class LazyFrame:
     ) -> None:
         self.spark, self.what, self.make, self.inputs, self.leaf = spark, what, make, inputs, leaf
         #: lazy frames of the same calls have the same key
-        self.key: Hashable = (what, tuple(draft.key for draft in inputs))
+        self.key: Hashable = _key_of(what, tuple(draft.key for draft in inputs))
         self.leaves: dict[int, Leaf] = {} if leaf is None else {leaf.label: leaf}
         for draft in inputs:
             self.leaves |= draft.leaves
@@ -49,7 +49,7 @@ class LazyFrame:
     @staticmethod
     def in_order(spark: SparkSession, table: pa.Table, schema: StructType) -> LazyFrame:
         """These rows, with their columns in order: whoever wrote them, the same plan runs over them."""
-        wanted = StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+        wanted = _ordered(schema)
         return LazyFrame.of(spark, table.select(wanted.names), wanted)
 
     def then(self, what: Hashable, make: Make, *others: LazyFrame) -> LazyFrame:
@@ -70,6 +70,9 @@ class LazyFrame:
         return self.then(("select", texts), lambda frame: frame.selectExpr(*texts))
 
     def select(self, *names: str) -> LazyFrame:
+        if self.leaf is not None:  # rows at hand: nothing for Spark to do
+            chosen = StructType([self.leaf.schema[name] for name in names])
+            return _rows(self.spark, Leaf(self.leaf.label, chosen, self.leaf.table.select(names)))
         return self.then(("columns", names), lambda frame: frame.select(*names))
 
     def where(self, condition: str) -> LazyFrame:
@@ -77,6 +80,8 @@ class LazyFrame:
 
     def drop(self, *names: str) -> LazyFrame:
         gone = [name for name in names if name in self.columns]
+        if gone and self.leaf is not None:
+            return self.select(*(name for name in self.columns if name not in gone))
         return self.then(("drop", *gone), lambda frame: frame.drop(*gone)) if gone else self
 
     def coalesce(self, partitions: int) -> LazyFrame:
@@ -192,6 +197,17 @@ def joined(left: Frame, right: Frame, condition: str, how: str = "inner") -> Fra
     """The pairs for which the condition holds (or what else Spark's join of that name gives)."""
     what = ("join", condition) if how == "inner" else ("join", condition, how)
     return then(what, lambda one, other: one.join(other, F.expr(condition), how), left, right)
+
+
+@remembered
+def _ordered(schema: StructType) -> StructType:
+    return StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+
+
+@lru_cache(maxsize=4 * MOST)
+def _key_of(what: Hashable, inputs: tuple[Hashable, ...]) -> Hashable:
+    """Something small that stands for them: it is looked up several times in each step of a micro-batch."""
+    return object()
 
 
 def _rows(spark: SparkSession, leaf: Leaf) -> LazyFrame:
