@@ -9,9 +9,10 @@ What it cannot record is asked of the DataFrame it stands for (`made`), at that 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, reduce
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,13 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from godwit.engine.frame import Frame
-from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, remembered
+from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, json_of, remembered
 
 __all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
 
 Make = Callable[..., DataFrame]
+#: of rows
+Numbers = Any
 
 
 class LazyFrame:
@@ -71,7 +74,7 @@ class LazyFrame:
 
     def select(self, *names: str) -> LazyFrame:
         if self.leaf is not None:  # rows at hand: nothing for Spark to do
-            chosen = StructType([self.leaf.schema[name] for name in names])
+            chosen = _some(self.leaf.columns, names)
             return _rows(self.spark, Leaf(self.leaf.label, chosen, self.leaf.table.select(names)))
         return self.then(("columns", names), lambda frame: frame.select(*names))
 
@@ -99,8 +102,10 @@ class LazyFrame:
         return self.leaf.schema if self.leaf is not None else self._prepared().schema
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark has it
-        if self.leaf is not None:
-            return self.leaf.table
+        return self.leaf.table if self.leaf is not None else self._table
+
+    @cached_property
+    def _table(self) -> pa.Table:
         found = self._prepared().run(self.leaves)
         return self.frame.toArrow() if found is None else found
 
@@ -109,7 +114,7 @@ class LazyFrame:
 
         For values that change from one micro-batch or epoch to the next: as a text they would make another plan.
         """
-        table, schema = self.toArrow(), StructType([*self.schema.fields, StructField(name, kind)])
+        table, schema = self.toArrow(), _and(json_of(self.schema), json_of(_field(name, kind)))
         column = values(table).cast(to_arrow_type(kind))
         return LazyFrame.in_order(self.spark, table.append_column(name, column).combine_chunks(), schema)
 
@@ -120,13 +125,16 @@ class LazyFrame:
 
     def times(self, other: LazyFrame) -> LazyFrame:
         """Every row with every row of another, made here."""
-        mine, theirs = self.toArrow(), other.toArrow()
-        numbers = np.arange(mine.num_rows * theirs.num_rows)
-        table = mine.take(numbers // max(theirs.num_rows, 1))
-        repeated = theirs.take(numbers % max(theirs.num_rows, 1))
-        for field, column in zip(repeated.schema, repeated.columns, strict=True):
+        rows, others = self.toArrow().num_rows, other.toArrow().num_rows
+        numbers = np.arange(rows * others)
+        return self.beside(other, numbers // max(others, 1), numbers % max(others, 1))
+
+    def beside(self, other: LazyFrame, mine: Numbers, theirs: Numbers) -> LazyFrame:
+        """Rows of these numbers with rows of another of those numbers, made here."""
+        table, chosen = self.toArrow().take(mine), other.toArrow().take(theirs)
+        for field, column in zip(chosen.schema, chosen.columns, strict=True):
             table = table.append_column(field, column)
-        return LazyFrame.of(self.spark, table.combine_chunks(), StructType([*self.schema.fields, *other.schema.fields]))
+        return LazyFrame.of(self.spark, table.combine_chunks(), _and(json_of(self.schema), json_of(other.schema)))
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -202,6 +210,26 @@ def joined(left: Frame, right: Frame, condition: str, how: str = "inner") -> Fra
 @remembered
 def _ordered(schema: StructType) -> StructType:
     return StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+
+
+@lru_cache(maxsize=MOST)
+def _field(name: str, kind: DataType) -> StructType:
+    return StructType([StructField(name, kind)])
+
+
+@lru_cache(maxsize=MOST)
+def _and(one: str, other: str) -> StructType:
+    """The columns of two schemas; always the same object, of which other things are remembered."""
+    return StructType([*_parsed(one).fields, *_parsed(other).fields])
+
+
+@lru_cache(maxsize=MOST)
+def _some(schema: str, names: tuple[str, ...]) -> StructType:
+    return StructType([_parsed(schema)[name] for name in names])
+
+
+def _parsed(schema: str) -> StructType:
+    return StructType.fromJson(json.loads(schema))
 
 
 @lru_cache(maxsize=4 * MOST)
