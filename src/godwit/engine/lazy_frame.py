@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, reduce
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,6 @@ from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, json_of, rem
 __all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
 
 Make = Callable[..., DataFrame]
-#: of rows
-Numbers = Any
 
 
 class LazyFrame:
@@ -125,14 +123,11 @@ class LazyFrame:
 
     def times(self, other: LazyFrame) -> LazyFrame:
         """Every row with every row of another, made here."""
-        rows, others = self.toArrow().num_rows, other.toArrow().num_rows
-        numbers = np.arange(rows * others)
-        return self.beside(other, numbers // max(others, 1), numbers % max(others, 1))
-
-    def beside(self, other: LazyFrame, mine: Numbers, theirs: Numbers) -> LazyFrame:
-        """Rows of these numbers with rows of another of those numbers, made here."""
-        table, chosen = self.toArrow().take(mine), other.toArrow().take(theirs)
-        for field, column in zip(chosen.schema, chosen.columns, strict=True):
+        mine, theirs = self.toArrow(), other.toArrow()
+        numbers = np.arange(mine.num_rows * theirs.num_rows)
+        table = mine.take(numbers // max(theirs.num_rows, 1))
+        repeated = theirs.take(numbers % max(theirs.num_rows, 1))
+        for field, column in zip(repeated.schema, repeated.columns, strict=True):
             table = table.append_column(field, column)
         return LazyFrame.of(self.spark, table.combine_chunks(), _and(json_of(self.schema), json_of(other.schema)))
 

@@ -88,8 +88,6 @@ class Tables:
         self._parameters: dict[int | None, DataFrame] = {}
         self._subscriptions: dict[int, DataFrame] = {}
         self._choices: dict[int, str | None] = {}
-        #: scan -> wanted value -> the rows of its table of subscriptions
-        self._places: dict[int, dict[str | None, list[int]]] = {}
         #: the same tables as rows at hand
         self._handed: dict[int, tuple[DataFrame, LazyFrame]] = {}
         same = previous is not None and previous.queries == self.queries
@@ -97,7 +95,7 @@ class Tables:
         if previous is not None and same:
             # Most epochs move something; few bring or take a query. Making tables costs more than keeping them.
             self._parameters, self._subscriptions = previous._parameters, previous._subscriptions
-            self._choices, self._handed, self._places = previous._choices, previous._handed, previous._places
+            self._choices, self._handed = previous._choices, previous._handed
         self._routes: dict[int, RowRoutes] = {}
         #: (the table, too: its id must stay its own)
         self._listed_rows: dict[int, tuple[RouteTable, DataFrame]] = previous._listed_rows if previous else {}
@@ -113,8 +111,6 @@ class Tables:
                 # Written as SQL: a CASE made of Column objects costs a round trip to Java for each of its parts.
                 rows = frame.selectExpr(*columns, chosen).where(f"{QUERY} IS NOT NULL")
                 return self.with_parameters(rows, *self._names)
-            if (matched := self._matched(frame, scan_index, scan.subscribe)) is not None:
-                return matched.selectExpr(*columns, QUERY, *self._names)
             return self._subscribed(frame.selectExpr(*columns), scan_index, f"{scan.alias}__{scan.subscribe}")
         reading = self.readers.scanning[scan_index]
         if len(reading) == 1:
@@ -221,22 +217,6 @@ class Tables:
     def _subscribed(self, frame: Frame, scan_index: int, column: str) -> Frame:
         table, wanted = self._subscription(scan_index), f"`{column}` = __wanted"
         return self._looked_up(frame, table, wanted).drop("__wanted")
-
-    def _matched(self, frame: Frame, scan_index: int, column: str) -> LazyFrame | None:
-        """The same for few rows, here: Spark would be handed all that anybody wants in every run. None: rows are not at
-        hand, or what is wanted is no text."""
-        if not isinstance(frame, LazyFrame) or frame.leaf is None:
-            return None
-        wanted, rows = self._at_hand(self._subscription(scan_index)), frame.leaf.table
-        both = (wanted.toArrow().column("__wanted"), rows.column(column))
-        if not all(pa.types.is_string(one.type) for one in both):
-            return None
-        places = self._places.setdefault(scan_index, {})
-        for place, value in enumerate(both[0].to_pylist()) if not places else ():
-            places.setdefault(value, []).append(place)
-        pairs = [(n, p) for n, value in enumerate(both[1].to_pylist()) for p in places.get(value, ())]
-        mine, theirs = (pa.array([pair[side] for pair in pairs], pa.int64()) for side in (0, 1))
-        return frame.beside(wanted.drop("__wanted"), mine, theirs)
 
     def _looked_up(self, frame: Frame, table: DataFrame, on: str) -> Frame:
         """Join a small table. To few rows it comes as rows, too: what is in it makes no other plan."""
