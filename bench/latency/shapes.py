@@ -49,7 +49,7 @@ def figures(
 ) -> Iterator[dict[str, Any]]:
     """p50 from push to callback for each number of shapes; the target is on the last against the first."""
     found = {count: run(spark, count, seconds, warm_s) for count in counts}
-    p50 = {count: quantiles(_of_filters(one))[0] for count, one in found.items()}
+    p50 = {count: quantiles(of_filters(one))[0] for count, one in found.items()}
     one, most = p50[counts[0]], p50[counts[-1]]
     ratio = round(most / one, 2) if one and most else None
     told = ", ".join(f"{count}: {ms}" for count, ms in p50.items())
@@ -67,7 +67,7 @@ def figures(
     }
 
 
-def _of_filters(found: Measured) -> list[float]:
+def of_filters(found: Measured) -> list[float]:
     return [ms for name, values in found.since_push.items() if int(name[1:]) % 2 == 0 for ms in values]
 
 

@@ -23,19 +23,19 @@ def heard(*told: tuple[str, Mark]) -> WatermarkTracker:
 
 
 def test_nobody_waits_for_a_closed_source() -> None:
-    assert heard(("a", Mark(1, 10)), ("b", Mark(1, 3, turn=1))).clock(0, ["a", "b"]) == 10
+    assert heard(("a", Mark(1, 10)), ("b", Mark(1, 3, turn=1))).clock([(0, "a"), (0, "b")]) == 10
 
 
 def test_once_all_are_closed_the_last_end_counts() -> None:
-    assert heard(("a", Mark(1, 50, turn=1)), ("b", Mark(1, 70, turn=1))).clock(0, ["a", "b"]) == 70
-    assert WatermarkTracker().clock(0, []) == FOREVER
+    assert heard(("a", Mark(1, 50, turn=1)), ("b", Mark(1, 70, turn=1))).clock([(0, "a"), (0, "b")]) == 70
+    assert WatermarkTracker().clock([]) == FOREVER
 
 
 def test_a_source_that_begins_again_is_waited_for_again() -> None:
     book = heard(("a", Mark(1, 50, turn=1)), ("b", Mark(1, 70, turn=1)), ("a", Mark(1, NEVER, turn=2)))
-    assert book.clock(0, ["a", "b"]) == NEVER
+    assert book.clock([(0, "a"), (0, "b")]) == NEVER
     book.hear(0, "a", Mark(1, 60, turn=2))
-    assert book.clock(0, ["a", "b"]) == 60
+    assert book.clock([(0, "a"), (0, "b")]) == 60
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))

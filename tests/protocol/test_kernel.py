@@ -82,11 +82,30 @@ def test_marks_are_published_once_and_again_to_a_newcomer() -> None:
     assert told[0] == {"left/d1", "left/d2", "@0:q0"}
     assert told[5] == {"left/d1"}
     assert told[16] == {"left/d1"}, "a whole memory is for the restart"
-    assert all(set(commit.messages) == {EAST} for commit in commits)
+    assert [set(commit.messages) for commit in commits] == [{EAST}] + 20 * [set()], "the east keeps no clocks"
     pair.step(WEST, peers=(EAST, NORTH))
     newest = pair.regions[WEST].commits[-1]
-    assert newest.messages == {EAST: commits[-2].messages[EAST] + 1, NORTH: 1}
+    assert newest.messages == {EAST: 2, NORTH: 1}
     assert {source for _, source, _ in newest.marks} == told[0]
+
+
+def test_a_region_that_begins_to_keep_clocks_is_told_everything_and_the_ends_of_sessions_always() -> None:
+    pair = Pair(deployment(["d1", "d2"]))
+    pair.step(WEST, {"d1": Mark(1, 5), "d2": Mark(1, 6)})
+    pair.rest()
+    pair.step(WEST, {"d1": Mark(1, 10)})
+    commits, east = pair.regions[WEST].commits, pair.regions[EAST].kernel
+    assert not commits[-1].messages
+    pair.step(WEST, {"d1": Mark(1, 20, over=True, following=3)})
+    assert EAST in commits[-1].messages, "it is forgotten here once it was told"
+    pair.step(WEST, {"d2": Mark(1, 30)})
+    pair.rest()
+    assert east.book.mark(0, source_id(LEFT, "d2")) == Mark(1, 6)
+    pair.apply(window_at("e"))
+    pair.rest()
+    assert east.book.mark(0, source_id(LEFT, "d2")) == Mark(1, 30)
+    pair.step(WEST, {"d2": Mark(1, 40)})
+    assert EAST in commits[-1].messages
 
 
 def test_a_commit_without_news_makes_no_message_but_to_whom_it_has_rows_for() -> None:

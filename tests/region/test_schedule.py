@@ -25,6 +25,19 @@ def test_whoever_always_has_news_waits_for_its_turn() -> None:
     assert taken == ["flooded", "calm", "other"] * 2
 
 
+def test_who_answers_at_once_goes_first_unless_another_has_waited_long() -> None:
+    schedule: StepSchedule[str] = StepSchedule()
+    schedule.add("window")
+    schedule.add("filter", prompt=True)
+    assert [schedule.take(0.0), schedule.take(0.0)] == ["filter", "window"]
+    schedule.news("window", 1.0)
+    schedule.news("filter", 1.04)
+    assert [schedule.take(1.04), schedule.take(1.04)] == ["filter", "window"]
+    schedule.news("window", 2.0)
+    schedule.news("filter", 2.04)
+    assert [schedule.take(2.06), schedule.take(2.06)] == ["window", "filter"]
+
+
 def test_news_of_the_same_shape_is_one_turn() -> None:
     schedule = scheduled("a")
     for _ in range(5):

@@ -9,8 +9,9 @@ What it cannot record is asked of the DataFrame it stands for (`made`), at that 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from godwit.engine.frame import Frame
-from godwit.engine.plan_cache import Leaf, Prepared, java_of
+from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, json_of, remembered
 
 __all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
 
@@ -36,7 +37,7 @@ class LazyFrame:
     ) -> None:
         self.spark, self.what, self.make, self.inputs, self.leaf = spark, what, make, inputs, leaf
         #: lazy frames of the same calls have the same key
-        self.key: Hashable = (what, tuple(draft.key for draft in inputs))
+        self.key: Hashable = _key_of(what, tuple(draft.key for draft in inputs))
         self.leaves: dict[int, Leaf] = {} if leaf is None else {leaf.label: leaf}
         for draft in inputs:
             self.leaves |= draft.leaves
@@ -49,7 +50,7 @@ class LazyFrame:
     @staticmethod
     def in_order(spark: SparkSession, table: pa.Table, schema: StructType) -> LazyFrame:
         """These rows, with their columns in order: whoever wrote them, the same plan runs over them."""
-        wanted = StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+        wanted = _ordered(schema)
         return LazyFrame.of(spark, table.select(wanted.names), wanted)
 
     def then(self, what: Hashable, make: Make, *others: LazyFrame) -> LazyFrame:
@@ -70,6 +71,9 @@ class LazyFrame:
         return self.then(("select", texts), lambda frame: frame.selectExpr(*texts))
 
     def select(self, *names: str) -> LazyFrame:
+        if self.leaf is not None:  # rows at hand: nothing for Spark to do
+            chosen = _some(self.leaf.columns, names)
+            return _rows(self.spark, Leaf(self.leaf.label, chosen, self.leaf.table.select(names)))
         return self.then(("columns", names), lambda frame: frame.select(*names))
 
     def where(self, condition: str) -> LazyFrame:
@@ -77,6 +81,8 @@ class LazyFrame:
 
     def drop(self, *names: str) -> LazyFrame:
         gone = [name for name in names if name in self.columns]
+        if gone and self.leaf is not None:
+            return self.select(*(name for name in self.columns if name not in gone))
         return self.then(("drop", *gone), lambda frame: frame.drop(*gone)) if gone else self
 
     def coalesce(self, partitions: int) -> LazyFrame:
@@ -94,8 +100,10 @@ class LazyFrame:
         return self.leaf.schema if self.leaf is not None else self._prepared().schema
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark has it
-        if self.leaf is not None:
-            return self.leaf.table
+        return self.leaf.table if self.leaf is not None else self._table
+
+    @cached_property
+    def _table(self) -> pa.Table:
         found = self._prepared().run(self.leaves)
         return self.frame.toArrow() if found is None else found
 
@@ -104,7 +112,7 @@ class LazyFrame:
 
         For values that change from one micro-batch or epoch to the next: as a text they would make another plan.
         """
-        table, schema = self.toArrow(), StructType([*self.schema.fields, StructField(name, kind)])
+        table, schema = self.toArrow(), _and(json_of(self.schema), json_of(_field(name, kind)))
         column = values(table).cast(to_arrow_type(kind))
         return LazyFrame.in_order(self.spark, table.append_column(name, column).combine_chunks(), schema)
 
@@ -121,7 +129,7 @@ class LazyFrame:
         repeated = theirs.take(numbers % max(theirs.num_rows, 1))
         for field, column in zip(repeated.schema, repeated.columns, strict=True):
             table = table.append_column(field, column)
-        return LazyFrame.of(self.spark, table.combine_chunks(), StructType([*self.schema.fields, *other.schema.fields]))
+        return LazyFrame.of(self.spark, table.combine_chunks(), _and(json_of(self.schema), json_of(other.schema)))
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -192,6 +200,37 @@ def joined(left: Frame, right: Frame, condition: str, how: str = "inner") -> Fra
     """The pairs for which the condition holds (or what else Spark's join of that name gives)."""
     what = ("join", condition) if how == "inner" else ("join", condition, how)
     return then(what, lambda one, other: one.join(other, F.expr(condition), how), left, right)
+
+
+@remembered
+def _ordered(schema: StructType) -> StructType:
+    return StructType([StructField(f.name, f.dataType) for f in sorted(schema.fields, key=lambda f: f.name)])
+
+
+@lru_cache(maxsize=MOST)
+def _field(name: str, kind: DataType) -> StructType:
+    return StructType([StructField(name, kind)])
+
+
+@lru_cache(maxsize=MOST)
+def _and(one: str, other: str) -> StructType:
+    """The columns of two schemas; always the same object, of which other things are remembered."""
+    return StructType([*_parsed(one).fields, *_parsed(other).fields])
+
+
+@lru_cache(maxsize=MOST)
+def _some(schema: str, names: tuple[str, ...]) -> StructType:
+    return StructType([_parsed(schema)[name] for name in names])
+
+
+def _parsed(schema: str) -> StructType:
+    return StructType.fromJson(json.loads(schema))
+
+
+@lru_cache(maxsize=4 * MOST)
+def _key_of(what: Hashable, inputs: tuple[Hashable, ...]) -> Hashable:
+    """Something small that stands for them: it is looked up several times in each step of a micro-batch."""
+    return object()
 
 
 def _rows(spark: SparkSession, leaf: Leaf) -> LazyFrame:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from tempfile import NamedTemporaryFile
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -36,8 +36,27 @@ MOST = 2048
 TAKES_ROWS, CONSTANT = "RDDScanExec", ("LocalTableScanExec",)
 
 
+T = TypeVar("T")
+
+
+def remembered(make: Callable[[StructType], T]) -> Callable[[StructType], T]:
+    """What is made of a schema, once for each object: nobody changes one, and to compare two takes 25 us a column."""
+    known: dict[int, tuple[StructType, T]] = {}
+
+    def made(schema: StructType) -> T:
+        found = known.get(id(schema))
+        if found is None:
+            if len(known) >= MOST:
+                known.clear()
+            found = known[id(schema)] = schema, make(schema)  # (with the schema: its id must stay its own)
+        return found[1]
+
+    return made
+
+
+@remembered
 def json_of(schema: StructType) -> str:
-    """`schema.json()`, which takes 25 us a column; most schemas are new objects that say the same as others."""
+    """`schema.json()`; most schemas are new objects that say the same as others."""
     if any(field.metadata for field in schema.fields):
         return schema.json()
     return _json_of(tuple((field.name, field.dataType, field.nullable) for field in schema.fields))

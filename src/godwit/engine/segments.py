@@ -24,7 +24,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.engine.local_files import file_system
-from godwit.engine.plan_cache import json_of
+from godwit.engine.plan_cache import json_of, remembered
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.model.plan import Column
 from godwit.storage.by_query import ROWS, by_query
@@ -178,12 +178,12 @@ def tables(
         return None
     found = []
     for schema, alike in _by_schema(segments).items():
-        wanted = StructType([*struct(schema).fields, *more.fields])
+        wanted = StructType([*struct(schema).fields, *more.fields]) if more.fields else struct(schema)
         parts = [revise(part, segment) for segment in alike for part in tables_of(segment)]
         if any(len(part.schema) != len(wanted) for part in parts):
             return None
-        arrow = arrow_of(json_of(wanted))
-        found.append((wanted, pa.concat_tables([part.cast(arrow) for part in parts])))
+        arrow = arrow_of(json_of(wanted) if more.fields else schema)
+        found.append((wanted, pa.concat_tables([p if p.schema.equals(arrow) else p.cast(arrow) for p in parts])))
     return found
 
 
@@ -224,6 +224,7 @@ def schema_of(frame: Frame) -> str:
     return text_of(frame.schema)
 
 
+@remembered
 def text_of(schema: StructType) -> str:
     """As segments keep it. Whether a plan knows that a column has no NULLs makes no other schema of it."""
     return json_of(schema).replace('"nullable":false', '"nullable":true')

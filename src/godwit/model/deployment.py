@@ -178,8 +178,8 @@ class Deployment:
         plan, table, stay = query.shape.plan, self.routes(query, operator, device), RouteTable.undivided(here)
         if table is None or plan.operators[operator].holistic:
             return table or stay
-        if device is not None and self.routes(query, plan.scans_below(operator)[0], device) is None:
-            return stay  # of a device that is away, only what came in before is here
+        if device is not None and self.routes(query, plan.scans_below(operator)[0], device) != stay:
+            return stay  # of a device that is away or elsewhere, only what came in before is here
         following = self.routes(query, plan.next_holistic(operator))
         return table if table == following and not table.divided else stay
 

@@ -30,6 +30,9 @@ class IdleSources:
 
     def mark(self, inputs: Inputs[Any], own_marks: OwnMarks, deployment: Deployment, now: float) -> None:
         """Add a mark for each source that has become idle."""
+        self._stale = True
+        if not any(_limit(deployment, scan.stream) is not None for scan in self._scans.values()):
+            return
         here = {source for _, source, _ in own_marks}
         self._heard = {source: at for source, at in self._heard.items() if source in here}
         self._heard |= {source: now for _, source, _ in inputs.own_marks}
@@ -41,7 +44,6 @@ class IdleSources:
         ]
         inputs.marks += idle
         inputs.own_marks += idle
-        self._stale = True
 
     def next_due(self, own_marks: OwnMarks, deployment: Deployment, now: float) -> float | None:
         """When the next source becomes idle, as things stand; asked often, so worked out once a micro-batch."""

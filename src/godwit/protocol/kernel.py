@@ -77,6 +77,8 @@ class RegionKernel:
         #: receiver -> the number of the last message for it; those that know what was announced
         self.outbox = dict(memory.outbox)
         self._informed = self.outbox.keys() - self.fenced
+        #: of them, those that were not told how far sources have come, because they kept no clocks
+        self._unaware: set[RegionId] = set()
         self._idle = IdleSources(shape)
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
@@ -122,7 +124,7 @@ class RegionKernel:
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
         markers = self.moves.markers(members)
-        newcomers = not members <= {self.region, *self._informed}
+        newcomers = not members <= {self.region, *self._informed} or bool(self._unaware & members & self._listeners)
         commit = news or newcomers or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
         if not commit:
             self.positions = inputs.positions
@@ -283,8 +285,8 @@ class RegionKernel:
         stateful = [i for i, operator in enumerate(self.shape.plan.operators) if operator.stateful]
         sink = len(self.shape.plan.operators) - 1
         waits = [(q, i) for q in self.queries.values() for i in (*stateful, *([sink] if q.target is not None else []))]
-        #: whether an operator that waits for watermarks lives here, or a derived stream's clock is made here
-        self._keeps_clocks = any(self.region in now.owners(query, i) for query, i in waits)
+        #: where operators that wait for watermarks live, or a derived stream's clock is made
+        self._listeners = frozenset(region for query, i in waits for region in now.owners(query, i))
         self._running_in = now.regions_of(self.shape)
 
     def _expect(self, progress: Progress, deployment: Deployment) -> None:
@@ -298,10 +300,10 @@ class RegionKernel:
 
     def _apply(self, inputs: Inputs[Any]) -> bool:
         """Take in what was heard; whether a watermark here may go on by it."""
-        news = False
+        news, listening = False, self.region in self._listeners
         for operator, source, mark in inputs.marks:
             if self._counts(operator, source):
-                news = news or (self._keeps_clocks and self.book.is_news(operator, source, mark))
+                news = news or (listening and self.book.is_news(operator, source, mark))
                 self.book.hear(operator, source, mark)
         for operator, source, mark in inputs.own_marks:
             self.own_marks[operator, source, mark.session] = mark
@@ -375,31 +377,31 @@ class RegionKernel:
         # (state may have come for keys whose older state has gone only now)
         freed = len(self.moves.outgoing) < self._unsent and bool(self.moves.incoming)
         self._go_on = freed or self._must_publish(self.moves.markers(self.members(inputs.peers)))
-        delta, self._base = self.delta(), self.snapshot()
+        now = self.snapshot()
+        delta, self._base = MemoryDelta() if whole else difference(self._base or Snapshot(), now), now
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        memory, delta = (self._base, MemoryDelta()) if whole else (None, delta)
-        return ProtocolCommit(*public, memory, delta, ended, dict(self.failed), messages, asking)
+        return ProtocolCommit(*public, now if whole else None, delta, ended, dict(self.failed), messages, asking)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
     ) -> tuple[tuple[Heard, ...], dict[RegionId, int]]:
         """What all others must hear of a commit, and who gets which message."""
         members = self.members(inputs.peers) - {self.region}
+        listening = members & self._listeners
         everything = self._announce_all or not {*members, *addressed} <= self._informed
+        everything = everything or not self._unaware.isdisjoint(listening)
         marks = self._publish(everything)
-        news = everything or bool(marks) or bool(decision.moved) or decision.markers != self.published
-        news = news or self.failed.keys() != self._committed_failed
+        news = everything or any(mark.over for _, _, mark in marks) or bool(decision.moved)
+        news = news or decision.markers != self.published or self.failed.keys() != self._committed_failed
+        addressed = {*addressed, *listening} if marks else addressed
         to = outbox.receivers(members, self._informed, addressed, news)
+        self._unaware = set() if everything else self._unaware | (members - to if marks else set())
         numbers = {region: self.outbox.get(region, 0) + 1 for region in sorted(to)}
         self.outbox |= numbers
         self._informed |= to
         return marks, numbers
-
-    def delta(self) -> MemoryDelta:
-        """What has changed in the memory since the last commit."""
-        return difference(self._base or Snapshot(), self.snapshot())
 
     def snapshot(self) -> Snapshot:
         """The whole memory."""

@@ -102,6 +102,8 @@ class MigrationLedger:
     def markers(self, regions: Iterable[RegionId]) -> dict[int, Epoch]:
         """How far each operator is drained here; goes into the next commit. `regions`: all that may still send rows."""
         regions = set(regions) | {self.region}
+        if self._all_drained(regions):
+            return dict.fromkeys(range(len(self.plan.operators)), self.epoch)
         own: dict[int, Epoch] = {}
         for index, operator in enumerate(self.plan.operators):
             feeds = [
@@ -116,6 +118,13 @@ class MigrationLedger:
             waited += [Epoch(self.ends[move.query] - 1) for move in mine if self._holds_up(move)]
             own[index] = min([self.epoch, *feeds, *waited])
         return own
+
+    def _all_drained(self, regions: Iterable[RegionId]) -> bool:
+        """Whether nobody waits for anything, as is nearly always so."""
+        drained, epoch = self.drained, self.epoch
+        places = range(len(self.plan.operators) - 1)  # (nobody reads the last one)
+        others = (region for region in regions if region != self.region)
+        return not self.incoming and all(drained.get((r, k), 0) >= epoch for r in others for k in places)
 
     def _holds_up(self, move: Migration) -> bool:
         moved = not (move.copy or move.number or move.inherits)

@@ -62,15 +62,18 @@ class Snapshot:
 
     @property
     def rows(self) -> int:
-        return sum(len(getattr(self, f.name)) for f in fields(self))
+        return sum(len(getattr(self, name)) for name in _TABLES)
 
     def to_json(self) -> dict[str, list[Any]]:
-        tables = ((f.name, getattr(self, f.name)) for f in fields(self))
+        tables = ((name, getattr(self, name)) for name in _TABLES)
         return {name: _CODECS[name].rows(table) for name, table in tables if table}
 
     @staticmethod
     def from_json(record: Mapping[str, Iterable[Any]]) -> Snapshot:
         return Snapshot(**{name: _CODECS[name].table(rows) for name, rows in record.items()})
+
+
+_TABLES = tuple(one.name for one in fields(Snapshot))
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,13 @@ def difference(before: Snapshot, after: Snapshot) -> MemoryDelta:
     """The delta that leads from one snapshot to another."""
     changed: dict[str, Table] = {}
     removed: dict[str, tuple[Any, ...]] = {}
-    for one in fields(Snapshot):
-        old, new = getattr(before, one.name), getattr(after, one.name)
-        changed[one.name] = {k: v for k, v in new.items() if (was := old.get(k)) is not v and was != v}
+    for name in _TABLES:
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new:
+            continue
+        changed[name] = {k: v for k, v in new.items() if (was := old.get(k)) is not v and was != v}
         if gone := () if old.keys() <= new.keys() else tuple(k for k in old if k not in new):
-            removed[one.name] = gone
+            removed[name] = gone
     return MemoryDelta(Snapshot(**changed), removed)
 
 

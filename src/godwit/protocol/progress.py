@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
@@ -17,7 +19,7 @@ from godwit.model.routing import RouteTable
 from godwit.model.taps import executor
 from godwit.protocol.handover import Migration
 from godwit.protocol.ledger import MigrationLedger
-from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
+from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, source_id
 
 #: operator -> query -> how far the operator has released the query's watermark
 Released = dict[int, dict[QueryId, int]]
@@ -65,7 +67,9 @@ class Progress:
         for query in self._queries:
             made_of = self.heard(query, operator)
             if made_of not in known:
-                counting = [one for one in made_of if one not in self._departing or book.mark(*one) is not None]
+                counting = list(made_of)
+                if self._departing:
+                    counting = [one for one in made_of if one not in self._departing or book.mark(*one) is not None]
                 # Of a query whose first source is still to come, nothing can be said: its rows may be of any time.
                 known[made_of] = _clock(book, counting) if counting else NEVER
             found[query] = known[made_of]
@@ -104,10 +108,8 @@ class Progress:
 
 
 def _clock(book: WatermarkTracker, made_of: list[Heard]) -> int:
-    by_place: dict[int, list[str]] = {}
-    for place, source in made_of:
-        by_place.setdefault(place, []).append(source)
-    return min((book.clock(place, sources) for place, sources in by_place.items()), default=book.clock(0, ()))
+    """`made_of`: in order."""
+    return min((book.clock(those) for _, those in groupby(made_of, key=itemgetter(0))), default=FOREVER)
 
 
 @dataclass(frozen=True)

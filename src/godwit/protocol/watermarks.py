@@ -75,6 +75,7 @@ class Mark:
         return Mark(self.session, ahead.clock, over, ahead.idle, ahead.turn, following)
 
 
+_UNHEARD = (Mark(1, NEVER),)
 #: (operator, source) -> marks of the sessions that are not over, and of later ones; oldest first
 Marks = dict[tuple[int, str], tuple[Mark, ...]]
 
@@ -146,29 +147,22 @@ class WatermarkTracker:
         marks = self._marks.get((operator, source))
         return marks[0] if marks else None
 
-    def clock(self, operator: int, sources: Iterable[str]) -> int:
-        """The least clock of the sources. Idle ones do not count, unless all are idle: then nothing moves.
+    def clock(self, heard: Iterable[tuple[int, str]]) -> int:
+        """The least clock of some (operator, source). Idle ones do not count, unless all are idle: then nothing moves.
 
         Closed ones do not count either; once all are, it is as far as the one that was closed last says. Devices that
         have left say nothing at all: another may come, with rows of any time.
         """
-        least, least_of_all = FOREVER, FOREVER
-        awake, counted, ended = False, False, FOREVER
-        for source in sources:
-            mark = self.mark(operator, source)
-            if mark is not None and (mark.closed or mark.left):
-                end = mark.clock if mark.closed else NEVER
-                ended = end if ended >= FOREVER else max(ended, end)
-                continue
-            counted = True
-            clock = NEVER if mark is None else mark.clock
-            least_of_all = min(least_of_all, clock)
-            if mark is None or not mark.idle:
-                awake = True
-                least = min(least, clock)
-        if not counted:
-            return ended
-        return least if awake else least_of_all
+        awake, idle, ended = list[int](), list[int](), list[int]()
+        for key in heard:  # (many, in each micro-batch: no calls here)
+            mark = (self._marks.get(key) or _UNHEARD)[0]
+            if mark.turn % 2 == 1:
+                ended.append(mark.clock)
+            elif mark.over and not mark.following:
+                ended.append(NEVER)
+            else:
+                (idle if mark.idle else awake).append(mark.clock)
+        return min(awake or idle, default=max(ended, default=FOREVER))
 
     @staticmethod
     def _step_over_ended(sessions: dict[int, Mark]) -> None:

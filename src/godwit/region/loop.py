@@ -91,9 +91,9 @@ class RegionLoop:
     def wake(self, shapes: Iterable[str] | None = None) -> None:
         """There is news in a log of these shapes; None: of all, an epoch perhaps."""
         with self._news:
-            self._epoch = self._epoch or shapes is None
+            self._epoch, now = self._epoch or shapes is None, time.time()
             for shape in self._members if shapes is None else shapes:
-                self._schedule.news(shape)
+                self._schedule.news(shape, now)
             self._news.notify_all()
 
     def stop(self, wait: bool = True) -> None:
@@ -205,7 +205,7 @@ class RegionLoop:
         with self._news:
             self._schedule.due(shape, again)
             if more:
-                self._schedule.news(shape)
+                self._schedule.news(shape, time.time())
 
     # --- beside the loop
 
@@ -232,7 +232,7 @@ class RegionLoop:
         self._stepped(member.runner)
         with self._news:
             if self._members.get(shape) is member:
-                self._schedule.add(shape)
+                self._schedule.add(shape, prompt=not any(o.stateful for o in member.runner.shape.plan.operators))
 
     def _step_alone(self, shape: str, member: Member) -> None:
         runner = member.runner

@@ -54,15 +54,17 @@ class Reader:
             scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
         self._peers: dict[RegionId, Log] = {}
-        #: as they were found, and until when that counts
-        self._found, self._found_until = list[RegionId](), 0.0
+        #: as they were found, and until when that counts: a time or, where no other process writes, as the store counts
+        self._found, self._found_until, self._births = list[RegionId](), 0.0, -1
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        if time.monotonic() >= self._found_until:
+        births = self.store.births
+        if not (births == self._births if self.store.alone else time.monotonic() < self._found_until):
             there = regions_of(self.store.disk, self.shape.key)
             self._found = [region for region in there if region != self.region]
             self._found_until = 0.0 if self.store.served is None else time.monotonic() + ASK_EVERY
+            self._births = births
         return self._found
 
     def expect_peer(self, region: RegionId) -> None:

@@ -210,9 +210,11 @@ class RunnerPool:
 
     def _stepped(self, runner: Runner) -> None:
         """A runner has looked at the control log: its region may have reached a new epoch."""
-        region = runner.region
+        region, key, here = runner.region, (runner.region, runner.shape.key), runner.deployment.epoch
+        if self._reached.get(key) == here and self._acked.get(region, Epoch(0)) >= here:
+            return
         with self._changing:
-            self._reached[region, runner.shape.key] = runner.deployment.epoch
+            self._reached[key] = here
             mine = [self._reached.get(key, Epoch(0)) for key in self._wanted if key[0] == region]
             epoch = min(mine, default=Epoch(0))
             news = epoch > self._acked.get(region, Epoch(0))

@@ -319,8 +319,9 @@ class Runner:
 
     def _inherited(self) -> list[dict[str, Any]]:
         """State that versions of queries before ours have left, once all of it is there."""
-        told = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
-        missing = [move for move in self.kernel.moves.incoming if move.inherits and move not in told]
+        inherits = [move for move in self.kernel.moves.incoming if move.inherits]
+        told = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway] if inherits else []
+        missing = [move for move in inherits if move not in told]
         found = (legacy.announced(self.store, self.kernel.whole, move) for move in missing)
         return [parcel for parcel in found if parcel is not None]
 

@@ -4,7 +4,8 @@
     due       a time (a source becomes idle, an operator's deadline, state on its way) at which it is to be looked at
     away      its micro-batch is under way beside the loop: it is passed over until it is back
 
-Whoever was stepped goes to the end of the queue, so that one with rows all the time does not starve the others.
+Whoever was stepped goes to the end of the queue, so that one with rows all the time does not starve the others. Shapes
+that answer at once go before those that keep rows until a watermark comes, but for those that have waited for long.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
+#: so long (seconds) a shape with news lets others go before it
+PATIENCE = 0.05
+
 
 class StepSchedule(Generic[K]):
     """Not thread-safe: the loop that owns it holds its lock."""
@@ -23,29 +27,34 @@ class StepSchedule(Generic[K]):
     def __init__(self) -> None:
         self._known: set[K] = set()
         self._away: set[K] = set()
-        self._queue: OrderedDict[K, None] = OrderedDict()
+        #: those that answer at once
+        self._prompt: set[K] = set()
+        #: who has news, and since when
+        self._queue: OrderedDict[K, float] = OrderedDict()
         self._due: dict[K, float] = {}
         #: (time, order of entry, shape); entries that `_due` no longer has are passed over
         self._timers: list[tuple[float, int, K]] = []
         self._entered = 0
 
-    def add(self, key: K) -> None:
-        """It has news at first: nobody knows what its logs hold."""
+    def add(self, key: K, prompt: bool = False) -> None:
+        """It has news at first: nobody knows what its logs hold. `prompt`: it answers at once."""
         self._known.add(key)
+        (self._prompt.add if prompt else self._prompt.discard)(key)
         self.news(key)
 
     def remove(self, key: K) -> None:
         self._known.discard(key)
         self._away.discard(key)
+        self._prompt.discard(key)
         self._queue.pop(key, None)
         self._due.pop(key, None)
 
     def __contains__(self, key: K) -> bool:
         return key in self._known
 
-    def news(self, key: K) -> None:
+    def news(self, key: K, now: float = 0.0) -> None:
         if key in self._known:
-            self._queue.setdefault(key)
+            self._queue.setdefault(key, now)
 
     def due(self, key: K, at: float | None) -> None:
         """When it is to be looked at, whatever comes; None: no longer."""
@@ -70,8 +79,11 @@ class StepSchedule(Generic[K]):
         """The next one to be stepped; None: nobody has anything to do."""
         self._ring(now)
         found = next((key for key in self._queue if key not in self._away), None)
-        if found is not None:
-            del self._queue[found]
+        if found is None:
+            return None
+        if found not in self._prompt and now - self._queue[found] < PATIENCE:
+            found = next((key for key in self._queue if key in self._prompt and key not in self._away), found)
+        del self._queue[found]
         return found
 
     def until(self) -> float | None:
@@ -84,4 +96,4 @@ class StepSchedule(Generic[K]):
         while (at := self.until()) is not None and at <= now:
             _, _, key = heapq.heappop(self._timers)
             del self._due[key]
-            self.news(key)
+            self.news(key, now)

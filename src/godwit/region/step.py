@@ -319,8 +319,9 @@ class Step:
             ended = {KEY} if self._plan.is_local(consumer) else {DEVICE, KEY}
             names = [name for name in schema.names if name not in ended]
             kept = segments.text_of(StructType([schema[name] for name in names]))
-            to = self._tables.regions_of(table, self._tables.routes(index))
-            ways = pc.unique(to).to_pylist()
+            routes = self._tables.routes(index)
+            to = routes.only() or self._tables.regions_of(table, routes)
+            ways = [to] if isinstance(to, str) else pc.unique(to).to_pylist()
             for regions in ways:
                 rows = (table if len(ways) == 1 else table.filter(pc.equal(to, regions))).select(names)
                 for region in map(RegionId, regions.split(BESIDE)):

@@ -30,6 +30,9 @@ class LogStore(Protocol):
 
     def has_record(self, log: str, number: int) -> bool: ...
 
+    def reaches(self, log: str, number: int) -> bool:
+        """Whether there is a record of that number or, where it is no longer kept, a later one."""
+
     def bounds(self, log: str) -> tuple[int, int]:
         """(the least number that is kept, the newest number); (1, 0) of an empty log."""
 

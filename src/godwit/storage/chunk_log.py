@@ -81,6 +81,14 @@ class ChunkLog:
             first, last = self.bounds()
             return first <= number <= last
 
+    def reaches(self, number: int) -> bool:
+        """Whether there is a record of that number or, where it is no longer kept, a later one."""
+        with self._lock:
+            chunks = self._chunks
+            if not chunks or chunks[-1].last < number:  # (what is there stays)
+                chunks = self._looked()
+            return bool(chunks) and max(chunks[-1].last, chunks[-1].floor - 1) >= number
+
     def numbers(self) -> list[int]:
         """The numbers of the records that are there, also of those below the floor; chunks that are missing are seen
         by what the next one says."""

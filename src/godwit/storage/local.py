@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import threading
 from collections import OrderedDict
 from pathlib import Path
 
-#: so many files stay open to be added to
-MOST_OPEN = 256
+#: so many files stay open to be added to: each shape has a log of commits and one for each receiver, in each region
+MOST_OPEN = max(64, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 
 class LocalDisk:

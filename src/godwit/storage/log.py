@@ -58,9 +58,7 @@ class Log:
 
     def exists(self, number: int) -> bool:
         """Whether there is a record of that number or, where it is no longer kept, a later one."""
-        if number <= self.last or self._store.has_record(self.name, number):
-            return True
-        return self._store.floor(self.name) > number
+        return number <= self.last or self._store.reaches(self.name, number)
 
     def wait(self, after: int, timeout: float) -> bool:
         """Wait for a record past a number; False: none came in time."""

@@ -80,6 +80,8 @@ class Store:
         self._news = threading.Condition()
         self.served, self.objects = served, objects
         self._logs: dict[str, ChunkLog | RecordFiles | MessageLog] = {}
+        #: changes whenever a log may have come or gone
+        self.births = 0
         #: files of lines that were added to
         self._lines: set[str] = set()
 
@@ -101,6 +103,7 @@ class Store:
         """A log by its name; `create`: it is known to exist from now on, even while it is empty."""
         if create:
             self.disk.make_folder(name)
+            self._noticed()
         return Log(self, name)
 
     def _log(self, name: str) -> ChunkLog | RecordFiles | MessageLog:
@@ -119,6 +122,7 @@ class Store:
 
     def forget(self, folder: str) -> None:
         """The logs below a folder are no longer what is known of them: somebody has moved them."""
+        self._noticed()
         with self._news:
             for name in [n for n in self._logs if n == folder or n.startswith(f"{folder}/")]:
                 del self._logs[name]
@@ -129,6 +133,11 @@ class Store:
         if self.served is not None:
             self.served.remove(folder)
         self.disk.delete_folder(folder)
+        self._noticed()
+
+    def _noticed(self) -> None:
+        with self._news:
+            self.births += 1
 
     def look_again(self) -> None:
         """From now on a look finds whatever anybody has appended before."""
@@ -165,6 +174,11 @@ class Store:
 
     def has_record(self, log: str, number: int) -> bool:
         return self._log(log).has(number)
+
+    def reaches(self, log: str, number: int) -> bool:
+        """Whether there is a record of that number, or was before the log was cut, below a later one."""
+        known = self._log(log)
+        return known.reaches(number) if isinstance(known, ChunkLog) else known.has(number) or known.floor > number
 
     def bounds(self, log: str) -> tuple[int, int]:
         return self._log(log).bounds()

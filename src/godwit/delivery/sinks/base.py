@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,10 +17,13 @@ from godwit.delivery.json_rows import json_rows
 from godwit.ids import QueryId, RegionId
 from godwit.model.plan import QUERY
 from godwit.storage.by_query import rows_by_query
+from godwit.storage.inline import InlineRows
 from godwit.storage.log import Segment
 
 #: a segment of more rows is not read as a whole
 FEW_ROWS = 100_000
+#: of so many segments the values stay at hand
+MOST_VALUED = 16
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,32 @@ class ResultBatch:
             else:
                 yield from self._many(segment)
 
+    def rows(self, size: int) -> Iterator[list[dict[str, Any]]]:
+        """The rows as values of Python's, `size` at a time."""
+        for segment in self.segments:
+            place = self._place(segment)
+            if segment.inline is not None and place is not None and place.stop > place.start:
+                columns = _values(segment.inline)
+                mine = zip(*(columns[name][place] for name in self.columns), strict=True)
+                yield [dict(zip(self.columns, row, strict=True)) for row in mine]
+                continue
+            for table in self._few(segment) if segment.rows <= FEW_ROWS else self._many(segment):
+                yield from (table.slice(start, size).to_pylist() for start in range(0, table.num_rows, size))
+
+    def _place(self, segment: Segment) -> slice | None:
+        """Where its rows lie among a segment's few, which are in order of their queries; None: that is not known."""
+        rows = rows_by_query(segment)
+        if rows is None or sum(rows.values()) != segment.rows:
+            return None
+        first = sum(count for _, count in itertools.takewhile(lambda entry: entry[0] != self.query, rows.items()))
+        return slice(first, first + rows.get(self.query, 0))
+
     def _few(self, segment: Segment) -> Iterator[pa.Table]:
         """Of a segment that was committed a moment ago, the rows are still in memory."""
-        rows = rows_by_query(segment)
+        place = self._place(segment)
         for table in segment.tables():
-            if rows is not None and table.num_rows == segment.rows:  # query by query, so its own are in one piece
-                before = itertools.takewhile(lambda entry: entry[0] != self.query, rows.items())
-                mine = table.slice(sum(count for _, count in before), rows.get(self.query, 0))
+            if place is not None and table.num_rows == segment.rows:
+                mine = table.slice(place.start, place.stop - place.start)
             else:
                 mine = table.filter(pc.equal(table.column(QUERY), self.query))
             if mine.num_rows:
@@ -80,6 +104,22 @@ class ResultBatch:
         for batch in rows.to_batches():
             if batch.num_rows:
                 yield pa.Table.from_batches([batch])
+
+
+#: the newest few rows of many queries: each of their sinks wants some of them
+_valued: OrderedDict[int, tuple[InlineRows, dict[str, list[Any]]]] = OrderedDict()
+
+
+def _values(rows: InlineRows) -> dict[str, list[Any]]:
+    """The columns as values of Python's; to make them of each query's part would take longer for each."""
+    found = _valued.get(id(rows))
+    if found is None:
+        table = rows.table
+        found = _valued[id(rows)] = rows, {name: table.column(name).to_pylist() for name in table.column_names}
+        while len(_valued) > MOST_VALUED:
+            with suppress(KeyError):
+                _valued.popitem(last=False)
+    return found[1]
 
 
 class ResultSink(ABC):

@@ -18,6 +18,5 @@ class CallbackSink(ResultSink):
         self.name = name
 
     def write(self, batch: ResultBatch) -> None:
-        for table in batch.tables():
-            for start in range(0, table.num_rows, 5000):
-                self._function(table.slice(start, 5000).to_pylist())
+        for rows in batch.rows(5000):
+            self._function(rows)
