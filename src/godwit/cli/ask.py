@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from godwit.control.commands import Alter, AlterStream, Command, Submit, Withdraw
 from godwit.errors import ConfigError
-from godwit.storage.command_log import CommandLog
-from godwit.storage.open_store import open_store
+
+if TYPE_CHECKING:
+    from godwit.control.commands import Command
+    from godwit.storage.command_log import CommandLog
+    from godwit.storage.store import Store
 
 #: a path, or what `godwit.storage.open_store` takes
 Folder = Annotated[str, typer.Argument(help="The fleet's folder, or its store's URL (nats://..., s3://...).")]
@@ -25,11 +27,15 @@ def submit(
     wait: Wait = 60.0,
 ) -> None:
     """Submit a query to a running fleet."""
+    from godwit.control.commands import Submit
+
     answered(folder, Submit(query, text(sql), sink), wait)
 
 
 def withdraw(folder: Folder, query: Annotated[str, typer.Argument(help="Its name.")], wait: Wait = 60.0) -> None:
     """Stop a query of a running fleet; its results stay readable."""
+    from godwit.control.commands import Withdraw
+
     answered(folder, Withdraw(query), wait)
 
 
@@ -40,6 +46,8 @@ def alter(
     wait: Wait = 60.0,
 ) -> None:
     """Give a running query other parameters. It begins again with them; its shape must stay the same."""
+    from godwit.control.commands import Alter
+
     answered(folder, Alter(query, text(sql)), wait)
 
 
@@ -50,6 +58,8 @@ def alter_stream(
     wait: Wait = 60.0,
 ) -> None:
     """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    from godwit.control.commands import AlterStream
+
     answered(folder, AlterStream(stream, add), wait)
 
 
@@ -66,11 +76,29 @@ def text(sql: str) -> str:
 
 def answered(folder: str, command: Command, wait: float) -> None:
     """Write the command, say what has become of it; a refusal ends with exit code 1."""
-    say(*ask(folder, command), wait)
+    from godwit.storage.names import CONTROL
+    from godwit.storage.open_store import open_store
+
+    store = open_store(folder)
+    before = suspended(store) if store.disk.exists(CONTROL) else {}
+    say(*ask(store, command), wait)
+    for query, why in suspended(store).items() if wait and store.disk.exists(CONTROL) else ():
+        if before.get(query) != why:
+            typer.echo(f"suspended: {query}: {why}", err=True)
 
 
-def ask(folder: str, command: Command) -> tuple[CommandLog, int]:
-    commands = CommandLog(open_store(folder), must_exist=True)
+def suspended(store: Store) -> dict[str, str]:
+    """Queries of a fleet that have no place now, with the reason."""
+    from godwit.storage.epoch_log import Control
+
+    control = Control(store)
+    return {str(query): why for query, why in control.deployment_at(control.last).parked.items()}
+
+
+def ask(store: Store, command: Command) -> tuple[CommandLog, int]:
+    from godwit.storage.command_log import CommandLog
+
+    commands = CommandLog(store, must_exist=True)
     return commands, commands.append(command)
 
 

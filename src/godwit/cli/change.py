@@ -6,18 +6,18 @@ import time
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from godwit.cli.ask import Folder, answered, ask, say
 from godwit.cli.changes import given, trace_at
-from godwit.control.commands import ChangeTopology
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, SiteId
-from godwit.mobility.driver import Cue, cues
-from godwit.mobility.trace import Trace
-from godwit.model.changes import Change, DeviceMoved
+
+if TYPE_CHECKING:
+    from godwit.mobility.driver import Cue
+    from godwit.mobility.trace import Trace
+    from godwit.model.changes import Change
 
 
 def change(
@@ -32,6 +32,9 @@ def change(
     wait: Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")] = 10.0,
 ) -> None:
     """Change the topology of a running fleet."""
+    from godwit.control.commands import ChangeTopology
+    from godwit.storage.open_store import open_store
+
     if (trace is None) == (not changes):
         msg = "give either changes ('device t1 -> east', or a file of them) or --trace"
         raise ConfigError(msg)
@@ -41,9 +44,9 @@ def change(
     if speed <= 0:
         msg = f"--speed must be more than 0, not {speed:g}"
         raise ConfigError(msg)
-    sent, last = 0, None
+    store, sent, last = open_store(folder), 0, None
     for moves in paced(trace_at(trace), speed):
-        last = ask(folder, ChangeTopology(tuple(moves)))
+        last = ask(store, ChangeTopology(tuple(moves)))
         sent += len(moves)
     if last is not None:
         say(*last, wait)
@@ -52,6 +55,10 @@ def change(
 
 def paced(trace: Trace, speed: float) -> Iterator[list[Change]]:
     """The changes of each moment of a trace, when their time has come."""
+    from godwit.ids import DeviceId, SiteId
+    from godwit.mobility.driver import cues
+    from godwit.model.changes import DeviceMoved
+
     started = time.monotonic()
     for t, together in groupby(cues(trace), key=_moment):
         time.sleep(max(started + t / 1000 / speed - time.monotonic(), 0))

@@ -5,44 +5,55 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from godwit.cli.ask import Folder
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.errors import ConfigError, StateError
-from godwit.observe.history import newest
-from godwit.observe.key_phases import whole
-from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
-from godwit.storage.names import CONTROL, HISTORY
-from godwit.storage.open_store import open_store
+
+if TYPE_CHECKING:
+    from godwit.control.reconfigurations import ReconfigurationRecord
+
+Number = Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")]
+Last = Annotated[int, typer.Option(min=0, help="Show at most this many of the newest (0: all).")]
+Record = dict[str, Any]
 
 
 def history(
     folder: Folder,
-    number: Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")] = None,
-    last: Annotated[int, typer.Option(help="Show at most this many of the newest (0: all).")] = 50,
+    number: Number = None,
+    last: Last = 50,
     output: Output = "auto",
 ) -> None:
     """What was reconfigured, when, why and how long it took."""
-    how = form(output)
-    records = read(folder)
+    how, records = form(output), read(folder)
+    show(str(folder), records, number, last, how)
+    if number is not None and how != "json":
+        _tell_plans(folder, _find(str(folder), records, number))
+
+
+def show(fleet: str, records: list[Record], number: int | None, last: int, how: str) -> None:
+    """A list of them, or one in full."""
+    from godwit.observe.key_phases import whole
+
     if number is not None:
-        record = _find(folder, records, number)
+        record = _find(fleet, records, number)
         told = {phase["migration"] for phase in record.get("keys", ())}
         _tell(record, {one: whole(records, one) for one in sorted(told)}, how)
-        if how != "json":
-            _tell_plans(folder, record)
     elif how == "json":
         as_json(records[-last:] if last else records)
     else:
         _list(records[-last:] if last else records)
 
 
-def read(folder: str | Path) -> list[dict[str, Any]]:
+def read(folder: str | Path) -> list[Record]:
     """All stories of a fleet, oldest first."""
+    from godwit.observe.history import newest
+    from godwit.storage.names import CONTROL, HISTORY
+    from godwit.storage.open_store import open_store
+
     store = open_store(folder)
     if not store.disk.exists(HISTORY):
         known = "nothing was reconfigured yet" if store.disk.exists(CONTROL) else "it is not a fleet's folder"
@@ -58,24 +69,29 @@ def read(folder: str | Path) -> list[dict[str, Any]]:
     return newest(found)
 
 
-def _find(folder: str, records: list[dict[str, Any]], number: int) -> dict[str, Any]:
+def _find(fleet: str, records: list[Record], number: int) -> Record:
     for record in records:
         if record["number"] == number:
             return record
     span = f"{records[0]['number']} to {records[-1]['number']}" if records else "none"
-    msg = f"{folder} has no reconfiguration {number}; it has {span}"
+    msg = f"{fleet} has no reconfiguration {number}; it has {span}"
     raise ConfigError(msg)
 
 
-def _tell_plans(folder: str, record: dict[str, Any]) -> None:
+def _tell_plans(folder: str, record: Record) -> None:
     """The changes of plan that a reconfiguration is a step of, phase by phase."""
+    from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
+    from godwit.storage.open_store import open_store
+
     for told in open_store(folder).get_document(PLAN_CHANGES) or ():
         if {*told["versions"], told["query"]} & {*record["queries"]}:
             typer.echo(PlanChangeRecord.from_json(told).text())
 
 
-def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], how: str) -> None:
+def _tell(record: Record, migrations: dict[int, list[Record]], how: str) -> None:
     """One reconfiguration; if it is a phase of a migration of keys, all phases of that."""
+    from godwit.control.reconfigurations import KeyPhase
+
     if how == "json":
         as_json({**record, "migrations_of_keys": migrations} if migrations else record)
         return
@@ -93,7 +109,7 @@ def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], h
             )
 
 
-def _list(records: list[dict[str, Any]]) -> None:
+def _list(records: list[Record]) -> None:
     rows = []
     for record in records:
         story = _story(record)
@@ -106,9 +122,11 @@ def _list(records: list[dict[str, Any]]) -> None:
     as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
 
 
-def _story(record: dict[str, Any]) -> ReconfigurationRecord:
+def _story(record: Record) -> ReconfigurationRecord:
+    from godwit.control.reconfigurations import ReconfigurationRecord
+
     return ReconfigurationRecord.from_json({key: value for key, value in record.items() if key != "at"})
 
 
-def _when(record: dict[str, Any]) -> str:
+def _when(record: Record) -> str:
     return datetime.fromtimestamp(record["at"], UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")

@@ -58,7 +58,7 @@ COMMANDS = {
 
 #: commands that a server takes as well
 REMOTE: tuple[str, ...] = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
-REMOTE += ("history", "status", "results")
+REMOTE += ("history", "status", "results", "explain", "alter-stream")
 
 
 class Lazy(TyperGroup):
@@ -69,7 +69,7 @@ class Lazy(TyperGroup):
         if args and args[0] in REMOTE and self._is_remote(ctx.params.get("server"), args[1:]):
             from godwit.cli import remote
 
-            return args[0], _command(args[0], getattr(remote, args[0])), args[1:]
+            return args[0], _command(args[0], getattr(remote, args[0].replace("-", "_"))), args[1:]
         return super().resolve_command(ctx, args)
 
     @staticmethod

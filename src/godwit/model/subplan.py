@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
 from godwit.ids import DqpId, NodeId
+from godwit.model.components import connected
 from godwit.model.global_plan import Edge, GlobalPlan
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
@@ -49,13 +48,13 @@ class DqpEdit:
 
 def decompose(plan: GlobalPlan, placement: Placement) -> set[frozenset[InstanceId]]:
     """The maximal connected sets of placed instances that share a node."""
-    graph: nx.Graph[InstanceId] = nx.Graph()
-    graph.add_nodes_from(placement)
-    for producer in placement:
-        for consumer in plan.consumers.get(producer, ()):
-            if placement.get(consumer) == placement[producer]:
-                graph.add_edge(producer, consumer)
-    return {frozenset(part) for part in nx.connected_components(graph)}
+    together = (
+        (producer, consumer)
+        for producer in placement
+        for consumer in plan.consumers.get(producer, ())
+        if placement.get(consumer) == placement[producer]
+    )
+    return set(connected(placement, together))
 
 
 def connections(plan: GlobalPlan, placement: Placement, operators: Iterable[InstanceId]) -> frozenset[Connection]:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
+from godwit.ingest.arrival_clocks import ArrivalClocks
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.schema import Rows
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: how often the control log is looked at, should nobody have told us (seconds)
 LOOK_EVERY = 0.25
+#: how often time is told to streams that queries read by arrival (seconds), and how often when nothing arrives here
+BEAT_EVERY, SILENT_EVERY = 0.4, 2.0
 #: how often runners that a full disk, or a store that was away, has ended are tried again (seconds)
 REVIVE_EVERY = 1.0
 
@@ -96,6 +99,7 @@ class RegionAgent:
             epochs=self._epochs,
         )
         self.gateway.appended = self.pool.wake
+        self.arrivals = ArrivalClocks(self, BEAT_EVERY, SILENT_EVERY)
         if store.served is not None:
             store.served.heard = self._heard
         self._sequences = SequenceIndex(store, region)
@@ -142,6 +146,7 @@ class RegionAgent:
                 self.look()
                 self._save()
                 self._keep_house()
+                self.arrivals.beat()
                 if time.monotonic() >= self._revive_at:
                     self.pool.revive()
                     self._revive_at = time.monotonic() + REVIVE_EVERY
