@@ -33,7 +33,6 @@ def change(
 ) -> None:
     """Change the topology of a running fleet."""
     from godwit.control.commands import ChangeTopology
-    from godwit.storage.open_store import open_store
 
     if (trace is None) == (not changes):
         msg = "give either changes ('device t1 -> east', or a file of them) or --trace"
@@ -44,9 +43,9 @@ def change(
     if speed <= 0:
         msg = f"--speed must be more than 0, not {speed:g}"
         raise ConfigError(msg)
-    store, sent, last = open_store(folder), 0, None
+    sent, last = 0, None
     for moves in paced(trace_at(trace), speed):
-        last = ask(store, ChangeTopology(tuple(moves)))
+        last = ask(folder, ChangeTopology(tuple(moves)))
         sent += len(moves)
     if last is not None:
         say(*last, wait)

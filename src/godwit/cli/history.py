@@ -49,7 +49,7 @@ def show(fleet: str, records: list[Record], number: int | None, last: int, how: 
 
 
 def read(folder: str | Path) -> list[Record]:
-    """All stories of a fleet, oldest first."""
+    """All records of a fleet, oldest first."""
     from godwit.observe.history import newest
     from godwit.storage.names import CONTROL, HISTORY
     from godwit.storage.open_store import open_store
