@@ -220,7 +220,8 @@ def _may_pass(error: Any) -> bool:
     """Whether asking again may help. (A topic that was just made is not known to everybody at once.)"""
     kafka = driver("confluent_kafka").KafkaError
     local = (kafka._TRANSPORT, kafka._ALL_BROKERS_DOWN, kafka._TIMED_OUT, kafka._MSG_TIMED_OUT, kafka._UNKNOWN_TOPIC)
-    return bool(error.retriable()) or error.code() in (*local, kafka._UNKNOWN_PARTITION, kafka._WAIT_COORD)
+    moving = (kafka.NOT_LEADER_FOR_PARTITION, kafka.LEADER_NOT_AVAILABLE, kafka.UNKNOWN_TOPIC_OR_PART)
+    return bool(error.retriable()) or error.code() in (*local, *moving, kafka._UNKNOWN_PARTITION, kafka._WAIT_COORD)
 
 
 def _messages(found: Iterable[Any]) -> list[tuple[str, Message]]:
