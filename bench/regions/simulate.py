@@ -45,7 +45,7 @@ def world(devices: int, sites: int, regions: int, queries: int) -> ControlPlane:
     feeds = {s: [DeviceId(f"d{n}") for n in range(k, devices, queries)] for k, s in enumerate(streams)}
     plane = ControlPlane(Topology.of(all_sites, links, there), streams=streams, feeds=feeds)
     for k in range(queries):
-        plane.submit(compile_query(SQL.format(k=k), streams, QueryId(f"q{k}")), SiteId("cloud"))  # type: ignore[arg-type]
+        plane.submit(compile_query(SQL.format(k=k), streams, QueryId(f"q{k}")), SiteId("cloud"))
         plane.settle()
     return plane
 

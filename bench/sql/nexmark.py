@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench._memory import cpu_seconds
+from bench.sql.answers import differences
 from godwit.api.fleet import Fleet
 from godwit.engine.user_functions import UserFunctions
 from godwit.ids import QueryId, RegionId, SiteId, StreamId
@@ -52,6 +53,8 @@ class Ran:
     seconds: float
     cpu_s: float
     results: int
+    #: rows that DuckDB finds missing or too many; None: it was not asked
+    wrong: int | None = None
 
     @property
     def per_core(self) -> float:
@@ -60,14 +63,18 @@ class Ran:
 
 
 def write(settings: Settings, folder: Path, batches: int) -> None:
-    """A file a stream and batch."""
+    """A file a stream and batch; what is there already stays (they follow from the seed)."""
+    if (folder / "complete").exists():
+        return
     for number, batch in enumerate(ALL.batches(settings, settings.seconds / batches)):
         for stream, rows in batch.items():
             (folder / stream).mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, folder / stream / f"{number:05d}.parquet")
+    (folder / "complete").touch()
 
 
-def ours(spark: SparkSession, query: str, settings: Settings, folder: Path, root: Path) -> Ran:
+def ours(spark: SparkSession, query: str, settings: Settings, folder: Path, root: Path, judged: bool = False) -> Ran:
+    """`judged`: what came out is compared with DuckDB's answer."""
     workload = suite(query)
     fleet = Fleet(root, spark, limits=Limits(max_rows=10_000_000), retention=Retention(keep=True))
     try:
@@ -84,7 +91,11 @@ def ours(spark: SparkSession, query: str, settings: Settings, folder: Path, root
         fleet.close_sources()
         fleet.process_available(timeout=600)
         took, spent = time.perf_counter() - began, cpu_seconds() - cpu
-        return Ran("ours", query, settings.events, took, spent, handle.results().count())
+        results, wrong = handle.results(), None
+        if judged:
+            results.write.parquet(str(root / "told"))
+            wrong, _ = differences(query, folder, root / "told")
+        return Ran("ours", query, settings.events, took, spent, results.count(), wrong)
     finally:
         fleet.stop()
         shutil.rmtree(root, ignore_errors=True)

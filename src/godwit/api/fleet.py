@@ -117,7 +117,7 @@ class Fleet(ChangingFleet):
         """Give a running query other parameters, in one epoch: by the same SQL with other literals, or, for literals
         that have a name (`boarded > 5 /* threshold */`), by `SET threshold = 7`.
 
-        It begins anew with them: windows that are open answer for what comes from then on. Its results from before
+        It begins again with them: windows that are open answer for what comes from then on. Its results from before
         stay readable under its name.
         """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))

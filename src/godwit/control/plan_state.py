@@ -79,7 +79,7 @@ class Planner:
         self._departed: dict[DeviceId, None] = {}
         #: the number of the sessions that begin with what is planned now
         self.session = session_of(1)
-        #: streams that no stage has told the regions of yet
+        #: streams that no stage has published yet
         self.undeclared: dict[StreamId, Stream] = {}
         for stream in (streams or {}).values():
             self.declare(stream, (feeds or {}).get(stream.id, ()))

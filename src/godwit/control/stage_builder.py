@@ -43,7 +43,7 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
 
 
 def _declared(planner: Planner, delta: Delta) -> Delta:
-    """With the streams that regions have not heard of yet."""
+    """With the streams that were not published yet."""
     streams, planner.undeclared = planner.undeclared, {}
     if not streams:
         return delta

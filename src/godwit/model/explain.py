@@ -21,8 +21,8 @@ def explain(query: Query, suspended: str | None = None) -> str:
         "Parameters": _parameters(query),
         "Shape": _shape(query),
     }
-    told = {title: list(lines) for title, lines in sections.items()}
-    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in told.items() if lines) + "\n"
+    filled = {title: list(lines) for title, lines in sections.items()}
+    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in filled.items() if lines) + "\n"
 
 
 def parted(query: Query, deployment: Deployment, topology: Topology) -> str | None:

@@ -357,6 +357,8 @@ class Aggregate(Operator):
     selectivity: ClassVar[float] = 0.2
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
     catches_up: ClassVar[bool] = True
+    # Partials merge in any order, and a window closes only when its state has come.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
@@ -413,6 +415,8 @@ class Join(Operator):
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
+    # A pair is found when the later of its rows is there, whether it came as a row or as state.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
@@ -499,7 +503,7 @@ class Plan:
         assert isinstance(last, Sink)
         return last
 
-    @property
+    @cached_property
     def scans(self) -> tuple[tuple[int, Scan], ...]:
         return tuple((i, op) for i, op in enumerate(self.operators) if isinstance(op, Scan))
 
@@ -513,8 +517,15 @@ class Plan:
 
     def is_local(self, index: int) -> bool:
         """Whether the operator has one instance a device (everything from a scan up to the first holistic operator)."""
-        operator = self.operators[index]
-        return operator.per_device and all(self.is_local(child) for child in operator.inputs)
+        return index in self._local
+
+    @cached_property
+    def _local(self) -> frozenset[int]:
+        found = set[int]()
+        for index, operator in enumerate(self.operators):  # inputs come first
+            if operator.per_device and found.issuperset(operator.inputs):
+                found.add(index)
+        return frozenset(found)
 
     def next_holistic(self, index: int) -> int:
         """The stateful operator or sink that the operator's rows come to."""

@@ -10,6 +10,9 @@ from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, O
 from godwit.model.signature import filled
 
 Side = Literal["left", "right"]
+#: what `MEETING` says of rows: the number of those that they meet, or whether they are new (1) or old (0)
+Told = Literal["same", "one is new"]
+_MEET: dict[Told, str] = {"same": f"{MEETING} = __m", "one is new": f"{MEETING} + __m > 0"}
 #: columns that end with the join
 ENDING = (DEVICE, GENERATION, MEETING, CLASS)
 
@@ -20,19 +23,19 @@ def pairs(
     operator: Join,
     *,
     one_query: bool = False,
-    meetings: bool = False,
+    told: Told | None = None,
     hashed: Side | None = None,
 ) -> Frame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
     `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
-    all rows have the same, and a join by one number is much faster than one by several columns. `meetings`: rows meet
-    those with the same number only. `hashed`: rows are few; they are joined in one task that hashes this side. All is
+    all rows have the same, and a join by one number is much faster than one by several columns. `told`: rows meet
+    those only of which that holds. `hashed`: rows are few; they are joined in one task that hashes this side. All is
     written as SQL, in few steps: Column objects cost a round trip to Java each, and every step is analysed.
     """
     kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
     mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
-    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
+    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if told else [])]
     if CLASS in right.columns:
         renamed.append(f"{CLASS} AS __c")
     classes = ["coalesce(__c, 0L)" if CLASS in right.columns else "0L"]
@@ -46,7 +49,7 @@ def pairs(
     # Of one partition each: nothing is shuffled, and nothing broadcast.
     ours = ours.hint("shuffle_hash") if hashed == "left" else ours
     theirs = theirs.hint("shuffle_hash") if hashed == "right" else theirs
-    met = [f"{MEETING} = __m"] if meetings else []
+    met = [_MEET[told]] if told else []
     return joined(ours, theirs, " AND ".join([*_conditions(operator, one_query), *met])).selectExpr(
         *dict.fromkeys(kept)
     )

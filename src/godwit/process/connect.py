@@ -119,6 +119,7 @@ class ConnectedFleet:
             kind = getattr(errors, answer.error, DeploymentError)
             raise (kind if issubclass(kind, GodwitError) else DeploymentError)(answer.message)
         assert answer.epoch is not None
+        self.store.look_again()  # whoever has the answer sees what it says
         return answer.epoch
 
     def stream(
