@@ -214,8 +214,13 @@ def test_sites_with_coordinates_lie_on_a_map_and_devices_move_on_it(
             assert until(lambda: page.evaluate(APART, ["t1", "west"]) < 30)
             at, box = page.evaluate("godwit.ground.drawn.where('west')"), page.locator("#ground").bounding_box()
             assert box is not None
-            page.mouse.click(box["x"] + at["x"], box["y"] + at["y"])
-            expect(page.locator("#selected")).to_have_text("site west in region edge-west at 52.53, 13.28")
+
+            def told() -> bool:  # (what was just set is drawn a moment later)
+                page.mouse.click(box["x"] + at["x"], box["y"] + at["y"])
+                page.wait_for_timeout(200)
+                return page.locator("#selected").inner_text() == "site west in region edge-west at 52.53, 13.28"
+
+            assert until(told)
             client.post("/v1/changes", json={"changes": ["device t1 -> east"]})
             assert until(lambda: page.evaluate(APART, ["t1", "east"]) < 30)
             page.keyboard.press("j")
