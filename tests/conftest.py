@@ -32,6 +32,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or libraries that count their objects at the end call them leaked
+
+
 def _lane(item: pytest.Item) -> str:
     """Tests that build on each other say where they run; the others where their fixtures are."""
     said = item.get_closest_marker("lane")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from bench._harness import machine, say
@@ -112,7 +113,8 @@ def play_with(
     **options: Any,
 ) -> list[dict[str, Any]]:
     """From an empty folder to the oracle's verdict; a result for each strategy. What fails says why."""
-    began, here = time.time(), machine()
+    # (the load average has this bench's own cells in it; between two of them nothing of it runs)
+    began, here = time.time(), {**machine(), "others_cpu_percent": psutil.cpu_percent(interval=0.5)}
     try:
         found = _played(cell, cut, asked, drive, measure, prepare, options)
     except (GodwitError, TimeoutError) as error:

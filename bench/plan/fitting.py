@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from bench.plan.runtime import changing
 from godwit.api.fleet import Fleet
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.topology import Site, Topology
@@ -33,7 +34,6 @@ from godwit.replan.forecast import (
     parallel_track_features,
 )
 from godwit.replan.load import BoxLoad, spans_of
-from godwit.replan.tracks import runs_both
 
 START_US = 1_767_225_600_000_000
 STEP_S = 0.5
@@ -119,7 +119,7 @@ def _changes(fleet: Fleet, setting: FitSetting, rng: random.Random) -> Iterator[
             _push(fleet, setting, rng, step)
             begun = time.perf_counter()
             fleet.replan("q", order=order, strategy=strategy)
-            while _under_way(fleet):
+            while changing(fleet):
                 fleet.process_available()
                 if time.perf_counter() - begun > LONGEST_S:
                     msg = f"{setting}, {strategy}: the change has not come to its end"
@@ -133,11 +133,6 @@ def _changes(fleet: Fleet, setting: FitSetting, rng: random.Random) -> Iterator[
     found = query.verdict()
     if not found.equal:
         raise SystemExit(str(found))
-
-
-def _under_way(fleet: Fleet) -> bool:
-    queries = fleet.deployment.queries.values()
-    return len(queries) > 1 or any(runs_both(query.shape.plan) for query in queries)
 
 
 def _case(fleet: Fleet, setting: FitSetting, order: str) -> ChangeCase:

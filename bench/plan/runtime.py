@@ -25,6 +25,7 @@ from godwit.maintenance.housekeeping import Retention
 from godwit.model.plan import Join
 from godwit.model.signature import StateKey
 from godwit.model.topology import Site, Topology
+from godwit.replan.change_progress import under_way
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -200,7 +201,7 @@ def _changed(fleet: Fleet, load: Load, sink: Timed, strategy: str, order: str, m
     asked.start()
     while time.perf_counter() - begun < most_s:
         load.run(STEP_S)
-        if not asked.is_alive() and len(fleet.deployment.queries) == 1 and _is(fleet, order):
+        if not asked.is_alive() and not changing(fleet):
             break
     ended = time.perf_counter()
     load.run(1.0)
@@ -221,5 +222,5 @@ def _phases(fleet: Fleet) -> list[tuple[str, float, int, int]]:
     return [(p.phase, round(p.at - last.began, 3), p.rows, p.bytes) for p in last.phases]
 
 
-def _is(fleet: Fleet, order: str) -> bool:
-    return fleet.execution(fleet.known("q")).until == 0
+def changing(fleet: Fleet) -> bool:
+    return any(under_way(query, fleet.deployment) for query in fleet.deployment.queries.values())

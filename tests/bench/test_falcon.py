@@ -11,6 +11,7 @@ from bench.falcon.measures import Latencies, Steady, disruption_ms, jitter_ms
 from bench.falcon.play import Turn, _measured
 from bench.falcon.questions import QUESTIONS
 from bench.falcon.sending import EVERY, Cut, Played, latencies
+from bench.falcon.targets import rows
 
 from godwit.migration.phases import KEY_STRATEGIES
 
@@ -66,3 +67,14 @@ def test_steady_is_what_was_pushed_in_the_pauses_and_a_turn_what_was_answered_in
     assert found["falcon"]["steady"]["mean_ms"] == pytest.approx(100.0, abs=0.1)
     assert found["falcon"]["disruption_ms"] == pytest.approx(950.0, abs=1.0)  # from 10.1, due, to 11.05
     assert found["falcon"]["jitter_ms"] == pytest.approx(500.0, abs=0.1)
+
+
+def test_targets_are_met_by_what_was_measured_alone() -> None:
+    def cell(strategy: str, disruption: float, jitter: float) -> dict[str, object]:
+        where = {"workload": "nq7", "strategy": strategy, "x": "nq7"}
+        return {"cell": where, "disruption_ms": disruption, "jitter_ms": jitter}
+
+    good = [cell("none", 0.0, 1.0), cell("delta", 0.0, 4.0), cell("full-restart", 300.0, 90.0)]
+    assert [row[-1] for row in rows({"fig8": good})] == ["yes", "yes"]
+    bad = [cell("delta", 3.0, 4.0), cell("full-restart", 300.0, 70.0), cell("on-demand", 14.0, 30.0)]
+    assert [row[-1] for row in rows({"fig8": bad})] == ["no", "no", "no"]

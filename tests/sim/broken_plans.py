@@ -12,9 +12,21 @@ from godwit.protocol.ledger import MigrationLedger
 from godwit.replan.change_progress import ChangeProgress
 from godwit.sim import plan_versions as sim_versions
 from godwit.sim import step as sim_step
-from godwit.sim.schedule import ChangePlan, Deliver, Schedule, Send, Sight, SubmitQuery, Tick, draw_plans
+from godwit.sim.schedule import (
+    Action,
+    AdvancePlans,
+    ChangePlan,
+    Deliver,
+    Schedule,
+    Send,
+    Sight,
+    SubmitQuery,
+    Tick,
+    draw_plans,
+)
 
 _matching = sim_versions.matching
+_dead_before = MigrationLedger.dead_before
 
 
 def _yes(*_: Any) -> bool:
@@ -34,6 +46,7 @@ def _nothing_computed(*of: Any) -> Any:
 
 
 SIGHTS = [Tick(region, Sight()) for region in ("west", "east", "cloud")]
+ROUND: list[Action] = [*SIGHTS, Deliver(9), AdvancePlans()]
 #: b and c are old, and a is new: the result is made of a state that is computed
 COMPUTED = Schedule(
     0,
@@ -45,19 +58,64 @@ COMPUTED = Schedule(
         Send("d2", "left", ((25, 0, 2),)),
         *(3 * [*SIGHTS, Deliver(9)]),
         ChangePlan("q0", "a JOIN (b JOIN c)", "moving-state"),
-        *(3 * [*SIGHTS, Deliver(9)]),
+        *(4 * ROUND),
         Send("d1", "left", ((26, 0, 3),)),
     ),
 )
+
+
+def _all_send(stream: str, at: int, key: int = 0) -> list[Action]:
+    devices = ("d1", "d2") if stream == "left" else ("d2", "d3")
+    return [*(Send(device, stream, ((at, key, 2),)) for device in devices), *(3 * ROUND)]
+
+
+def _lagging(first: str, before: list[Action], strategy: str, after: list[Action]) -> Schedule:
+    """Rows before a change to another order, and after it; the right one lies behind."""
+    order = "(a JOIN b) JOIN c" if first != "(a JOIN b) JOIN c" else "a JOIN (b JOIN c)"
+    begins = (SubmitQuery("q0", "chain", 0), *ROUND, ChangePlan("q0", first, "moving-state"), *(6 * ROUND))
+    changes = (ChangePlan("q0", order, strategy), *(6 * ROUND))
+    return Schedule(0, "top-down", "incremental", (*begins, *before, *changes, *after))
+
+
+def _left(*times: int) -> list[Action]:
+    return [action for at in times for action in _all_send("left", at)]
+
+
+BEHIND = _all_send("right", 25)
+#: of b, which lies behind, a row meets what the first join, of a and c, has let go when the change begins
+LET_GO = {s: _lagging("(a JOIN c) JOIN b", _left(25, 100, 200), s, BEHIND) for s in ("moving-state", "background")}
+#: the same, let go while the change waits for b
+MEANWHILE = _lagging(
+    "(a JOIN c) JOIN b",
+    _left(21),
+    "moving-state",
+    [*_left(45, 100, 200), *_all_send("right", 40, 1), *_all_send("right", 45)],
+)
+#: a row of b is new, and meets old rows
+OLD_ROWS = _lagging("(a JOIN b) JOIN c", _left(25), "parallel-track", BEHIND)
+
+
+def _lets_go(self: MigrationLedger, operator: int, clocks: Any, now: Any) -> int:
+    queries = {name: replace(query, successor=None) for name, query in now.queries.items()}
+    return _dead_before(self, operator, clocks, replace(now, queries=queries))
+
 
 #: what is broken -> (where, name, the broken rule, a schedule that sees it)
 BROKEN_PLANS: dict[str, tuple[Any, str, Any, Schedule]] = {
     "new rows meet new rows at the old root": (sim_step, "old_row", _yes, draw_plans(88)),
     "rows are purged by another time": (Join, "stays_us", property(lambda self: (0, 0)), draw_plans(156)),
-    "state leaves before what comes is drained": (MigrationLedger, "ready", _always_ready, draw_plans(53)),
-    "versions meet at no line in the source logs": (inputs, "_changes_plan", _no, draw_plans(53)),
+    "state leaves before what comes is drained": (MigrationLedger, "ready", _always_ready, draw_plans(0)),
+    "versions meet at no line in the source logs": (inputs, "_changes_plan", _no, draw_plans(1)),
     "the old version goes before its state is taken over": (ChangeProgress, "_taken_over", _yes, draw_plans(53)),
-    "parallel track ends while old rows are left": (ChangeProgress, "_only_new_rows", _yes, draw_plans(95)),
+    "parallel track ends while old rows are left": (ChangeProgress, "_only_new_rows", _yes, OLD_ROWS),
+    "moving-state does not wait for a stream behind": (
+        ChangeProgress,
+        "_reaches_back",
+        _yes,
+        LET_GO["moving-state"],
+    ),
+    "background does not wait for a stream behind": (ChangeProgress, "_reaches_back", _yes, LET_GO["background"]),
+    "joins let rows go while a stream behind is waited for": (MigrationLedger, "dead_before", _lets_go, MEANWHILE),
     "missing states are not computed": (sim_versions, "matching", _nothing_computed, COMPUTED),
     "results of state that is still to come are not waited for": (MigrationLedger, "_holds_up", _no, draw_plans(171)),
     "state that moved in the epoch of the change stays": (

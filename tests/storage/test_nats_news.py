@@ -58,6 +58,7 @@ def test_what_is_appended_reaches_readers_without_a_question(writer: Store, read
     reader.store.served.heard = heard.append  # type: ignore[union-attr]
     log.append({"n": 1})
     assert until(lambda: there.read(1), 5) == {"n": 1}
+    assert not there.exists(2)  # from here on it hears
     reader.questions = 0
     for n in range(2, 50):
         log.append({"n": n, "text": "x" * 1000})

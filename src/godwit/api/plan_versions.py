@@ -4,9 +4,10 @@ A change is made of one or two *switches*. Each is one epoch: the source logs' e
 between the two versions. The old one answers everything up to the line and leaves its state; the new one reads on from
 the line, and takes the state over like that of an instance that moved (`region/inherit.py`).
 
-    moving-state        rows wait in front of the new joins until their state is there
+    moving-state        the joins let no row go until their states reach back far enough (`replan/change_progress.py`);
+                        then rows wait in front of the new joins until their state is there
     background          first a plan that runs both boxes, of which the old one answers; when the new one has all its
-                        states, which are computed beside, the new plan
+                        states, which are computed beside and reach back far enough, the new plan
     parallel-track      first a plan that runs both boxes, then, when the old one has no old row left, the new plan
     pause-drain-resume  the same, but rows wait in front of the new box until then; only where it was asked for
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass, replace
 from godwit.api.core import FleetCore
 from godwit.api.plan_records import PlanRecords
 from godwit.control.commands import AdvancePlan
-from godwit.control.events import PlanChanged, ProbesOrdered, QueryWithdrawn
+from godwit.control.events import PlanChanged, QueryAdjusted, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
 from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
@@ -38,13 +39,13 @@ from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
-from godwit.replan.change_progress import ChangeProgress, NextStep
+from godwit.replan.change_progress import ChangeProgress, NextStep, under_way
 from godwit.replan.forecast import ChangeCase, Forecast, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, possible, steps
-from godwit.replan.tracks import Answers, both, first, runs_both, second
+from godwit.replan.tracks import Answers, answers, both, first, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
@@ -56,8 +57,6 @@ log = logging.getLogger(__name__)
 ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
 
 
-#: beyond this, states of the old plan may have let go what the new one needs for its last stream
-APART_US = 1_000_000
 #: those that `auto` may choose
 CHOSEN = ("moving-state", "parallel-track", "background")
 
@@ -71,6 +70,8 @@ class PlannedChange:
     first: Query
     last: Query
     strategy: str
+    #: whether the new plan has states that the old one has not
+    computes: bool
     #: what it is expected to take, where the load is known
     forecast: Forecast | None = None
 
@@ -80,7 +81,8 @@ class PlanVersions:
         self._fleet = fleet
         #: steps of versions that were asked for, so that a command is written once
         self._asked: set[tuple[QueryId, NextStep]] = set()
-        self._newest: dict[QueryId, int] = {}
+        self._lines: dict[QueryId, int] = {}
+        self._found: dict[object, int] = {}
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         self._records = PlanRecords(fleet.store)
@@ -92,7 +94,7 @@ class PlanVersions:
 
     def change(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, again: bool) -> None:
         version = QueryId(f"{name}~{self._fleet.control.command}")
-        if again and {version, _track(version)} & self._fleet.deployment.queries.keys():
+        if again and self._begun(version):
             return
         if self._ordered(name, wish.order, strategy):
             return
@@ -101,7 +103,21 @@ class PlanVersions:
             what = found.forecast
             told = None if what is None else {"length_s": what.length_s, "silence_s": what.silence_s}
             self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
-            self.switch(name, found.old, found.first, found.strategy == "moving-state")
+            if found.strategy == "moving-state" and found.computes:
+                self.prepare(name, found.old, found.last)
+            else:
+                self.switch(name, found.old, found.first, found.strategy == "moving-state")
+
+    def _begun(self, version: QueryId) -> bool:
+        """Whether a change was begun by a process that is no more."""
+        queries = self._fleet.deployment.queries
+        to_come = {query.successor.id for query in queries.values() if query.successor is not None}
+        return bool({version, _track(version)} & (queries.keys() | to_come))
+
+    def prepare(self, name: QueryId, old: Query, new: Query) -> None:
+        """The joins let no row go from now on; when their states reach back far enough, the new version takes over."""
+        self._fleet.control.ask(QueryAdjusted(old.id, successor=new))
+        self._records.phase(name, "keep", old.id)
 
     def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
         """Whether the query has a probing join, whose order is changed at once; ConfigError if that is wrong."""
@@ -114,7 +130,7 @@ class PlanVersions:
         asked = order_of(node, order)
         if asked != query.probes:
             self._records.begin(name, order, chosen, query.shape.key)
-            self._fleet.control.ask(ProbesOrdered(query.id, asked))
+            self._fleet.control.ask(QueryAdjusted(query.id, probes=asked))
             self._records.phase(name, "switch", query.id)
             self._records.end(name)
         return True
@@ -130,37 +146,24 @@ class PlanVersions:
             return None
         new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
-        apart_us = self._apart_us(old)
-        chosen = self._best(name, old, new, states, apart_us) if strategy == AUTO else strategy
+        chosen = self._best(name, old, new, states) if strategy == AUTO else strategy
         steps(chosen, BoxChange(states, run_out=run_out))
         if states.short and chosen in ("moving-state", "background"):
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
-            raise DeploymentError(msg)
-        if states.recompute and apart_us > APART_US and chosen in ("moving-state", "background"):
-            far = f"{apart_us / 1e6:,.0f} s apart" if apart_us < -NEVER // 2 else "apart, and one has sent nothing yet"
-            msg = f"the streams of '{name}' are {far}: rows that the last of them will meet have left the states that "
-            msg += "another order needs; use 'parallel-track', or wait"
             raise DeploymentError(msg)
         begins = new
         # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
         if chosen in ANSWERS and (states.recompute or chosen != "background"):
             begins = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
         self.check_place(name, old, begins)
-        return PlannedChange(old, begins, new, chosen, self._forecasts(name, old, new, states).get(chosen))
+        told = self._forecasts(name, old, new, states).get(chosen)
+        return PlannedChange(old, begins, new, chosen, bool(states.recompute), told)
 
-    def _apart_us(self, old: Query) -> int:
-        """How far the joins' watermarks are ahead of the last join's, which waits for all streams; of regions that are
-        other processes nothing is known here."""
-        plan, runners = old.shape.plan, self._fleet.runners_of(old.shape.key)
-        joins = [i for i, operator in enumerate(plan.operators) if isinstance(operator, Join)]
-        stand = [max((r.kernel.released.get(i, {}).get(old.id, NEVER) for r in runners), default=NEVER) for i in joins]
-        return max(stand) - stand[-1] if stand else 0
-
-    def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch, apart_us: int) -> str:
+    def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
         """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
         can = [one for one in possible(BoxChange(states)) if one in CHOSEN]
-        if states.short or apart_us > APART_US or "background" not in can:
+        if states.short or "background" not in can:
             return "parallel-track"
         found = self._forecasts(name, old, new, states)
         return auto.best(found, can).strategy if found else "background"
@@ -195,7 +198,7 @@ class PlanVersions:
             why = "it has no place now"
         elif any(operator[0] == old.id for operator in deployment.key_routes):
             why = "its keys are divided over several regions"
-        elif self._progress.before(old) is not None or runs_both(old.shape.plan):
+        elif under_way(old, deployment):
             why = "the change before is still under way"
         if why:
             msg = f"the plan of '{name}' cannot be changed: {why}. Withdraw and submit it, or wait"
@@ -211,7 +214,7 @@ class PlanVersions:
 
     # --- one epoch
 
-    def switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> None:
+    def switch(self, name: QueryId, old: Query, new: Query, wait: bool = False) -> None:
         self._fleet.control.ask(self._request(old, new, wait))
         if new.id not in self._fleet.deployment.queries:
             msg = f"the new plan of '{name}' has no place any more: the old one goes on"
@@ -246,7 +249,7 @@ class PlanVersions:
         self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
         for query in list(self._fleet.deployment.of_shape(runner.shape.key)):
             new = self._heir(query) if query.until else query
-            if new is None or not (new.inherits or runs_both(new.shape.plan)):
+            if new is None or not (new.inherits or new.successor or runs_both(new.shape.plan)):
                 continue
             step = self._progress.next(new)
             if step is not None and (new.id, step) not in self._asked:
@@ -255,7 +258,7 @@ class PlanVersions:
 
     def _changing(self, shape: str) -> QueryId | None:
         """The query of a shape whose plan is being changed."""
-        versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until)
+        versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until or q.successor)
         return next((_name(query.id) for query in versions), None)
 
     def advance(self, version: QueryId) -> None:
@@ -271,6 +274,9 @@ class PlanVersions:
                 self._fleet.pool.wake()
             case NextStep.RETIRE:
                 self._retire(new)
+            case NextStep.SWITCH if new.successor is not None:
+                self._asked.discard((new.id, step))
+                self.switch(self._fleet.aliases.name_of(new.id), new, new.successor, True)
             case NextStep.SWITCH:
                 name = self._fleet.aliases.name_of(new.id)
                 reason = legacy.broken(self._fleet.store, new.id)
@@ -285,7 +291,7 @@ class PlanVersions:
         old = self._progress.before(new)
         assert old is not None
         if runs_both(new.shape.plan):
-            self._newest_us(new)  # it is kept before what says it goes
+            self._line_us(new)  # it is kept before what says it goes
         self._fleet.control.ask(QueryWithdrawn(old.id))
         self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
@@ -304,34 +310,39 @@ class PlanVersions:
         return ChangeProgress(
             fleet.deployment,
             lambda shape: [runner.kernel for runner in fleet.runners_of(shape)],
-            self._newest_us,
+            self._line_us,
             lambda version: legacy.released(fleet.store, version.id),
+            self._found,
         )
 
-    def _newest_us(self, version: Query) -> int | None:
-        """How new the newest of the old rows is: they count as long as the plans run side by side. Kept on disk."""
-        if version.id not in self._newest:
+    def _line_us(self, version: Query) -> int | None:
+        """Of a version that runs both plans (`ChangeProgress.line_us`). Kept on disk, for the old version goes."""
+        if legacy.broken(self._fleet.store, version.id) is not None:
+            return NEVER  # back to the old plan, which has all that it needs
+        if version.id not in self._lines:
             store, old = self._fleet.store, self._progress.before(version)
-            known = store.get_document(_newest(version))
-            if known is None and old is not None and (known := _newest_left(store, old)) is not None:
-                store.put_document(_newest(version), known)
+            known = store.get_document(_line(version))
+            if known is None and old is not None and (known := _line_left(store, old, version)) is not None:
+                store.put_document(_line(version), known)
             if known is None:
                 return None
-            self._newest[version.id] = known
-        return self._newest[version.id]
+            self._lines[version.id] = known
+        return self._lines[version.id]
 
 
-def _newest(query: Query) -> str:
+def _line(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
 
 
-def _newest_left(store: Store, old: Query) -> int | None:
-    """The time of the newest row that a version's joins have left; None: not all have left theirs."""
+def _line_left(store: Store, old: Query, both: Query) -> int | None:
+    """As the old version's joins have left it; None: not all have left their state."""
     left = legacy.left_by(store, old)
     if left is None:
         return None
-    joins = [parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    highs = [s.high for parts in joins for part in parts.values() for s in part if s.high is not None]
+    joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+    if answers(both.shape.plan) == "old":
+        return max((clock for _, clock in joins), default=NEVER)
+    highs = [s.high for parts, _ in joins for part in parts.values() for s in part if s.high is not None]
     return max(highs, default=NEVER)
 
 

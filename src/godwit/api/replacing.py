@@ -23,7 +23,8 @@ class Replacing:
             return
         found = self.planned(name, sql, version)
         if found.new.identity != found.old.identity:
-            self._plans.switch(name, found.old, found.new, wait=False)
+            begin = self._plans.prepare if found.match.recompute else self._plans.switch
+            begin(name, found.old, found.new)
 
     def planned(self, name: QueryId, sql: str, version: QueryId | None = None) -> Replacement:
         """What goes on and what begins again. SqlError, ConfigError or DeploymentError: it cannot be, and why."""

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from godwit.control.commands import Command
     from godwit.storage.command_log import CommandLog
 
-Folder = Annotated[Path, typer.Argument(help="The fleet's folder.")]
+#: a path, or what `godwit.storage.open_store` takes
+Folder = Annotated[str, typer.Argument(help="The fleet's folder, or its store's URL (nats://..., s3://...).")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")]
 
 
@@ -72,31 +73,33 @@ def text(sql: str) -> str:
         raise ConfigError(msg) from error
 
 
-def answered(folder: Path, command: Command, wait: float) -> None:
+def answered(folder: str, command: Command, wait: float) -> None:
     """Write the command, say what has become of it; a refusal ends with exit code 1."""
-    from godwit.storage.names import CONTROL
-
-    before = suspended(folder) if (folder / CONTROL).exists() else {}
+    before = suspended(folder)
     say(*ask(folder, command), wait)
-    for query, why in suspended(folder).items() if wait and (folder / CONTROL).exists() else ():
+    for query, why in suspended(folder).items() if wait else ():
         if before.get(query) != why:
             typer.echo(f"suspended: {query}: {why}", err=True)
 
 
-def suspended(folder: Path) -> dict[str, str]:
+def suspended(folder: str) -> dict[str, str]:
     """Queries of a fleet that have no place now, with the reason."""
     from godwit.storage.epoch_log import Control
-    from godwit.storage.store import Store
+    from godwit.storage.names import CONTROL
+    from godwit.storage.open_store import open_store
 
-    control = Control(Store.local(folder))
+    store = open_store(folder)
+    if not store.disk.exists(CONTROL):
+        return {}
+    control = Control(store)
     return {str(query): why for query, why in control.deployment_at(control.last).parked.items()}
 
 
-def ask(folder: Path, command: Command) -> tuple[CommandLog, int]:
+def ask(folder: str, command: Command) -> tuple[CommandLog, int]:
     from godwit.storage.command_log import CommandLog
-    from godwit.storage.store import Store
+    from godwit.storage.open_store import open_store
 
-    commands = CommandLog(Store.local(folder), must_exist=True)
+    commands = CommandLog(open_store(folder), must_exist=True)
     return commands, commands.append(command)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from godwit.cli.ask import answered, ask, say
+from godwit.cli.ask import Folder, answered, ask, say
 from godwit.cli.changes import given, trace_at
 from godwit.errors import ConfigError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def change(
-    folder: Annotated[Path, typer.Argument(help="The running fleet's folder.")],
+    folder: Folder,
     changes: Annotated[
         list[str] | None, typer.Argument(help="Changes such as 'device t1 -> east', or files of them.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from godwit.cli.ask import Folder
 from godwit.cli.output import Output, as_json, as_table, form
 from godwit.errors import ConfigError, StateError
 
@@ -21,7 +22,7 @@ Record = dict[str, Any]
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
+    folder: Folder,
     number: Number = None,
     last: Last = 50,
     output: Output = "auto",
@@ -47,21 +48,23 @@ def show(fleet: str, records: list[Record], number: int | None, last: int, how: 
         _list(records[-last:] if last else records)
 
 
-def read(folder: Path) -> list[Record]:
-    """All stories of a fleet, oldest first."""
+def read(folder: str | Path) -> list[Record]:
+    """All records of a fleet, oldest first."""
     from godwit.observe.history import newest
+    from godwit.storage.names import CONTROL, HISTORY
+    from godwit.storage.open_store import open_store
 
-    path = folder / "history.jsonl"
-    if not path.exists():
-        known = "it is not a fleet's folder" if not (folder / "control").exists() else "nothing was reconfigured yet"
+    store = open_store(folder)
+    if not store.disk.exists(HISTORY):
+        known = "nothing was reconfigured yet" if store.disk.exists(CONTROL) else "it is not a fleet's folder"
         msg = f"{folder} has no history.jsonl: {known}; give the folder that the fleet was opened with"
         raise ConfigError(msg)
     found = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for i, line in enumerate(store.read_lines(HISTORY), start=1):
         try:
             found.append(json.loads(line))
         except json.JSONDecodeError as error:
-            msg = f"{path}:{i}: not a story ({error.msg}); the line was cut off, remove it"
+            msg = f"{store.where(HISTORY)}:{i}: not a story ({error.msg}); the line was cut off, remove it"
             raise StateError(msg) from error
     return newest(found)
 
@@ -75,12 +78,12 @@ def _find(fleet: str, records: list[Record], number: int) -> Record:
     raise ConfigError(msg)
 
 
-def _tell_plans(folder: Path, record: Record) -> None:
+def _tell_plans(folder: str, record: Record) -> None:
     """The changes of plan that a reconfiguration is a step of, phase by phase."""
     from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
-    from godwit.storage.store import Store
+    from godwit.storage.open_store import open_store
 
-    for told in Store.local(folder).get_document(PLAN_CHANGES) or ():
+    for told in open_store(folder).get_document(PLAN_CHANGES) or ():
         if {*told["versions"], told["query"]} & {*record["queries"]}:
             typer.echo(PlanChangeRecord.from_json(told).text())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from godwit.control.commands import MigrateKeys
 from godwit.errors import DeploymentError
@@ -16,12 +15,12 @@ from godwit.model.routing import Route, RouteTable
 from godwit.observe.key_usage import Held
 from godwit.observe.status import Ledger
 from godwit.storage.epoch_log import Control
-from godwit.storage.store import Store
+from godwit.storage.open_store import open_store
 
 
-def explained(folder: Path, command: MigrateKeys) -> str:
+def explained(folder: str, command: MigrateKeys) -> str:
     """From what the fleet's folder says, without asking the fleet."""
-    store = Store.local(folder)
+    store = open_store(folder)
     control = Control(store)
     deployment, topology = control.deployment_at(control.last), control.standing().topology
     known = deployment.queries.get(QueryId(command.query))

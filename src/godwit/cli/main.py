@@ -42,6 +42,7 @@ COMMANDS = {
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
     "coordinator": ("processes", "coordinator", "The control plane as a process, without Spark."),
     "region": ("processes", "region", "One region as a process with a Spark of its own."),
+    "forget-region": ("processes", "forget_region", "Write off a region whose process is gone for good."),
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
     "down": ("up", "down", "Stop them cleanly."),
     "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
@@ -82,7 +83,7 @@ class Lazy(TyperGroup):
             os.environ["GODWIT_SERVER"] = flag
             return True
         folder = next((arg for arg in args if not arg.startswith("-")), None)
-        return not (folder and Path(folder).is_dir()) and server_of(None, os.environ) is not None
+        return not (folder and ("://" in folder or Path(folder).is_dir())) and server_of(None, os.environ) is not None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, (module, _, _) in COMMANDS.items() if find_spec(f"godwit.cli.{module}")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Join, Query, Stream
@@ -17,30 +15,30 @@ from godwit.replan.wishes import PlanWish
 from godwit.sql import compile_query
 from godwit.storage.epoch_log import Control
 from godwit.storage.names import ALIASES
-from godwit.storage.store import Store
+from godwit.storage.open_store import open_store
 
 
-def replanned(folder: Path, query: str, wish: PlanWish) -> str:
+def replanned(folder: str, query: str, wish: PlanWish) -> str:
     known, streams = _running(folder, query)
     return explained(known, wish, streams, _load(folder, known, streams))
 
 
-def replaced(folder: Path, query: str, sql: str) -> str:
+def replaced(folder: str, query: str, sql: str) -> str:
     known, streams = _running(folder, query)
     return replacement(known, compile_query(sql, streams, known.id), streams).explained()
 
 
-def _load(folder: Path, query: Query, streams: dict[StreamId, Stream]) -> BoxLoad | None:
+def _load(folder: str, query: Query, streams: dict[StreamId, Stream]) -> BoxLoad | None:
     """As it was measured since the query's plan began; None: it joins nothing, or hardly anything has come."""
     if not any(isinstance(operator, Join) for operator in query.shape.plan.operators):
         return None
     box = JoinBox.of(query.shape.plan, streams)
-    return measured(query, box, Ledger(Store.local(folder)).flows(query.shape.key), None)
+    return measured(query, box, Ledger(open_store(folder)).flows(query.shape.key), None)
 
 
-def _running(folder: Path, query: str) -> tuple[Query, dict[StreamId, Stream]]:
+def _running(folder: str, query: str) -> tuple[Query, dict[StreamId, Stream]]:
     """From what the fleet's folder says, without asking the fleet."""
-    store = Store.local(folder)
+    store = open_store(folder)
     control = Control(store)
     deployment = control.deployment_at(control.last)
     stands_for = (store.get_document(ALIASES) or [{}])[0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from godwit.cli.ask import Folder
 from godwit.cli.output import Output, as_json, as_table, console, form
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ All = Annotated[bool, typer.Option("--all", "-a", help="Regions by shape, flows,
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
+    folder: Folder,
     output: Output = "auto",
     everything: All = False,
 ) -> None:
     """Queries, regions, sinks and faults of a fleet at a glance; with --all also flows, state, keys and links."""
     how = form(output)
     from godwit.observe.status import Ledger
-    from godwit.storage.store import Store
+    from godwit.storage.open_store import open_store
 
-    show(Ledger(Store.local(folder)).status().to_json(), how, everything)
+    show(Ledger(open_store(folder)).status().to_json(), how, everything)
 
 
 def show(found: Told, how: str, everything: bool) -> None:

@@ -31,8 +31,8 @@ from godwit.control.events import (
     PlacedByHand,
     PlacesHinted,
     PlanChanged,
-    ProbesOrdered,
     Publish,
+    QueryAdjusted,
     QuerySubmitted,
     QueryWithdrawn,
     Record,
@@ -149,6 +149,7 @@ class Coordinator:
         before = dict(self.planner.parked())
         self.planner.session = session_of(self.epoch + 1)
         stages = self._strategy(self.planner, batch)
+        self._forget_unplaced(batch)
         # What has happened to the topology is in the control log, also if no row changes by it.
         todo = [stage for stage in stages if not stage.empty] or (stages[-1:] if batch.changes else [])
         if not todo:
@@ -157,6 +158,12 @@ class Coordinator:
         self._running, self._todo, self._published = batch, todo, []
         self.record = ReconfigurationRecord(self.record.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
+
+    def _forget_unplaced(self, batch: ChangeBatch) -> None:
+        """Versions that found no place never ran: they may be asked for again."""
+        for request in batch.requests:
+            if isinstance(request, PlanChanged) and request.query.id not in self.planner.rows.queries:
+                self._known.pop(request.query.id, None)
 
     def _next_batch(self) -> ChangeBatch:
         """Queries that come and go first, in a batch of their own: that one is never taken back, because a region
@@ -344,7 +351,7 @@ _REQUESTS = (
     RegionEvacuated,
     QueryWithdrawn,
     PlanChanged,
-    ProbesOrdered,
+    QueryAdjusted,
     DeviceFeeds,
     DevicesForgotten,
     PlacesHinted,

@@ -77,11 +77,14 @@ class PlanChanged:
 
 
 @dataclass(frozen=True)
-class ProbesOrdered:
-    """New rows of a query with a probing join probe the other streams in this order from now on."""
+class QueryAdjusted:
+    """A query's row says something else from now on; nothing moves."""
 
     query: QueryId
-    order: tuple[str, ...]
+    #: in which order new rows probe the other streams; None: as before
+    probes: tuple[str, ...] | None = None
+    #: the version that it is to go over to; None: to none
+    successor: Query | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ Event = (
     | QuerySubmitted
     | QueryWithdrawn
     | PlanChanged
-    | ProbesOrdered
+    | QueryAdjusted
     | PlacesHinted
     | PlacedByHand
     | StreamDeclared
@@ -201,7 +204,7 @@ Request = (
     | RegionEvacuated
     | QueryWithdrawn
     | PlanChanged
-    | ProbesOrdered
+    | QueryAdjusted
     | DeviceFeeds
     | DevicesForgotten
     | PlacesHinted

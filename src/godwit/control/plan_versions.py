@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from godwit.control.events import PlanChanged, ProbesOrdered
+from godwit.control.events import PlanChanged, QueryAdjusted
 from godwit.control.plan_state import Planner
 from godwit.ids import Epoch, QueryId, SiteId
 from godwit.model.instances import instance_id
@@ -38,11 +38,13 @@ def change_plan(planner: Planner, request: PlanChanged) -> Infeasible | None:
     return None
 
 
-def order_probes(planner: Planner, request: ProbesOrdered) -> None:
+def adjust_query(planner: Planner, request: QueryAdjusted) -> None:
     """One row changes; nothing moves."""
     known = planner.rows.queries.get(request.query)
     if known is not None:
-        planner.journal.put(planner.rows.queries, known.id, replace(known, probes=request.order))
+        probes = known.probes if request.probes is None else request.probes
+        adjusted = replace(known, probes=probes, successor=request.successor)
+        planner.journal.put(planner.rows.queries, known.id, adjusted)
 
 
 def _stateful(planner: Planner, query: QueryId) -> Iterator[Migration]:

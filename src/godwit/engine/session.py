@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from godwit.engine.java import find_java_home
 from godwit.errors import ConfigError
 
-#: Each line was measured; docs/architecture.md says what it buys.
+#: Each line was measured; docs/design/0001-small-micro-batches.md says what it buys.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -40,12 +40,10 @@ class ArrivalClocks:
         fleet = self._fleet
         queries = [q for q in fleet.deployment.queries.values() if any(s.arrival for _, s in q.shape.plan.scans)]
         streams = {scan.stream for query in queries for _, scan in query.shape.plan.scans}
-        if not streams:
-            return
+        regions = fleet.gateway.writes(fleet.deployment.sites.values())
         now = time.time()
         with fleet.lock:
-            regions = fleet.gateway.writes(fleet.deployment.sites.values())
-            for stream in streams:
+            for stream in streams if regions else ():  # (a coordinator writes none)
                 if fleet.gateway.starts(regions, [stream]) != self._last.get(stream):
                     self._until[stream] = now + span(queries) / 1e6 + 1.0
                 if self._is_due(stream, now):

@@ -7,7 +7,7 @@ old region's log, and the entry that says so follows that row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -357,8 +357,9 @@ class Gateway:
                 found[source.region, stream] = source.left
         return found
 
-    def forget(self, devices: Iterable[DeviceId]) -> None:
+    def forget(self, devices: Collection[DeviceId]) -> None:
         """All that these devices have sent was read."""
+        self.meter.forget(devices)
         for state in self._streams.values():
             for device in devices:
                 state.forget(device)

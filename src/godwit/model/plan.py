@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakValueDictionary
 
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
@@ -573,6 +574,10 @@ class Shape:
         return signature.of_operators(self.plan.operators, types)
 
 
+#: the shapes that queries have: one object each, however many queries there are, and whoever read them from a log
+_SHAPES: WeakValueDictionary[str, Shape] = WeakValueDictionary()
+
+
 @dataclass(frozen=True)
 class Query:
     """A query that passed the front end."""
@@ -608,6 +613,11 @@ class Query:
     until: int = 0
     #: of a probing join: the order (aliases) in which a new row probes the other streams
     probes: tuple[str, ...] = ()
+    #: the version it goes over to when its states hold all that that one needs; until then joins let no row go
+    successor: Query | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _SHAPES.setdefault(self.shape.key, self.shape))
 
     @property
     def identity(self) -> str:

@@ -283,8 +283,9 @@ class _Update:
     ) -> tuple[set[Connection], set[Connection]]:
         """(connections won, lost) by a sub-plan: its own instances' and all of an instance that changed home."""
         plan, placement = self._all._plan, self._all._placement
-        won = won | connections(plan, placement, plus - self._was.keys())
-        lost = lost | (connections(plan, placement, minus - self._was.keys()) - self._wires.won)
+        was = self._was  # (a set minus keys would look at all of them, for each of many sub-plans)
+        won = won | connections(plan, placement, (op for op in plus if op not in was))
+        lost = lost | (connections(plan, placement, (op for op in minus if op not in was)) - self._wires.won)
         return won - lost, lost - won
 
     def _edit(

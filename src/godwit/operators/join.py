@@ -44,10 +44,9 @@ def pairs(
     kept += [f"least({', '.join(classes)}) AS {CLASS}"] if classes != ["0L", "0L"] else []
     if hashed is not None:
         left, right = left.coalesce(1), right.coalesce(1)
-    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys)))
-    theirs = right.selectExpr(*mine, *renamed, *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys)))
+    theirs = right.selectExpr(*mine, *renamed)
     # Of one partition each: nothing is shuffled, and nothing broadcast.
-    ours = ours.hint("shuffle_hash") if hashed == "left" else ours
+    ours = left.hint("shuffle_hash") if hashed == "left" else left
     theirs = theirs.hint("shuffle_hash") if hashed == "right" else theirs
     met = [_MEET[told]] if told else []
     return joined(ours, theirs, " AND ".join([*_conditions(operator, one_query), *met])).selectExpr(
@@ -69,15 +68,12 @@ def chosen(
     the residual reads. `hashed`: they are few, and joined in one task."""
     names = rows.columns
     mine = [f"`{name}`" for name in others.columns if name not in (QUERY, *ENDING)]
-    keys = [f"{pair[side]} AS __k{n}" for n, pair in enumerate(operator.keys)]
-    their_keys = [f"{pair[1 - side]} AS __r{n}" for n, pair in enumerate(operator.keys)]
-    theirs = others.selectExpr(*mine, f"{QUERY} AS __q", f"{GENERATION} AS __g", *their_keys)
-    ours = rows.selectExpr("*", *keys)
+    theirs = others.selectExpr(*mine, f"{QUERY} AS __q", f"{GENERATION} AS __g")
     if hashed:
-        ours, theirs = ours.coalesce(1), theirs.coalesce(1).hint("shuffle_hash")
+        rows, theirs = rows.coalesce(1), theirs.coalesce(1).hint("shuffle_hash")
     rest = [f"({operator.residual})"] if operator.residual else []
     condition = " AND ".join([*_conditions(operator, one_query), *rest])
-    found = joined(ours, theirs, condition, "left_semi" if having else "left_anti")
+    found = joined(rows, theirs, condition, "left_semi" if having else "left_anti")
     return found.selectExpr(*(f"`{name}`" for name in names))
 
 
@@ -86,7 +82,7 @@ def _conditions(operator: Join, one_query: bool) -> list[str]:
     return [
         f"{GENERATION} - __g = 0",
         *([] if one_query else [f"{QUERY} = __q"]),
-        *(f"__k{n} = __r{n}" for n in range(len(operator.keys))),
+        *(f"{mine} = {other}" for mine, other in operator.keys),
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]

@@ -294,14 +294,14 @@ class CoordinatorAgent(RunningFleet):
         self._watch.looks(now)
         for region, one in members.items():
             self._watch.hear(region, one, now)
-        silent = self._watch.silent(now) | {region for region, one in members.items() if one.left}
+        silent = self._watch.silent(now) & members.keys() | {region for region, one in members.items() if one.left}
         for name in sorted(silent - self._silent):
             log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)
             self._post(RegionLost(RegionId(name)))
             if not members[RegionId(name)].left:  # who has said goodbye may be about to be started again
                 self._post(RegionEvacuated(RegionId(name)))
         for name in sorted(self._silent - silent):
-            log.warning("region '%s' is back", name)
+            log.warning("region '%s' is %s", name, "back" if name in members else "forgotten")
             self._post(RegionBack(RegionId(name)))
         self._silent = silent
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.keys import Key, KeySet, overlap
-from godwit.model.plan import Plan
+from godwit.model.plan import Join, Plan
 from godwit.protocol.handover import Instance, Migration, instance_of, rows_wait, stands_apart
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
-from godwit.protocol.watermarks import FOREVER
+from godwit.protocol.watermarks import FOREVER, NEVER
 
 
 @dataclass
@@ -215,10 +215,13 @@ class MigrationLedger:
         """The clock of an operator's state here: the least of the queries that may have rows in it.
 
         Those are the ones that live here or are still to be handed over. The others' rows have gone, and their clocks,
-        which stand still here, must not keep what is left.
+        which stand still here, must not keep what is left. A join whose query is to join in another order lets nothing
+        go: the rows of a stream that lies behind may meet it there.
         """
         leaving = {m.query for m in self.outgoing if m.operator == operator}
         lives_here = {q for q in clocks if self.region in now.owners(now.queries[q], operator)}
+        if isinstance(self.plan.operators[operator], Join) and any(now.queries[q].successor for q in lives_here):
+            return NEVER
         return min((clocks[q] for q in lives_here | (leaving & clocks.keys())), default=FOREVER)
 
     # --- generations

@@ -1,9 +1,14 @@
 """What a change of plan that is under way can do next, as the regions' kernels say. Pure; runtime and simulator ask.
 
-one switch      the new version takes rows and state over ── RETIRE the old one
+one switch      the joins let no row go any more ── when their states reach back far enough, SWITCH: the new version
+                takes rows and state over ── RETIRE the old one
 side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
-                (background: at once; parallel-track: when no old row is left) ── RETIRE the one with both
+                (background: when the states that it began with reach back far enough; parallel-track: when no old row
+                is left) ── RETIRE the one with both
 windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
+
+A join lets rows go by the watermark of its own streams. In another order they may meet rows of a stream that lies
+further behind. What joins had let go of, up to their *line*, is never missed once that last stream has passed the line.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ from enum import Enum
 
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Query
+from godwit.model.instances import instance_id
+from godwit.model.plan import Join, Plan, Query
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.tracks import answers, old_root, reach_us, runs_both
@@ -31,10 +37,13 @@ class ChangeProgress:
     deployment: Deployment
     #: of a shape, by its key: those that run it
     kernels: Callable[[str], Collection[RegionKernel]]
-    #: of a version that runs both plans: the time of the newest row that the old one had when it began; None: unknown
-    newest_us: Callable[[Query], int | None]
+    #: of a version that runs both plans: its line, where the old plan's joins stood when it began; where they share the
+    #: answers by age, the time of the newest row that they had; None: unknown
+    line_us: Callable[[Query], int | None]
     #: of a version that lets windows run out: whether rows go into the new box by now
     released: Callable[[Query], bool]
+    #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later
+    found: dict[object, int]
 
     def next(self, version: Query) -> NextStep | None:
         """What can be done for a version; None: nothing now."""
@@ -44,11 +53,10 @@ class ChangeProgress:
             if both and answers(version.shape.plan) == "later" and not self.released(version):
                 return NextStep.RELEASE if self._only_new_rows(version) else None
             return NextStep.RETIRE if old.until and self._taken_over(old, version) else None
-        if not both or version.until or self.deployment.suspended(version.id):
+        if not under_way(version, self.deployment) or version.until or self.deployment.suspended(version.id):
             return None
-        if answers(version.shape.plan) == "by age" and not self._only_new_rows(version):
-            return None
-        return NextStep.SWITCH
+        ready = self._only_new_rows if both and answers(version.shape.plan) == "by age" else self._reaches_back
+        return NextStep.SWITCH if ready(version) else None
 
     def before(self, version: Query) -> Query | None:
         """The version that another one goes on with, as long as it is there."""
@@ -68,7 +76,37 @@ class ChangeProgress:
     def _only_new_rows(self, version: Query) -> bool:
         """Whether no result to come can have a row from before the two plans ran side by side: rows to come are past
         the newest of those by more than any result spans."""
-        newest = self.newest_us(version)
-        root = old_root(version.shape.plan)
-        clocks = [k.released.get(root, {}).get(version.id, NEVER) for k in self.kernels(version.shape.key)]
-        return newest is not None and max(clocks, default=NEVER) > newest + 2 * reach_us(version.shape.plan)
+        newest, root = self.line_us(version), old_root(version.shape.plan)
+        return newest is not None and self._clock(version, root) > newest + 2 * reach_us(version.shape.plan)
+
+    def _reaches_back(self, version: Query) -> bool:
+        """Whether states have all that rows to come may meet in the new order: these are past the line."""
+        plan = version.shape.plan
+        line = self.line_us(version) if runs_both(plan) else self._line(version)
+        root = old_root(plan) if runs_both(plan) else max(_joins(plan))
+        return line is not None and self._clock(version, root) >= line
+
+    def _line(self, version: Query) -> int | None:
+        """How far the furthest join stood when all of them had ceased to let rows go, where they are now."""
+        kernels, joins = list(self.kernels(version.shape.key)), _joins(version.shape.plan)
+        there = [kernel.deployment.queries.get(version.id) for kernel in kernels]
+        if not kernels or any(known is None or known.successor is None for known in there):
+            return None
+        key = (version.id, *(self.deployment.placement.get(instance_id(version.id, i)) for i in joins))
+        if key not in self.found:
+            self.found[key] = max(self._clock(version, join) for join in joins)
+        return self.found[key]
+
+    def _clock(self, version: Query, operator: int) -> int:
+        clocks = (k.released.get(operator, {}).get(version.id, NEVER) for k in self.kernels(version.shape.key))
+        return max(clocks, default=NEVER)
+
+
+def under_way(version: Query, deployment: Deployment) -> bool:
+    """Whether a change of plan that a version is part of has not come to its end."""
+    before = version.inherits is not None and version.inherits in deployment.queries
+    return before or version.until > 0 or version.successor is not None or runs_both(version.shape.plan)
+
+
+def _joins(plan: Plan) -> list[int]:
+    return [i for i, operator in enumerate(plan.operators) if isinstance(operator, Join)]

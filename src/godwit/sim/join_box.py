@@ -65,6 +65,8 @@ class SimBox:
         #: rows since then are new; none: everything is old
         self.old: frozenset[BoxRow] | None = None
         self.root_joins: RootJoins = lambda left, right: True
+        #: states let nothing go
+        self.keeps_all = False
         #: pairs of combinations that were looked at, and combinations that were kept for another join
         self.probed = 0
 
@@ -80,7 +82,8 @@ class SimBox:
         state = self.joins[above.covers]
         side = 0 if above.left.covers == _covers(made) else 1
         mine, theirs = state.sides[side], state.sides[1 - side]
-        theirs[:] = [other for other in theirs if not self._purgeable(span(other), span(made), self.window)]
+        if not self.keeps_all:
+            theirs[:] = [other for other in theirs if not self._purgeable(span(other), span(made), self.window)]
         found = [other for other in theirs if self._joins(above, made, other)]
         self.probed += len(theirs)
         mine.append(made)

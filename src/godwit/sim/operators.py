@@ -5,6 +5,7 @@ The stateful ones follow the runtime's rules to the letter: what is late, which 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import CodeType
@@ -95,6 +96,12 @@ def _numbers(calls: Iterable[AggregateCall], row: Row) -> dict[str, int]:
     return {call.name: row[call.name] for call in calls}
 
 
+@lru_cache(maxsize=100)
+def _plain(condition: str) -> str:
+    """What SQL says of two times, of numbers of microseconds."""
+    return re.sub(r"INTERVAL '(\d+)' MICROSECOND", r"\1", condition).replace(" AND ", " and ")
+
+
 def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row]:
     """Rows that belong together, of the same query and generation."""
     found = []
@@ -104,10 +111,11 @@ def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row
             if a[QUERY] != b[QUERY] or a[GENERATION] != b[GENERATION]:
                 continue
             apart = b[operator.right_time] - a[operator.left_time]
-            if operator.lower_us <= apart <= operator.upper_us and all(
-                value(x, a) == value(y, b) for x, y in operator.keys
-            ):
-                made = {**a, **b, CLASS: min(a[CLASS], b[CLASS])}
+            keys = all(value(x, a) == value(y, b) for x, y in operator.keys)
+            if not keys or not operator.lower_us <= apart <= operator.upper_us:
+                continue
+            made = {**a, **b, CLASS: min(a[CLASS], b[CLASS])}
+            if operator.residual is None or value(_plain(operator.residual), made):
                 found.append({k: v for k, v in made.items() if k != GENERATION})
     return found
 

@@ -18,10 +18,10 @@ from godwit.sim.join_box import BoxRow, Combination, ProbeBox, Purgeable, RootJo
 class ChangeRules:
     old_root_joins: RootJoins = rules.old_root_joins
     purgeable: Purgeable = rules.purgeable
-    #: whether rows that came before the start are processed before states are discarded
+    #: whether the old box answers until no stream has rows from before the start any more (Section 4.1.3)
     drains: bool = True
-    #: whether what only larger old states still hold is put back into the matched ones (footnote 5)
-    regains: bool = True
+    #: whether its states let nothing go meanwhile (`moving-state`)
+    keeps: bool = True
 
 
 @dataclass
@@ -90,9 +90,12 @@ def run_in_a_row(changes: Sequence[tuple[str, JoinTree, int]], change: SimPlanCh
 def _moving_state(
     change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
 ) -> list[BoxRow]:
-    """Algorithm 2: process what came before the start, share and compute states, go on in the new box."""
-    if change.rules.drains:
-        rest = _drain(change, old, rest, out)
+    """Algorithm 2: process what is from before the start, share and compute states, go on in the new box. What comes
+    of faster streams is processed meanwhile, not held; so states let nothing go."""
+    late, rest = _drained(change, rest, 0)
+    old.keeps_all = change.rules.keeps
+    out.length = len(late)
+    _feed(out, "old", old, late)
     new.take_over(old.states())
     return rest
 
@@ -132,10 +135,10 @@ def _pause_drain_resume(
 def _background(
     change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
 ) -> list[BoxRow]:
-    """The new box's states as of the start are computed while the old box goes on; they catch up in silence."""
-    states = {covers: list(kept) for covers, kept in old.states().items()}
-    new.take_over(_regained(states) if change.rules.regains else states)
-    between, rest = rest[: change.building], rest[change.building :]
+    """The new box's states as of the start are computed while the old box goes on; they catch up in silence, until no
+    stream has rows from before the start any more."""
+    new.take_over({covers: list(kept) for covers, kept in old.states().items()})
+    between, rest = _drained(change, rest, change.building)
     out.length = len(between)
     for row in between:
         out.made += [("old", made) for made in old.push(row)]
@@ -173,23 +176,9 @@ def _feed(out: ChangeOutcome, name: str, box: SimBox | ProbeBox, rows: Sequence[
         out.note(row, box)
 
 
-def _drain(change: SimPlanChange, old: SimBox, rest: list[BoxRow], out: ChangeOutcome) -> list[BoxRow]:
-    """cleanAccumulatedTuples(): rows whose time lies before the start go through the old box first."""
-    taken = [row.time for row in change.arrivals if row not in rest]
-    started = max(taken, default=0)
-    late = [row for row in rest if row.time < started]
-    out.length = len(late)
-    _feed(out, "old", old, late)
-    return [row for row in rest if row.time >= started]
-
-
-def _regained(states: dict[frozenset[str], list[Combination]]) -> dict[frozenset[str], list[Combination]]:
-    """The states with what larger combinations still hold of them and they themselves have let go."""
-    kept = [made for combinations in states.values() for made in combinations]
-    return {covers: sorted({part for made in kept if (part := _part(made, covers))}) for covers in states}
-
-
-def _part(made: Combination, covers: frozenset[str]) -> Combination:
-    """The rows of some streams in a combination; nothing, if one of the streams has none."""
-    part = tuple(row for row in made if row.alias in covers)
-    return part if len(part) == len(covers) else ()
+def _drained(change: SimPlanChange, rest: list[BoxRow], least: int) -> tuple[list[BoxRow], list[BoxRow]]:
+    """cleanAccumulatedTuples(): (what comes until no row is from before the start, but at least so many; the rest)"""
+    started = max((row.time for row in change.arrivals if row not in rest), default=0)
+    early = [at for at, row in enumerate(rest) if row.time < started] if change.rules.drains else []
+    until = max([least, *(at + 1 for at in early)])
+    return rest[:until], rest[until:]

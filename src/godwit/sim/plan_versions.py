@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from godwit.control.events import Event, PlanChanged, QueryWithdrawn
+from godwit.control.events import Event, PlanChanged, QueryAdjusted, QueryWithdrawn
 from godwit.ids import QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import CLASS, GENERATION, QUERY, Join, Query
@@ -20,7 +20,7 @@ from godwit.protocol.inputs import Arrived
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.box import JoinBox, reordered
-from godwit.replan.change_progress import ChangeProgress, NextStep
+from godwit.replan.change_progress import ChangeProgress, NextStep, under_way
 from godwit.replan.tracks import Answers, answers, both, first, matching, of_new, runs_both, second
 from godwit.sim.operators import Row, pairs
 from godwit.sim.worlds import STREAMS
@@ -41,7 +41,8 @@ class Shelves:
     #: (version, operator) -> (the rows of each input, how far it had released the watermark)
     left: dict[tuple[QueryId, int], tuple[Parts, int]] = field(default_factory=dict)
     released: set[QueryId] = field(default_factory=set)
-    newest: dict[QueryId, int] = field(default_factory=dict)
+    lines: dict[QueryId, int] = field(default_factory=dict)
+    found: dict[object, int] = field(default_factory=dict)
     #: query -> its versions, oldest first
     versions: dict[QueryId, list[Query]] = field(default_factory=dict)
 
@@ -107,7 +108,7 @@ class SimPlanVersions:
         """Nothing happens if a change is under way, or the query has that order."""
         versions = self.shelves.versions.get(name)
         old = None if not versions else deployment.queries.get(versions[-1].id)
-        if versions is None or old is None or old.until or runs_both(old.shape.plan) or self._before(deployment, old):
+        if versions is None or old is None or under_way(old, deployment):
             return
         tree = JoinBox.of(old.shape.plan, STREAMS).order(order)
         if tree.same_order(JoinBox.of(old.shape.plan, STREAMS).tree):
@@ -116,7 +117,9 @@ class SimPlanVersions:
         new = replace(reordered(old, tree, STREAMS), id=version, inherits=old.id, until=0)
         if strategy in SIDE_BY_SIDE:
             new = replace(both(old, new, STREAMS, SIDE_BY_SIDE[strategy]), id=version)
-        self._switch(name, old, new, strategy == "moving-state")
+            self._switch(name, old, new, False)
+        else:
+            self._ask(QueryAdjusted(old.id, successor=new))
 
     def revert(self, deployment: Deployment, name: QueryId) -> None:
         """The new box is of no use: back to the old plan, while both run."""
@@ -132,7 +135,7 @@ class SimPlanVersions:
         """Take the steps that can be taken; whether there was one."""
         taken = False
         for query in list(deployment.queries.values()):
-            step = self._progress(deployment).next(query) if query.inherits or runs_both(query.shape.plan) else None
+            step = self._progress(deployment).next(query)
             if step is None or (step is NextStep.RELEASE and query.id in self.shelves.released):
                 continue
             taken = self._take(deployment, query, step) or taken
@@ -141,7 +144,7 @@ class SimPlanVersions:
     def unfinished(self, deployment: Deployment) -> Iterator[str]:
         for name, versions in self.shelves.versions.items():
             there = [v.id for v in versions if v.id in deployment.queries]
-            if len(there) != 1:
+            if len(there) != 1 or deployment.queries[there[0]].successor is not None:
                 yield f"{name}: versions {there} are there in the end"
 
     def _take(self, deployment: Deployment, query: Query, step: NextStep) -> bool:
@@ -152,10 +155,13 @@ class SimPlanVersions:
             case NextStep.RETIRE:
                 assert query.inherits is not None
                 if runs_both(query.shape.plan):
-                    self._newest_us(deployment, query)
+                    self._line_us(deployment, query)
                 return self._ask(QueryWithdrawn(query.inherits))
             case NextStep.SWITCH:
                 name = next(n for n, known in self.shelves.versions.items() if query.id in [v.id for v in known])
+                if query.successor is not None:
+                    asked = query.successor.id in {v.id for v in self.shelves.versions[name]}
+                    return not asked and self._switch(name, query, query.successor, True)
                 version = QueryId(f"{name}~{len(self.shelves.versions[name])}")
                 return self._switch(name, query, replace(second(query), id=version, inherits=query.id, until=0), False)
 
@@ -169,19 +175,23 @@ class SimPlanVersions:
         return ChangeProgress(
             deployment,
             lambda shape: [runner.kernel for (_, key), runner in self._runners.items() if key == shape],
-            lambda version: self._newest_us(deployment, version),
+            lambda version: self._line_us(deployment, version),
             lambda version: version.id in self.shelves.released,
+            self.shelves.found,
         )
 
-    def _newest_us(self, deployment: Deployment, version: Query) -> int | None:
-        if version.id not in self.shelves.newest:
+    def _line_us(self, deployment: Deployment, version: Query) -> int | None:
+        if version.id not in self.shelves.lines:
             old = self._before(deployment, version)
             left = None if old is None else self.shelves.left_by(old)
             if old is None or left is None:
                 return None
-            times = [t for i, (parts, _) in left.items() for t in _times(old.shape.plan.operators[i], parts)]
-            self.shelves.newest[version.id] = max(times, default=NEVER)
-        return self.shelves.newest[version.id]
+            joins = {i: found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)}
+            times = [t for i, (parts, _) in joins.items() for t in _times(old.shape.plan.operators[i], parts)]
+            stood = [clock for _, clock in joins.values()]
+            line = stood if answers(version.shape.plan) == "old" else times
+            self.shelves.lines[version.id] = max(line, default=NEVER)
+        return self.shelves.lines[version.id]
 
     @staticmethod
     def _before(deployment: Deployment, query: Query) -> Query | None:
@@ -189,5 +199,5 @@ class SimPlanVersions:
 
 
 def _times(operator: Any, parts: Parts) -> Iterator[int]:
-    for side, rows in parts.items() if isinstance(operator, Join) else ():
+    for side, rows in parts.items():
         yield from (row[operator.state[side].time] for row in rows)

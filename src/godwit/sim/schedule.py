@@ -418,9 +418,8 @@ class _PlanDrawing(_Drawing):
 
     def _change(self) -> Action:
         strategies = ("moving-state", "background", "parallel-track", "pause-drain-resume")
-        return ChangePlan(
-            "q0", self._rng.choice(["(a JOIN b) JOIN c", "a JOIN (b JOIN c)"]), self._rng.choice(strategies)
-        )
+        orders = ("(a JOIN b) JOIN c", "a JOIN (b JOIN c)", "(a JOIN c) JOIN b")
+        return ChangePlan("q0", self._rng.choice(orders), self._rng.choice(strategies))
 
     def _advance(self) -> Action:
         return AdvancePlans()

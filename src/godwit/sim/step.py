@@ -229,16 +229,16 @@ class _Step:
         return self.runner.states.setdefault((index, side), [])
 
     def _aggregate(self, index: int, operator: Aggregate, partials: list[Row]) -> list[Row]:
-        let_go = self.kernel.released.get(index, {})
+        released = self.kernel.released.get(index, {})
         for row in partials:
-            late = row[WINDOW_END] <= bound(let_go.get(row[QUERY], NEVER), operator.lag_us)
+            late = row[WINDOW_END] <= bound(released.get(row[QUERY], NEVER), operator.lag_us)
             (self.outputs.late if late else self._state(index)).append(row)
         passed: list[Row] = []
         for arrived in self._arrivals(index):
             rows = [row for part in _rows(arrived).values() for row in part]
             done = bound(arrived.clock, operator.lag_us)
             passed += self._open(
-                index, operator, rows, done, bound(let_go.get(arrived.move.query, NEVER), operator.lag_us)
+                index, operator, rows, done, bound(released.get(arrived.move.query, NEVER), operator.lag_us)
             )
         self._hand_over(index, 1)
         before, now = self.kernel.release(index, self.markers)
@@ -308,15 +308,15 @@ class _Step:
         return made
 
     def _over(self, index: int, operator: SimOver, rows: list[Row]) -> list[Row]:
-        let_go, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
+        released, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
         for row in rows:
-            late = row[operator.time] < let_go.get(row[QUERY], NEVER)
+            late = row[operator.time] < released.get(row[QUERY], NEVER)
             (self.outputs.late if late else waiting).append(row)
         made: list[Row] = []
         for arrived in self._arrivals(index):
             parts = _rows(arrived)
             kept.extend(parts.get(1, []))
-            here = max(arrived.clock, let_go.get(arrived.move.query, NEVER))
+            here = max(arrived.clock, released.get(arrived.move.query, NEVER))
             made += over.taken_in(operator, waiting, kept, parts.get(0, []), arrived.clock, here, arrived.move.dual)
         self._hand_over(index, 2)
         _, now = self.kernel.release(index, self.markers)
@@ -365,10 +365,10 @@ class _Step:
     def _in_time(self, index: int, operator: Join | OuterJoin, side: int, rows: list[Row]) -> list[Row]:
         time = operator.right_time if side else operator.left_time
         lag = operator.right_lag_us if side else operator.left_lag_us
-        let_go = self.kernel.released.get(index, {})
+        released = self.kernel.released.get(index, {})
         kept: list[Row] = []
         for row in rows:
-            late = row[time] < bound(let_go.get(row[QUERY], NEVER), lag)
+            late = row[time] < bound(released.get(row[QUERY], NEVER), lag)
             (self.outputs.late if late else kept).append(row)
         return kept
 

@@ -85,6 +85,8 @@ class _Match:
 
 def split(query: Query, running: Iterable[Query], types: Types, number: int) -> Split:
     """Split a query at the highest joins and windows that others execute; `number` makes names of cuts unique."""
+    running = tuple(running)
+    _forget_ended(running)
     found = list(_matches(query, running))
     if not found:
         return Split(query)
@@ -122,18 +124,26 @@ def widened(query: Query, streams: Mapping[StreamId, Stream]) -> Query:
 
 def forms(query: Query) -> Mapping[int, Form]:
     """Of each join and window that can be shared. Kept: everybody who comes is compared with everybody who runs."""
-    key = query.shape.key, query.parameters, tuple(sorted(query.subscriptions.items()))
+    key = _key(query)
     if key not in _FORMS:
-        if len(_FORMS) >= MOST_FORMS:
-            _FORMS.clear()
         found = ((index, _Former(query).form(index)) for index in _shareable(query.shape.plan))
         _FORMS[key] = {index: form for index, form in found if form is not None}
     return _FORMS[key]
 
 
-#: queries whose forms are kept
-MOST_FORMS = 10_000
 _FORMS: dict[tuple[Any, ...], Mapping[int, Form]] = {}
+
+
+def _key(query: Query) -> tuple[Any, ...]:
+    return query.shape.key, query.parameters, tuple(sorted(query.subscriptions.items()))
+
+
+def _forget_ended(running: Collection[Query]) -> None:
+    """Forms of queries that have ended go, once they are more than those of the running ones."""
+    if len(_FORMS) > 2 * len(running) + 100:
+        kept = {_key(query) for query in running}
+        for key in [key for key in _FORMS if key not in kept]:
+            del _FORMS[key]
 
 
 def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:

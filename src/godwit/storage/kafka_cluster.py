@@ -9,6 +9,7 @@ names, `GODWIT_KAFKA_PROPERTIES`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -16,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from godwit.drivers import driver
@@ -56,6 +58,8 @@ class KafkaCluster:
         self._follower, self._seeker = (self._kafka.Consumer(reads, logger=log) for _ in range(2))
         self._seeking, self._making = threading.Lock(), threading.Lock()
         self._told: dict[str, Callable[[Message], None]] = {}
+        #: (topic, from which offset on, who is told; None: nobody any more): the client's consumer wants one thread
+        self._wanted: SimpleQueue[tuple[str, int, Callable[[Message], None] | None]] = SimpleQueue()
         self._over = threading.Event()
         try:
             self._admin.list_topics(timeout=TIMEOUT)
@@ -91,8 +95,17 @@ class KafkaCluster:
 
     def ends(self, topic: str) -> tuple[int, int]:
         """(offset of the first message that is kept, offset of the next one), as they are now."""
-        low, high = self._ask(lambda: self._seeker.get_watermark_offsets(self._partition(topic), TIMEOUT, cached=False))
+        low, high = self._ask(lambda: self._ends(topic))
         return int(low), int(high)
+
+    def _ends(self, topic: str) -> tuple[int, int]:
+        try:
+            found: tuple[int, int] = self._seeker.get_watermark_offsets(self._partition(topic), TIMEOUT, cached=False)
+        except self._kafka.KafkaException:
+            # A topic that it has not found once, because it was being made, stays unknown to it until it is asked for.
+            self._seeker.list_topics(topic, timeout=TIMEOUT)
+            raise
+        return found
 
     def cut(self, topic: str, offset: int) -> None:
         """Nothing before an offset is kept."""
@@ -120,13 +133,11 @@ class KafkaCluster:
 
     def follow(self, topic: str, offset: int, told: Callable[[Message], None]) -> None:
         """Call `told`, which must not wait for anything, with every message from an offset on, in order."""
-        self._told[topic] = told
-        self._follower.incremental_assign([self._partition(topic, offset)])
+        self._wanted.put((topic, offset, told))
 
     def leave(self, topic: str) -> None:
         """Follow it no more."""
-        if self._told.pop(topic, None) is not None:
-            self._follower.incremental_unassign([self._partition(topic)])
+        self._wanted.put((topic, 0, None))
 
     def look_up(self, topic: str, offset: int) -> list[Message]:
         """The message at an offset, and some behind it; nothing if it is no longer there."""
@@ -156,12 +167,20 @@ class KafkaCluster:
 
     def _follow_all(self) -> None:
         while not self._over.is_set():
-            if not self._told:
-                self._over.wait(0.01)
-                continue
-            for topic, message in _messages(self._follower.consume(AT_ONCE, timeout=0.05)):
+            self._change_course(wait=not self._told)
+            for topic, message in _messages(self._follower.consume(AT_ONCE, timeout=0.02)) if self._told else ():
                 if (told := self._told.get(topic)) is not None:
                     told(message)
+
+    def _change_course(self, wait: bool) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                topic, offset, told = self._wanted.get(wait, 0.1)
+                if self._told.pop(topic, None) is not None:
+                    self._follower.incremental_unassign([self._partition(topic)])
+                if told is not None:
+                    self._told[topic], wait = told, False
+                    self._follower.incremental_assign([self._partition(topic, offset)])
 
     def _deliver(self) -> None:
         """Answers to what was sent are given on this thread."""

@@ -163,7 +163,7 @@ class KafkaLog(MessageLog):
     def _bounds(self) -> tuple[int, int]:
         doubts, fold = self._logs.doubts, self._followed()
         low, high = self._cluster.ends(self._topic)
-        if high < fold.position:  # it was removed, and begins anew
+        if high < fold.position:  # it was removed, and begins again
             with self._news:
                 self._cluster.leave(self._topic)
                 self._fold = None

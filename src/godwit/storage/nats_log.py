@@ -138,7 +138,7 @@ class NatsLog(MessageLog):
         state: Any = self._server.ask(lambda js: js.stream_info(self._stream)).state
         with self._lock:
             last = state.last_seq if told == self._told else max(state.last_seq, self._known[1])
-            if last < self._known[1]:  # it was removed, and begins anew
+            if last < self._known[1]:  # it was removed, and begins again
                 self._unread.clear()
                 self._tail.clear()
             self._known, self._asked = (max(state.first_seq, 1), last), asked

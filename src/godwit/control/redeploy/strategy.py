@@ -14,7 +14,7 @@ from godwit.control.events import (
     PlacedByHand,
     PlacesHinted,
     PlanChanged,
-    ProbesOrdered,
+    QueryAdjusted,
     QuerySubmitted,
     QueryWithdrawn,
     RegionEvacuated,
@@ -23,7 +23,7 @@ from godwit.control.events import (
 )
 from godwit.control.key_routes import route_keys
 from godwit.control.plan_state import Planner
-from godwit.control.plan_versions import change_plan, order_probes
+from godwit.control.plan_versions import adjust_query, change_plan
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
 from godwit.migration.key_migrations import RouteKeys
@@ -96,8 +96,8 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
             planner.add_query(request.query, request.sink, request.hints, request.ways)
         elif isinstance(request, PlanChanged):
             change_plan(planner, request)
-        elif isinstance(request, ProbesOrdered):
-            order_probes(planner, request)
+        elif isinstance(request, QueryAdjusted):
+            adjust_query(planner, request)
         elif isinstance(request, RouteKeys):
             route_keys(planner, request)
 
@@ -113,8 +113,10 @@ def _asked(request: Request) -> str:
             return f"query '{query.id}' submitted"
         case PlanChanged(old, query):
             return f"query '{old}' goes on as '{query.id}', with another plan"
-        case ProbesOrdered(query_id, order):
-            return f"query '{query_id}' probes in the order {', '.join(order)}"
+        case QueryAdjusted(query_id, probes, successor):
+            if probes is not None:
+                return f"query '{query_id}' probes in the order {', '.join(probes)}"
+            return f"query '{query_id}' keeps all rows for another plan" if successor else f"query '{query_id}' stays"
         case QueryWithdrawn(query_id):
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
