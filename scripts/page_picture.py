@@ -11,6 +11,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 TARGET = Path(__file__).parent.parent / "docs" / "page.png"
+#: drawn by the processor where there is no GPU
+WEBGL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 #: how long the trains run before the picture (milliseconds)
 LATER = 20_000
 
@@ -22,10 +24,16 @@ def main() -> None:
     try:
         address = next(found[0] for line in demo.stdout if (found := re.search(r"http://[\d.:]+", line)))
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", *WEBGL]
+            )
             page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="dark")
             page.goto(address)
             page.wait_for_timeout(LATER)
+            page.keyboard.press("j")  # (the first query: its plan over the sites)
+            page.wait_for_timeout(3_000)
+            page.locator("nav").scroll_into_view_if_needed()
+            page.evaluate("document.querySelector('.tab').scrollTop = 0")
             page.screenshot(path=TARGET)
             browser.close()
     finally:

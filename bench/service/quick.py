@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,10 @@ from bench.service import mqtt, page
 from bench.service.load import post_for, request
 from bench.service.subscribers import pushed
 
-TOPOLOGY = "sites: [{id: west, region: edge-west}, {id: cloud, region: cloud}]\nlinks: [{from: west, to: cloud}]\n"
+TOPOLOGY = """
+sites: [{id: west, region: edge-west, lat: 52.53, lon: 13.28}, {id: cloud, region: cloud, lat: 52.51, lon: 13.47}]
+links: [{from: west, to: cloud}]
+"""
 ARROW = "application/vnd.apache.arrow.stream"
 #: seconds of each measurement
 SECONDS, CLIENTS, SUBSCRIBERS = 8.0, 4, 100
@@ -37,6 +40,9 @@ POSTERS = 64
 WARM, ROWS = 6, 20
 
 
+PARTS = ("ingest", "push", "page", "mqtt")
+
+
 @contextmanager
 def serving() -> Iterator[str]:
     """`godwit serve` in a process of its own; its address."""
@@ -44,16 +50,27 @@ def serving() -> Iterator[str]:
         topology = Path(folder) / "topology.yaml"
         topology.write_text(TOPOLOGY)
         command = [sys.executable, "-m", "godwit", "serve", f"{folder}/fleet", "--port", "0", "--topology", topology]
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-        )
+        said = Path(folder) / "server.log"  # (a pipe that nobody empties would hold the server up)
+        with said.open("w") as out:
+            process = subprocess.Popen(command, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"})
         try:
-            assert process.stderr is not None
-            address = next(found[0] for text in process.stderr if (found := re.search(r"http://[\d.:]+", text)))
-            yield address
+            yield _address(process, said)
         finally:
+            ended = process.poll()
             process.terminate()
             process.wait(60)
+            if ended is not None:
+                print(f"the server has ended with {ended}: {said.read_text()[-2000:]}", file=sys.stderr)
+
+
+def _address(process: subprocess.Popen[bytes], said: Path) -> str:
+    """As soon as the server says it."""
+    while process.poll() is None:
+        if found := re.search(r"http://[\d.:]+", said.read_text()):
+            return found[0]
+        time.sleep(0.05)
+    msg = f"the server has not started: {said.read_text()}"
+    raise RuntimeError(msg)
 
 
 def arrow_rows(count: int, device: str) -> bytes:
@@ -91,23 +108,38 @@ def measured(url: str, arrow: int) -> tuple[float, float]:
     return len(took) / SECONDS, quantiles(took, n=100)[98] * 1000
 
 
-def figures() -> Iterator[dict[str, Any]]:
-    with serving() as url, httpx.Client(base_url=url, timeout=60) as http:
-        columns = "device string, n int, ts timestamp"
-        http.post("/v1/streams", json={"name": "readings", "columns": columns, "device": "device"}).raise_for_status()
-        for client in range(CLIENTS):
-            body = {"site": "west", "streams": ["readings"]}
-            http.put(f"/v1/devices/d{client}", json=body).raise_for_status()
-        for name, arrow, target in (("arrow_rows_per_s", 100, 50_000), ("single_posts_per_s", 0, 5_000)):
-            rate, p99 = measured(url, arrow)
-            ours = round(rate * max(arrow, 1))
-            many = CLIENTS if arrow else POSTERS
-            note = f"{many} connections, client on the same cores, acknowledged; p99 of one request {p99:.1f} ms"
-            yield {"experiment": f"service/{name}", "ours": ours, "target": target, "met": ours >= target, "note": note}
-        http.post("/v1/queries", json={"name": "all", "sql": "SELECT device, n, ts FROM readings"}).raise_for_status()
-        yield from _pushed(url)
-        yield from page.figures(url)
-    yield from mqtt.figures()
+def figures(parts: Sequence[str] = PARTS) -> Iterator[dict[str, Any]]:
+    """The parts that use the server share one."""
+    if set(parts) - {"mqtt"}:
+        with serving() as url, httpx.Client(base_url=url, timeout=60) as http:
+            _declare(http)
+            if "ingest" in parts:
+                yield from _taken_in(url)
+            if "push" in parts:
+                sql = "SELECT device, n, ts FROM readings"
+                http.post("/v1/queries", json={"name": "all", "sql": sql}).raise_for_status()
+                yield from _pushed(url)
+            if "page" in parts:
+                yield from page.figures(url)
+    if "mqtt" in parts:
+        yield from mqtt.figures()
+
+
+def _declare(http: httpx.Client) -> None:
+    columns = "device string, n int, ts timestamp"
+    http.post("/v1/streams", json={"name": "readings", "columns": columns, "device": "device"}).raise_for_status()
+    for client in range(CLIENTS):
+        body = {"site": "west", "streams": ["readings"]}
+        http.put(f"/v1/devices/d{client}", json=body).raise_for_status()
+
+
+def _taken_in(url: str) -> Iterator[dict[str, Any]]:
+    for name, arrow, target in (("arrow_rows_per_s", 100, 50_000), ("single_posts_per_s", 0, 5_000)):
+        rate, p99 = measured(url, arrow)
+        ours = round(rate * max(arrow, 1))
+        many = CLIENTS if arrow else POSTERS
+        note = f"{many} connections, client on the same cores, acknowledged; p99 of one request {p99:.1f} ms"
+        yield {"experiment": f"service/{name}", "ours": ours, "target": target, "met": ours >= target, "note": note}
 
 
 def _pushed(url: str) -> Iterator[dict[str, Any]]:

@@ -151,3 +151,16 @@ def test_the_oldest_stories_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     numbers = [record["number"] for record in History(Store.local(tmp_path)).read()]
     assert numbers[-5:] == [25, 26, 27, 28, 29]
     assert {record["cause"] for record in written.read()} == {"told again"}
+
+
+def test_a_command_that_is_not_there_is_guessed(call: Call) -> None:
+    told = call("statsu")
+    assert told.exit_code == 2
+    assert "there is no command 'statsu'; did you mean 'status'?" in told.stderr
+
+
+def test_a_project_that_cannot_be_written(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = call("init", tmp_path / "file" / "project")
+    assert told.exit_code == 1
+    assert "cannot be made: Not a directory; choose another folder" in told.stderr

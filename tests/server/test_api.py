@@ -167,11 +167,20 @@ def test_bad_input_is_refused_with_place_and_remedy(serve: Serve) -> None:
             (client.post("/v1/changes", json={"changes": ["device t1 jumps"]}), 422),
             (client.post("/v1/changes", json={"changes": ["device t1 -> nowhere-such"]}), 422),
             (client.post("/v1/topology", json={"yaml": "sites: 7"}), 422),
+            (client.get("/v1/nothing"), 404),
+            (client.delete("/v1/queries"), 405),
+            (client.options("/v1/status"), 405),
+            (client.get("/nothing.html"), 404),
         ]
         for response, status in cases:
             assert response.status_code == status, (response.request.url, response.text)
             if status != 200:
-                assert response.json().get("message") or response.json()["detail"]["message"]
+                assert response.json()["message"]
+        assert client.delete("/v1/queries").headers["allow"] == "GET, POST"
+        assert client.head("/v1/health").status_code == 200
+        assert client.head("/v1/events").status_code == 405
+        for path in ("/v1", "/v1/"):
+            assert client.get(path).json()["paths"]["/v1/queries"]["POST"].startswith("Check a query")
         misfit = client.post(rows, json=[{"train": "t1", "boarded": 1.5, "ts": "yesterday"}])
         assert misfit.status_code == 200  # taken, as a dead letter with its reason
         assert until(lambda: 'godwit_dead_letters_total{stream="passengers"} 1.0' in client.get("/metrics").text)

@@ -17,6 +17,8 @@ from tests.waiting import until
 
 Serve = Callable[..., Running]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+#: drawn by the processor: machines that test have no GPU
+WEBGL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt install chromium")
 
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *WEBGL])
         yield found
         found.close()
 
@@ -179,3 +181,52 @@ def test_a_token_without_rights_is_turned_away(serve: Serve, open_page: Callable
     page.fill("#token", "read")
     page.get_by_role("button", name="use it").click()
     expect(page.locator("#connection")).to_have_text("live", timeout=20_000)
+
+
+COORDINATES = """
+sites:
+  - {id: west, region: edge-west, lat: 52.53, lon: 13.28}
+  - {id: east, region: edge-east, lat: 52.51, lon: 13.47}
+  - {id: cloud, region: cloud, lat: 52.5, lon: 13.38}
+links: [{from: west, to: cloud}, {from: east, to: cloud}]
+"""
+#: pixels between where two things are drawn
+APART = """([a, b]) => { const { drawn } = godwit.ground; if (!drawn.places.has("t1")) return 1e9;
+  const [p, q] = [drawn.where(a), drawn.where(b)]; return Math.hypot(p.x - q.x, p.y - q.y); }"""
+
+
+def test_sites_with_coordinates_lie_on_a_map_and_devices_move_on_it(
+    open_fleet: Callable[..., Fleet], open_page: Callable[[Running, str | None], Page]
+) -> None:
+    fleet = open_fleet()
+    fleet.topology.load(COORDINATES)
+    fleet.start()
+    server = Running(fleet, tokens(), None)
+    try:
+        with server.client() as client:
+            declare(client)
+            client.post("/v1/queries", json={"name": "delta", "sql": SQL})
+            page = open_page(server, "operate")
+            faults: list[str] = []
+            page.on("console", lambda told: faults.append(told.text) if told.type == "error" else None)
+            expect(page.locator("#ground.map canvas")).to_be_visible(timeout=20_000)
+            expect(page.locator("tr[data-query=delta]")).to_have_count(1, timeout=20_000)
+            assert until(lambda: page.evaluate(APART, ["t1", "west"]) < 30)
+            at, box = page.evaluate("godwit.ground.drawn.where('west')"), page.locator("#ground").bounding_box()
+            assert box is not None
+
+            def told() -> bool:  # (what was just set is drawn a moment later)
+                page.mouse.click(box["x"] + at["x"], box["y"] + at["y"])
+                page.wait_for_timeout(200)
+                return page.locator("#selected").inner_text() == "site west in region edge-west at 52.53, 13.28"
+
+            assert until(told)
+            client.post("/v1/changes", json={"changes": ["device t1 -> east"]})
+            assert until(lambda: page.evaluate(APART, ["t1", "east"]) < 30)
+            page.keyboard.press("j")
+            assert until(lambda: page.evaluate("godwit.ground.drawn.marked.size") > 0)
+            page.keyboard.press("t")
+            page.keyboard.press("f")
+            assert faults == []
+    finally:
+        server.stop()

@@ -117,9 +117,23 @@ def _list(records: list[Record]) -> None:
         kinds = ", ".join(f"{n} {kind.removeprefix('ToBe').lower()}" for kind, n in story.contexts.items())
         moved = sum(m.bytes or 0 for m in story.migrations)
         size = f"{len(story.migrations)} ({moved:,} B)" if story.migrations else ""
-        cause = story.cause if len(story.cause) <= 60 else story.cause[:57] + "..."
+        cause = _short(story.cause)
         rows.append((story.number, _when(record), story.outcome, cause, len(story.queries), kinds, size, f"{took:.1f}"))
-    as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
+    as_table((">no", "at", "outcome", "cause", ">queries", "contexts", "state moved", ">ms"), rows)
+
+
+def _short(cause: str) -> str:
+    """Many changes of one kind together: 'SiteAdded(a, b), 40x DeviceMoved'."""
+    kinds: dict[str, list[str]] = {}
+    for one in cause.split("; "):
+        kind, _, about = one.partition("(")
+        kinds.setdefault(kind, []).append(about.removesuffix(")"))
+    if sum(map(len, kinds.values())) > 1 and all(about for those in kinds.values() for about in those):
+        cause = ", ".join(
+            f"{kind}({', '.join(those)})" if len(those) <= 3 else f"{len(those)}x {kind}"
+            for kind, those in kinds.items()
+        )
+    return cause if len(cause) <= 80 else cause[:77] + "..."
 
 
 def _story(record: Record) -> ReconfigurationRecord:

@@ -20,7 +20,11 @@ def init(folder: Annotated[Path, typer.Argument(help="Where; made if it is not t
     if there:
         msg = f"{folder} has {', '.join(there)} already; choose another folder, or move them away"
         raise ConfigError(msg)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{folder} cannot be made: {error.strerror}; choose another folder"
+        raise ConfigError(msg) from error
     for template, name in FILES.items():
         text = files("godwit.cli").joinpath("project", template).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")

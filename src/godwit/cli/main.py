@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +71,8 @@ class Lazy(TyperGroup):
             from godwit.cli import remote
 
             return args[0], _command(args[0], getattr(remote, args[0].replace("-", "_"))), args[1:]
+        if args and args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, 1)):
+            ctx.fail(f"there is no command '{args[0]}'; did you mean '{near[0]}'?")
         return super().resolve_command(ctx, args)
 
     @staticmethod
@@ -124,7 +127,7 @@ def _command(name: str, found: typer.Typer | Callable[..., Any]) -> Any:
         group = typer.main.get_group(found)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name)(found)
     return typer.main.get_command(alone)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from godwit.mobility.summary import Summary
     from godwit.mobility.twin import MovingWorld
 
-app = typer.Typer(no_args_is_help=True, help="Traces of devices that hop between base stations.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Traces of devices that hop between base stations.")
 
 Out = Annotated[Path, typer.Option(help="Folder for trace.jsonl, topology.yaml, summary.json and nebula/.")]
 Hysteresis = Annotated[float, typer.Option(help="Leave a tower only for one nearer by this many metres.")]

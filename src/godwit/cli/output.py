@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from godwit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Form = Literal["json", "table"]
 Output = Annotated[str, typer.Option("--output", "-o", help="auto, json or table (auto: a table on a terminal).")]
@@ -29,12 +32,25 @@ def as_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def as_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-    from rich.console import Console
+def as_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", where: Console | None = None
+) -> None:
+    """Columns that begin with > are numbers."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*columns, title=title or None, title_justify="left")
+    table = Table(
+        title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
+    )
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    # Without a terminal nobody wraps lines for us, and a cut cell is a lost result.
-    Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False).print(table)
+        table.add_row(*(escape(str(cell)) for cell in row))
+    (where or console()).print(table)
+
+
+def console() -> Console:
+    """Without a terminal nobody wraps lines for us, and a cut cell is a lost result."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False)

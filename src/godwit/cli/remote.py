@@ -205,9 +205,13 @@ def results(
 ) -> None:
     """A query's results, a line of JSON per row."""
     with connected() as fleet:
-        one = fleet.query(query)
+        one, none = fleet.query(query), True
         for row in one.subscribe(from_now=False) if follow else one.results():
             typer.echo(json.dumps(row))
+            none = False
+        if none:
+            waits = one.explained()["waits_for"]
+            typer.echo("no results yet" + "".join(f"; {why}" for why in waits), err=True)
 
 
 def _say(sent: Any) -> None:

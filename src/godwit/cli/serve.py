@@ -95,8 +95,9 @@ def _traces(app: FastAPI) -> Traces:
 @contextmanager
 def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
     """The fleet that is served, while it is."""
+    from godwit.model.topology_file import load_topology
+
     if processes:
-        from godwit.model.topology_file import load_topology
         from godwit.process.connect import connect
         from godwit.server.backend import add_topology
         from godwit.server.processes import ProcessBackend
@@ -114,9 +115,10 @@ def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario
     from godwit.scenario.run import set_up
     from godwit.server.embedded import EmbeddedBackend
 
+    ground = None if topology is None else load_topology(topology)  # (before Spark starts)
     with Fleet.embedded(folder) as fleet:
-        if topology is not None:
-            fleet.topology.load(topology)
+        if ground is not None:
+            fleet.topology.add(ground)
         if told is not None:
             set_up(fleet, told, told.ground())
         fleet.start()

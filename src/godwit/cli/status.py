@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from godwit.cli.ask import Folder
-from godwit.cli.output import Output, as_json, form
+from godwit.cli.output import Output, as_json, as_table, console, form
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,28 +37,27 @@ def show(found: Told, how: str, everything: bool) -> None:
     if how == "json":
         as_json(found)
         return
-    from rich.console import Console
-
-    render(found, Console(), everything)
+    render(found, console(), everything)
 
 
-def render(found: Told, console: Console, everything: bool = True) -> None:
+def render(found: Told, where: Console, everything: bool = True) -> None:
     """The status as tables for people; what needs attention is said last, where it is read first."""
-    console.print(f"[bold]{found['folder']}[/]  epoch {found['epoch']}, {_count(found['queries'], 'query', 'queries')}")
+    where.print(f"[bold]{found['folder']}[/]  epoch {found['epoch']}, {_count(found['queries'], 'query', 'queries')}")
     glance: tuple[Callable[[Told], Shown], ...] = (_queries, _regions, _sinks)
     more: tuple[Callable[[Told], Shown], ...] = (_runners, _flows, _state, _routes, _links)
     for make in (*glance, *(more if everything else ())):
         title, heads, rows = make(found)
-        _print(console, title, heads, list(rows))
+        if shown := list(rows):
+            as_table(heads, shown, f"\n{title}", where)
     for stream, rows in found["dead"].items():
-        _note(console, "yellow", f"{rows} rows of {stream} did not fit its schema: see dead_letters.jsonl")
+        _note(where, "yellow", f"{rows} rows of {stream} did not fit its schema: see dead_letters.jsonl")
     for q in found["queries"]:
         if q["parked"]:
-            _note(console, "yellow", f"{q['name']} is suspended: {q['parked']}")
+            _note(where, "yellow", f"{q['name']} is suspended: {q['parked']}")
         if q["failed"]:
-            _note(console, "red", f"{q['name']} has failed: {q['failed']}")
+            _note(where, "red", f"{q['name']} has failed: {q['failed']}")
     for name, failure in found["failures"].items():
-        _note(console, "red", f"{name} has stopped: {failure}")
+        _note(where, "red", f"{name} has stopped: {failure}")
 
 
 #: a table: its title, its columns (those with > are numbers), its rows
@@ -148,22 +147,8 @@ def _largest(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return [*rows[:MOST], *([(f"... and {left} more", *[""] * (len(rows[0]) - 1))] if left > 0 else [])]
 
 
-def _print(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    if not rows:
-        return
-    table = Table(title=title, title_justify="left")
-    for head in heads:
-        table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print(table)
-
-
-def _note(console: Console, colour: str, text: str) -> None:
-    console.print(text, style=colour, markup=False, highlight=False)
+def _note(where: Console, colour: str, text: str) -> None:
+    where.print(text, style=colour, markup=False, highlight=False)
 
 
 def _count(things: Sequence[Any], one: str, many: str) -> str:

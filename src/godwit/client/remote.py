@@ -34,6 +34,9 @@ class RemoteFleet:
         self.url = self._http.url
         self.topology, self.history = RemoteTopology(self._http), RemoteHistory(self._http)
 
+    def __repr__(self) -> str:
+        return f"RemoteFleet({self.url!r})"
+
     # --- streams, tables and devices
 
     def stream(self, name: str, schema: str, **options: Any) -> dict[str, Any]:

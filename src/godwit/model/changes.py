@@ -149,7 +149,8 @@ class _Edit:
     @staticmethod
     def _must(holds: bool, change: Change, why: str) -> None:
         if not holds:
-            msg = f"cannot apply {change}: {why}"
+            about = next(iter(vars(change).values()))
+            msg = f"cannot apply {type(change).__name__}({getattr(about, 'id', about)}): {why}"
             raise TopologyError(msg)
 
     def _must_be_named(self, thing: Site | Device, change: Change) -> None:
@@ -168,7 +169,7 @@ class _Edit:
         del self._adjacency[NodeId(site)]
 
     def _attach(self, device_id: DeviceId, to: SiteId | None, change: Change) -> None:
-        self._must(to is None or to in self._sites, change, f"'{to}' is not a site")
+        self._must(to is None or to in self._sites, change, f"'{to}' is not a site; add it first")
         device = self._devices[device_id]
         if device.site is not None:
             self._disconnect(NodeId(device_id), NodeId(device.site))

@@ -63,6 +63,9 @@ class Link:
     def ends(self) -> frozenset[SiteId]:
         return frozenset((self.a, self.b))
 
+    def __str__(self) -> str:
+        return f"{self.a} - {self.b}"
+
 
 Adjacency = Mapping[NodeId, Mapping[NodeId, Mapping[str, float]]]
 

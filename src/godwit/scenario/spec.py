@@ -292,11 +292,28 @@ def _faults(scenario: Scenario, serving: bool) -> Iterator[str]:
             yield f"sources[{i}].generator: positions come from a world; add world, or replay recorded ones"
     for i, spec in enumerate(scenario.streams):
         yield from _stream_faults(f"streams[{i}]", spec)
+    yield from _ground_faults(scenario)
     if scenario.duration is not None:
         try:
             microseconds(scenario.duration)
         except (GodwitError, SqlFault) as error:
             yield f"duration: {error}"
+
+
+def _ground_faults(scenario: Scenario) -> Iterator[str]:
+    """Before Spark is started, which takes longer than to correct them."""
+    try:
+        ground = scenario.ground()
+    except GodwitError as error:
+        yield f"topology: {error}"
+        return
+    if ground is None:
+        return
+    uses = [(f"devices[{i}].site", d.site) for i, d in enumerate(scenario.devices)]
+    uses += [(f"queries[{i}].sink", q.sink) for i, q in enumerate(scenario.queries)]
+    for place, site in uses:
+        if site is not None and site not in ground.sites:
+            yield f"{place}: '{site}' is not a site of the topology; sites are {', '.join(ground.sites)}"
 
 
 def _stream_faults(place: str, spec: StreamSpec) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from godwit.api.fleet import Fleet
 from godwit.errors import GodwitError
@@ -18,7 +18,8 @@ from godwit.server.backend import Backend
 from godwit.server.embedded import EmbeddedBackend
 from godwit.server.guard import Guard
 from godwit.server.limits import ServerLimits
-from godwit.server.problems import problem, status_of
+from godwit.server.page_files import PageFiles, add_index
+from godwit.server.problems import problem, refusal, status_of
 from godwit.server.routes import devices, operations, queries, results, streams, tables, topology
 from godwit.server.rows_endpoint import RowsEndpoint
 from godwit.server.service import Service
@@ -50,19 +51,26 @@ def create_app(
         operations,
     ):  # (rows first: they come most often)
         app.include_router(part.router)
+    add_index(app)
     app.add_exception_handler(GodwitError, _godwit_error)
+    app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(RowsEndpoint, service=service)
     app.add_middleware(Guard, body=service.limits.body)
     if PAGE.is_dir():
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+        app.mount("/", PageFiles(directory=PAGE, html=True), name="page")
     return app
 
 
 async def _godwit_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, GodwitError)
     return JSONResponse(problem(error), status_of(error))
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse(refusal(error), error.status_code, error.headers)
 
 
 async def _bad_request(request: Request, error: Exception) -> JSONResponse:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import HTTPException
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 from godwit.errors import (
     AdmissionError,
@@ -46,6 +47,12 @@ def problem(error: GodwitError) -> dict[str, Any]:
     if isinstance(error, SqlError):
         body |= {"message": error.problem, "place": error.place, "remedy": error.remedy}
     return body
+
+
+def refusal(fault: AnyHTTPException) -> dict[str, Any]:
+    """The body of one that is no error of the fleet's; all refusals look alike."""
+    told: Any = fault.detail
+    return told if isinstance(told, dict) else {"error": "Refused", "message": str(told)}
 
 
 def refused(status: int, message: str, **headers: str) -> HTTPException:

@@ -18,6 +18,7 @@ from godwit.ingest.together import Parcel
 from godwit.server.access import Role
 from godwit.server.arrivals import SITE, check_feeder, check_room, parsed, take
 from godwit.server.problems import problem, status_of
+from godwit.server.problems import refusal as body_of
 from godwit.server.service import Service
 
 _PATH = re.compile(r"/v1/streams/([^/]+)/rows")
@@ -42,7 +43,7 @@ class RowsEndpoint:
         except GodwitError as error:
             status, told = status_of(error), problem(error)
         except HTTPException as refusal:
-            status, told, headers = refusal.status_code, {"detail": refusal.detail}, dict(refusal.headers or {})
+            status, told, headers = refusal.status_code, body_of(refusal), dict(refusal.headers or {})
         body = json.dumps(told).encode()
         more = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         length = (b"content-length", str(len(body)).encode())

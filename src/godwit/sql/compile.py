@@ -5,6 +5,7 @@ parse -> guard -> normalise -> draft plan -> push filters, merge projections, dr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from sqlglot import exp
@@ -160,6 +161,14 @@ def _unread(sql: str) -> SqlError | None:
     return None
 
 
+#: sqlglot's own words for a token
+_TOKEN = re.compile(r"<Token token_type: \S+, text: (.*?), line: .*?>")
+
+
+def _told_token(found: re.Match[str]) -> str:
+    return "the end" if found[1] == "SENTINEL" else f"'{found[1]}'"
+
+
 def _syntax_error(sql: str, error: ParseError) -> SqlError:
     if (known := _unread(sql)) is not None:
         return known
@@ -168,7 +177,7 @@ def _syntax_error(sql: str, error: ParseError) -> SqlError:
     highlight = str(first.get("highlight") or "")
     # sqlglot counts to the end of the token
     column = max(1, column - max(0, len(highlight) - 1))
-    problem = str(first.get("description") or error).strip().rstrip(".")
+    problem = _TOKEN.sub(_told_token, str(first.get("description") or error)).strip().rstrip(".")
     if problem.startswith("Required keyword"):
         problem = f"something is missing after '{highlight}'"
     snippet = " ".join(f"{str(first.get('start_context') or '')[-30:]}{highlight}".split())

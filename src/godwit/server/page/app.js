@@ -2,17 +2,18 @@
 
 import { call, follow } from "./api.js";
 import { $ } from "./dom.js";
-import { Graph } from "./graph.js";
+import { Ground } from "./ground.js";
 import { LatencyPlot } from "./plots.js";
 import { Queries } from "./queries.js";
 import { Timeline } from "./timeline.js";
 
-const graph = new Graph($("#graph"), $("#graticule"), $("#legend"), (node) => {
+const ground = new Ground($("#map-panel"), $("#legend"), (node) => {
   $("#selected").textContent = node.kind === "site" ? `site ${node.name} in region ${node.region}${node.lat == null ? "" : ` at ${node.lat}, ${node.lon}`}` : `device ${node.name} at ${node.site || "no site"}`;
 });
-const latency = new LatencyPlot($("#latency"), (region) => graph.colour(region));
+const latency = new LatencyPlot($("#latency"), (region) => ground.colour(region));
 const timeline = new Timeline();
-const queries = new Queries(graph, (name, text) => {
+globalThis.godwit = { ground }; // (for whoever looks into a running page)
+const queries = new Queries(ground, (name, text) => {
   show("ask");
   $("#name").value = name;
   $("#sql").value = text;
@@ -32,13 +33,13 @@ function show(name) {
 function theme(wanted) {
   document.documentElement.dataset.theme = wanted;
   localStorage.setItem("godwit-theme", wanted);
-  graph.drawGrid();
+  ground.theme();
 }
 theme(localStorage.getItem("godwit-theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 const otherTheme = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
 $("#theme").addEventListener("click", otherTheme);
 $("#help-button").addEventListener("click", () => $("#help").showModal());
-const KEYS = { t: otherTheme, f: () => graph.fit(), j: () => queries.next(1), k: () => queries.next(-1), "?": () => $("#help").showModal(), 1: () => show("queries"), 2: () => show("timeline"), 3: () => show("ask") };
+const KEYS = { t: otherTheme, f: () => ground.fit(), j: () => queries.next(1), k: () => queries.next(-1), "?": () => $("#help").showModal(), 1: () => show("queries"), 2: () => show("timeline"), 3: () => show("ask") };
 document.addEventListener("keydown", (event) => {
   if (/INPUT|TEXTAREA/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
   if (KEYS[event.key] && !$("dialog[open]")) KEYS[event.key]();
@@ -84,7 +85,7 @@ function connected(fine) {
 async function look() {
   try {
     const [topology, status] = await Promise.all([call("GET", "/v1/topology"), call("GET", "/v1/status")]);
-    graph.show(topology);
+    ground.show(topology);
     $("#epoch").textContent = status.epoch;
     $("#device-count").textContent = topology.devices.length;
     queries.draw(status);

@@ -53,10 +53,11 @@ export class DurationPlot {
     const data = [kept.map((s) => s.at), kept.map((s) => 1000 * Object.values(s.phases).reduce((a, b) => a + b, 0)), kept.map((s) => s.migrations.reduce((sum, m) => sum + (m.bytes || 0), 0))];
     if (this.plot) return this.plot.setData(data);
     const series = [{}, { label: "ms", stroke: COLOURS[0], points: { show: true, size: 5 }, paths: () => null }, { label: "bytes of state", stroke: COLOURS[1], scale: "bytes", points: { show: true, size: 4 }, paths: () => null }];
-    this.plot = new uPlot({ ...options(this.element, "reconfigurations: ms (blue), bytes of state (orange)", series), axes: [axis(), wide(), { ...wide(), scale: "bytes", side: 1, grid: { show: false } }] }, data, this.element);
+    this.plot = new uPlot({ ...options(this.element, "reconfigurations: ms (blue), bytes of state (orange)", series), axes: [{ ...axis(), values: clock, space: 80 }, wide(), { ...wide(), scale: "bytes", side: 1, grid: { show: false } }] }, data, this.element);
   }
 }
 
+const clock = (u, splits) => splits.map((at) => new Date(1000 * at).toLocaleTimeString("en-GB"));
 const axis = () => ({ stroke: "#8a94a3", grid: { stroke: "#8a94a333" }, ticks: { stroke: "#8a94a355" } });
 // room for numbers of five digits
 const wide = () => ({ ...axis(), size: 64 });
@@ -64,7 +65,7 @@ const wide = () => ({ ...axis(), size: 64 });
 const width = (element) => Math.max(280, element.clientWidth - 8);
 
 function options(element, title, series) {
-  return { title, width: width(element), height: 170, series, axes: [axis(), wide()], legend: { show: false } };
+  return { title, width: width(element), height: 170, series, axes: [{ ...axis(), values: clock, space: 80 }, wide()], scales: { y: { range: (u, low, high) => [0, high > 0 ? 1.1 * high : 1] } }, legend: { show: false } };
 }
 
 function keepWidth(element, owner) {

@@ -7,8 +7,8 @@ const path = (name) => `/v1/queries/${encodeURIComponent(name)}`;
 const SHOWN = 50;
 
 export class Queries {
-  constructor(graph, edit) {
-    this.graph = graph;
+  constructor(ground, edit) {
+    this.ground = ground;
     this.rows = new Map();
     this.chosen = null;
     this.live = null;
@@ -41,7 +41,11 @@ export class Queries {
       row.addEventListener("click", () => this.choose(name));
       row.addEventListener("keydown", (event) => event.key === "Enter" && this.choose(name));
     });
-    for (const row of $("#query-rows").children) row.classList.toggle("chosen", row.dataset.query === this.chosen);
+    const ill = new Set(shown.filter((q) => q.failed || q.parked).map((q) => q.name));
+    for (const row of $("#query-rows").children) {
+      row.classList.toggle("chosen", row.dataset.query === this.chosen);
+      row.classList.toggle("ill", ill.has(row.dataset.query));
+    }
     $("#query-count").textContent = shown.length;
     this.drawState(status);
     if (this.chosen && !shown.some((q) => q.name === this.chosen)) this.leave();
@@ -86,7 +90,7 @@ export class Queries {
     if (this.live) this.live.close();
     this.chosen = this.live = null;
     this.detail.hidden = true;
-    this.graph.mark(null);
+    this.ground.mark(null);
   }
 
   async refresh() {
@@ -102,7 +106,7 @@ export class Queries {
       $(".waits", this.detail).replaceChildren(...(told.waits_for.length ? told.waits_for : ["nothing"]).map((text) => make("li", { textContent: text })));
       this.drawInstances(told);
       this.drawKeys(query.runs_as);
-      this.graph.mark(told);
+      this.ground.mark(told);
     } catch (fault) {
       if (fault instanceof Refused) this.leave();  // (otherwise the server is away for a moment)
     }

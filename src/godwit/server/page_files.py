@@ -1,0 +1,53 @@
+"""The page's files; and what is said of a path that is neither a file of the page nor a route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.responses import Response
+from starlette.routing import Match, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+INDEX = "GET /v1 lists what there is, /v1/openapi.json describes it"
+
+
+class PageFiles(StaticFiles):
+    """Comes after all routes: what arrives here no route has taken."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        allowed = _methods(scope)
+        if allowed:
+            told = {"error": "MethodNotAllowed", "message": f"this path takes {allowed}, not {scope['method']}"}
+            raise HTTPException(405, told, headers={"Allow": allowed})
+        try:
+            return await super().get_response(path, scope)
+        except AnyHTTPException as fault:
+            told = {"error": "NotFound", "message": f"there is nothing at /{path}", "remedy": INDEX}
+            raise HTTPException(fault.status_code, told, dict(fault.headers or {})) from fault
+
+
+def _methods(scope: Scope) -> str:
+    """What a route of this path takes, if there is one."""
+    found: set[str] = set()
+    for route in scope["app"].routes:
+        if not isinstance(route, Mount) and route.matches(scope)[0] is Match.PARTIAL:
+            found |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(found))
+
+
+def _about(operation: dict[str, Any]) -> str:
+    return str(operation.get("description") or operation["summary"]).partition("\n")[0]
+
+
+def add_index(app: FastAPI) -> None:
+    """`GET /v1`: every path with its methods and what they do, for whoever comes without a manual."""
+
+    @app.get("/v1", include_in_schema=False)
+    @app.get("/v1/", include_in_schema=False)
+    def index() -> dict[str, Any]:
+        paths = app.openapi()["paths"]
+        told = {path: {name.upper(): _about(one) for name, one in methods.items()} for path, methods in paths.items()}
+        return {"godwit": app.version, "openapi": "/v1/openapi.json", "page": "/", "paths": told}
