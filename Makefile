@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
+# Where this is set (containers, CI), every process that tests start compiles all its packages again: 4 s each.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18

@@ -34,10 +34,8 @@ SPARK_STILL = {"api", "baselines", "demo", "ingest", "observe", "operators", "pr
 
 #: modules of `model` that import more than the standard library, godwit.errors and godwit.ids, still: what they import
 MODEL_STILL = {
-    "godwit.model.subplan": {"networkx"},
     "godwit.model.topology": {"networkx"},
     "godwit.model.topology_file": {"pydantic", "yaml"},
-    "godwit.model.validity": {"networkx"},
 }
 
 

@@ -1,7 +1,8 @@
 """Leftovers: what stays behind of queries that were withdrawn and of devices that left, per cycle.
 
-One cycle submits a query and withdraws it; a device joins, sends a row and is removed. After the first quarter (warm
-caches, retained commits) every measure should be flat: the slope per cycle is the figure.
+One cycle submits a query and withdraws it; a device joins, sends a row and is removed. After `WARM` cycles (caches that
+have a bound are full, as many commits are kept as ever will be) every measure should be flat: the slope per cycle from
+then on is the figure. What it is before is in the samples.
 
 Logs go chunk by chunk: a folder has up to two chunks per log more than is needed, 1 MB each, which a run of minutes
 never fills. So that it is seen whether they go, chunks are small here (`CHUNK_BYTES`); with 1 MB the bound is as much
@@ -33,12 +34,14 @@ SQL = "SELECT count(*) AS n, window.end AS until FROM readings WHERE v > {} GROU
 CHUNK_BYTES = 16_000
 #: cycles between two rounds of micro-batches
 WORK_EVERY = 5
+#: after so many cycles all that is bounded by a number (queries that ended, kept commits, chunks) has reached it
+WARM = 110
 #: what is sampled, with the growth per cycle that is still called flat
 FLAT = {"rss_kb": 4.0, "files": 0.05, "folder_bytes": 100.0, "record_bytes": 1.0}
 
 
 def leftovers(spark: SparkSession, folder: Path, cycles: int = 500, every: int = 20) -> dict[str, Any]:
-    """Samples every `every` cycles, and the slope per cycle of each measure over the last three quarters."""
+    """Samples every `every` cycles, and the slope per cycle of each measure once the fleet is warm."""
     usual, chunk.CHUNK_BYTES = chunk.CHUNK_BYTES, CHUNK_BYTES
     try:
         return _leftovers(spark, folder, cycles, every)
@@ -69,7 +72,8 @@ def _leftovers(spark: SparkSession, folder: Path, cycles: int, every: int) -> di
             _settle(fleet, folder)
             samples.append({"cycle": cycle + 1, **_sample(folder)})
     fleet.stop()
-    kept = samples[len(samples) // 4 :]
+    since = WARM if cycles > WARM else cycles // 2
+    kept = [sample for sample in samples if sample["cycle"] >= since]
     slopes = {name: round(_slope(kept, name), 3) for name in FLAT}
     return {
         "cycles": cycles,

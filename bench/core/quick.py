@@ -26,7 +26,7 @@ def figures() -> Iterator[dict[str, Any]]:
     spark = spark_session(app="godwit bench", cores=2)
     with tempfile.TemporaryDirectory() as folder:
         yield from report.record_figures(commit_record(spark, Path(folder) / "records", hops=30))
-        yield from report.leftover_figures(leftovers(spark, Path(folder) / "leftovers", cycles=120, every=6))
+        yield from report.leftover_figures(leftovers(spark, Path(folder) / "leftovers", cycles=180, every=6))
     yield from report.leftover_figures(control_leftovers(cycles=400, every=50), "control_leftover")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._harness import RESULTS, describe, table
-from bench.core.lines import SOURCE_BEFORE, TESTS_BEFORE
+from bench.core.lines import KINDS_BEFORE, SOURCE_BEFORE, TESTS_BEFORE
 
 FOLDER = RESULTS / "core"
 #: milliseconds of one device move at 10^4 sites; bytes and milliseconds of one commit record
@@ -57,7 +57,10 @@ def leftover_figures(found: dict[str, Any], prefix: str = "leftover") -> Iterato
 
 def lines_figures(found: dict[str, int]) -> Iterator[dict[str, Any]]:
     source, tests = found["source"], found["tests"]
-    yield _figure("source_lines", source, SOURCE_BEFORE, f"< {SOURCE_BEFORE}", source < SOURCE_BEFORE, "src/godwit")
+    note = "src/godwit, more features than then: " + ", ".join(
+        f"{kind} {found[kind]} (then {was})" for kind, was in KINDS_BEFORE.items()
+    )
+    yield _figure("source_lines", source, SOURCE_BEFORE, f"< {SOURCE_BEFORE}", source < SOURCE_BEFORE, note)
     yield _figure("test_lines", tests, TESTS_BEFORE, f"> {TESTS_BEFORE}", tests > TESTS_BEFORE, "tests")
 
 
@@ -111,6 +114,8 @@ def _rows(old: dict[str, Any], new: dict[str, Any]) -> list[list[Any]]:
             rows.append([f"{what}: growth of {name} per cycle", f"<= {limit:g}", *slopes])
     lines = new.get("lines", {})
     rows.append(["source lines", f"< {SOURCE_BEFORE}", SOURCE_BEFORE, lines.get("source", "")])
+    for kind, was in KINDS_BEFORE.items():
+        rows.append([f"source lines: {kind}", "", was, lines.get(kind, "")])
     rows.append(["test lines", f"> {TESTS_BEFORE}", TESTS_BEFORE, lines.get("tests", "")])
     return rows
 

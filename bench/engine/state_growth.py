@@ -76,12 +76,12 @@ def _aggregate(spark: SparkSession, root: Path, levels: Sequence[int]) -> dict[s
     with ground.fleet(spark, root, ["readings"], max_rows=10 * FILL) as fleet:
         query = fleet.submit(AGGREGATE, "q")
         for _ in range(WARM):
-            _batch(fleet, source.rows(source.draw(100, PROBE)))
+            batch(fleet, source.rows(source.draw(100, PROBE)))
         found, have = [], 0
         for level in levels:
-            filled = [_batch(fleet, source.rows(keys)) for keys in _fill(have, level)]
+            filled = [batch(fleet, source.rows(keys)) for keys in fill(have, level)]
             have = level
-            took = [_batch(fleet, source.rows(source.draw(level, PROBE))) for _ in range(PROBES)]
+            took = [batch(fleet, source.rows(source.draw(level, PROBE))) for _ in range(PROBES)]
             found.append(_level("keys", level, took, filled))
         fleet.close_sources()
         began = time.perf_counter()
@@ -100,25 +100,25 @@ def _join(spark: SparkSession, root: Path, levels: Sequence[int]) -> list[dict[s
     with ground.fleet(spark, root, ["asked", "answered"], max_rows=10 * FILL) as fleet:
         fleet.submit(JOIN, "q")
         for _ in range(WARM):
-            _batch(fleet, source.sides(JOIN_PROBE, levels[-1]))
+            batch(fleet, source.sides(JOIN_PROBE, levels[-1]))
         found, have = [], WARM * JOIN_PROBE
         for level in levels:
             # Keys are drawn from as many as there are rows at the end: about one partner a row, whatever the level.
-            sizes = [len(keys) for keys in _fill(have, level)]
-            filled = [_batch(fleet, source.sides(size, levels[-1])) for size in sizes]
-            took = [_batch(fleet, source.sides(JOIN_PROBE, levels[-1])) for _ in range(PROBES)]
+            sizes = [len(keys) for keys in fill(have, level)]
+            filled = [batch(fleet, source.sides(size, levels[-1])) for size in sizes]
+            took = [batch(fleet, source.sides(JOIN_PROBE, levels[-1])) for _ in range(PROBES)]
             have = max(level, have) + JOIN_PROBE * PROBES
             found.append(_level("rows", level, took, filled))
     shutil.rmtree(root)
     return found
 
 
-def _fill(have: int, want: int) -> Iterator[np.ndarray]:
+def fill(have: int, want: int) -> Iterator[np.ndarray]:
     for start in range(have, want, FILL):
         yield np.arange(start, min(start + FILL, want))
 
 
-def _batch(fleet: Fleet, pushes: Mapping[str, pa.Table]) -> float:
+def batch(fleet: Fleet, pushes: Mapping[str, pa.Table]) -> float:
     """Push, work it off; milliseconds of the micro-batch as its commit says."""
     runner = ground.runner_of(fleet, "q")
     before = runner.commits.last

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.falcon.ground import edge
-from bench.falcon.play import Cell
 from bench.falcon.questions import Question
+from bench.falcon.sending import Cell
 from godwit.api.fleet import Fleet
 
 TITLE = "Figure 11: number of edges"
@@ -17,7 +17,7 @@ KEYS = 64
 def cells(short: bool) -> list[Cell]:
     edges = (1, 4, 16) if short else (1, 2, 4, 8, 16, 32)
     strategies = ("falcon", "partial-pause") if short else STRATEGIES
-    return [Cell("fig11", "tm", s, n, edges=n, keys=KEYS) for n in edges for s in strategies]
+    return [Cell("fig11", "tm", n, strategies, edges=n, keys=KEYS) for n in edges]
 
 
 def prepare(fleet: Fleet, asked: Question, cell: Cell) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.falcon.play import Cell
 from bench.falcon.questions import QUESTIONS, Question
+from bench.falcon.sending import Cell
 from godwit.model.plan import Column
 
 TITLE = "Figure 12: state per key"
@@ -25,7 +25,7 @@ FROM speeds GROUP BY vehicle"""
 def cells(short: bool) -> list[Cell]:
     sizes = (10_000, 100_000) if short else (10_000, 100_000, 1_000_000)
     strategies = ("falcon", "partial-pause") if short else STRATEGIES
-    return [Cell("fig12", "tm", s, size, mbit=1000.0) for size in sizes for s in strategies]
+    return [Cell("fig12", "tm", size, strategies, mbit=1000.0) for size in sizes]
 
 
 def question(cell: Cell) -> Question:

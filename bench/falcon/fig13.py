@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bench.falcon.play import Cell
 from bench.falcon.questions import QUESTIONS, Question, of_window
+from bench.falcon.sending import Cell
 from godwit.api.fleet import Fleet
 
 TITLE = "Figure 13: number of keys (tm), rows per window (nq6)"
@@ -20,8 +20,10 @@ def cells(short: bool) -> list[Cell]:
     keys = (10, 1000) if short else (10, 100, 1000, 10_000, 100_000)
     rows = (10, 1000) if short else (10, 100, 1000, 10_000)
     strategies = ("falcon", "partial-pause") if short else STRATEGIES
-    found = [Cell("fig13", "tm", s, n, keys=n) for n in keys for s in strategies]
-    return found + [Cell("fig13", "nq6", s, n) for n in rows for s in strategies]
+    return [
+        *(Cell("fig13", "tm", n, strategies, keys=n) for n in keys),
+        *(Cell("fig13", "nq6", n, strategies) for n in rows),
+    ]
 
 
 def question(cell: Cell) -> Question:

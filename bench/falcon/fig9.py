@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.falcon.ground import edge
 from bench.falcon.measures import Steady, disruption_ms, jitter_ms
-from bench.falcon.play import Cell, Cut, Played, latencies, over_time, play_with
 from bench.falcon.questions import QUESTIONS, Question
+from bench.falcon.sending import Cell, Cut, Played, latencies, over_time, play_with, until
 from godwit.api.fleet import Fleet
 from godwit.migration.source_mobility import MINIMUM_DWELL
 
@@ -28,13 +28,13 @@ def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
     hop, many = (2.0, 8) if short else (HOP_S, 32)
     ways = {f"{n} edges": list(range(1, n)) for n in (2, 3, many)}
     ways["2 edges, ping-pong"] = [1, 0, 1, 0, 1]
-    return [_driven(name, way, PONG_S if "ping" in name else hop, cut) for name, way in ways.items()]
+    return [one for name, way in ways.items() for one in _driven(name, way, PONG_S if "ping" in name else hop, cut)]
 
 
-def _driven(name: str, way: list[int], hop_s: float, cut: Cut) -> dict[str, Any]:
+def _driven(name: str, way: list[int], hop_s: float, cut: Cut) -> list[dict[str, Any]]:
     asked = replace(QUESTIONS["tm"], count=1)
-    cell = Cell("fig9", "tm", "auto", name, edges=max(way) + 1)
-    cut = replace(cut, moves=1, after_s=len(way) * hop_s + MINIMUM_DWELL + 3.0, rate=min(cut.rate, 500.0))
+    cell = Cell("fig9", "tm", name, edges=max(way) + 1)
+    cut = replace(cut, rate=min(cut.rate, 500.0))
     sent: list[tuple[float, int]] = []
 
     def prepare(fleet: Fleet, asked: Question) -> None:
@@ -45,17 +45,18 @@ def _driven(name: str, way: list[int], hop_s: float, cut: Cut) -> dict[str, Any]
     def drive(fleet: Fleet, played: Played) -> None:
         begin = played.start + cut.warm_s + cut.calm_s
         for number, target in enumerate(way):
-            time.sleep(max(begin + number * hop_s - time.time(), 0.0))
+            until(begin + number * hop_s)
             fleet.notify_handover("s0", edge(target))
+        time.sleep(MINIMUM_DWELL + 3.0)
 
-    def measure(asked: Question, played: Played, fleet: Fleet) -> dict[str, Any]:
+    def measure(asked: Question, played: Played, fleet: Fleet) -> dict[str, dict[str, Any]]:
         seen, calm = latencies(asked, played), played.start + cut.warm_s
         steady = Steady.of(seen.between(calm, calm + cut.calm_s - 0.2))
-        around = seen.between(calm + cut.calm_s, played.start + cut.seconds)
+        around = seen.between(calm + cut.calm_s, played.called[-1])
         by_second: Counter[int] = Counter()
         for at, size in sent:
             by_second[int(at - played.start)] += size
-        return {
+        told = {
             "disruption_total_ms": disruption_ms(around, steady.limit),
             "jitter_p99_ms": jitter_ms(around, steady.mean),
             "steady_mean_ms": round(steady.mean, 1),
@@ -64,6 +65,7 @@ def _driven(name: str, way: list[int], hop_s: float, cut: Cut) -> dict[str, Any]
             "over_time": over_time(seen, played),
             "bandwidth": sorted(by_second.items()),
         }
+        return {"auto": told}
 
     return play_with(cell, cut, asked, drive, measure, prepare, mobility=True)
 

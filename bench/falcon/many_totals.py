@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from bench._harness import machine, say
 from bench.falcon.ground import CLOUD, fleet_on
-from bench.falcon.play import Cell, Cut
 from bench.falcon.questions import QUERY, QUESTIONS
+from bench.falcon.sending import Cell, Cut
 from godwit.workloads import Settings
 
 TITLE = "Beyond: totals of very many keys"
@@ -31,7 +31,7 @@ def run(cut: Cut, short: bool) -> list[dict[str, Any]]:
 
 
 def measured(count: int, cut: Cut) -> dict[str, Any]:
-    cell, asked = Cell("many_totals", "tm", "none", count, round_trip_ms=0.0), QUESTIONS["tm"]
+    cell, asked = Cell("many_totals", "tm", count, round_trip_ms=0.0), QUESTIONS["tm"]
     rng, began, took = np.random.default_rng(7), time.time(), []
     with fleet_on(1, 0.0) as fleet:
         asked.workload.declare(fleet, Settings(), [CLOUD])
@@ -49,7 +49,7 @@ def measured(count: int, cut: Cut) -> dict[str, Any]:
         verdict = fleet.query(QUERY).verdict()
     counted = np.asarray(took[UNCOUNTED:])
     found = {
-        "cell": asdict(cell),
+        "cell": cell.named("none"),
         "cut": asdict(cut),
         "machine": machine(),
         "batch_ms": round(float(np.median(counted)), 1),

@@ -9,6 +9,7 @@ duration     from the request to the end of the last phase: from then on the des
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,16 @@ class Latencies:
         """Answered since the beginning, pushed before the end."""
         mine = (self.answered >= begin) & (self.pushed < end)
         return Latencies(self.pushed[mine], self.answered[mine])
+
+    def pushed_between(self, begin: float, end: float) -> Latencies:
+        mine = (self.pushed >= begin) & (self.pushed < end)
+        return Latencies(self.pushed[mine], self.answered[mine])
+
+    @staticmethod
+    def together(parts: Sequence[Latencies]) -> Latencies:
+        if not parts:
+            return Latencies(np.array([]), np.array([]))
+        return Latencies(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("pushed", "answered")))
 
 
 @dataclass(frozen=True)

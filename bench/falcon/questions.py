@@ -15,7 +15,7 @@ from typing import Literal
 
 from godwit.api.fleet import Fleet
 from godwit.ids import QueryId
-from godwit.model.plan import Aggregate, Join, Operator, Query, Stream
+from godwit.model.plan import Aggregate, Join, Operator, Query, Sink, Stream
 from godwit.model.running import Over, RunningAggregate
 from godwit.workloads import StreamWorkload, named
 
@@ -76,8 +76,14 @@ class Question:
         ]
 
     def placed(self, fleet: Fleet) -> list[str]:
-        """What is placed at the cloud in the beginning: all that does not run where its rows come in."""
-        return [f"{one.id}/{i}" for one in self.running(fleet) for i in one.executed if not one.shape.plan.is_local(i)]
+        """What is placed at the cloud in the beginning: all that does not run where its rows come in, but the sinks of
+        parts, which stay where they are."""
+        return [
+            f"{one.id}/{i}"
+            for one in self.running(fleet)
+            for i in one.executed
+            if not one.shape.plan.is_local(i) and not (one.target and isinstance(one.shape.plan.operators[i], Sink))
+        ]
 
     @property
     def made_keys(self) -> int:

@@ -8,40 +8,57 @@ faults, rows, verdict, seconds of recovery by kind of fault. `--seed S --length 
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import tempfile
 import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench._harness import RESULTS, say
-from godwit.ids import RegionId, SiteId
+from godwit.delivery.archive import entries
+from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.chaos import ChaosPlayer
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.launcher import Launcher
 from godwit.process.proxy import Proxy
+from godwit.storage.names import regions_of
 from godwit.testing import readings
 from godwit.testing.broker import LocalNats
 from godwit.testing.chaos import ChaosScript, FaultWeights, chaos
 
+if TYPE_CHECKING:
+    from godwit.api.fleet import Fleet
+
 FILE = RESULTS / "chaos.jsonl"
+#: in a batch
+ROWS = 5
 DEVICES = {f"t{n}": ["west", "east"] for n in range(3)}
 QUERIES = {
     "tumbling": "SELECT train, count(*) AS n, sum(boarded) AS b, window.end AS until FROM passengers "
     "GROUP BY train, window(ts, '10 seconds')",
-    "filter": "SELECT train, boarded, ts FROM passengers WHERE boarded > 4",
+    "filter": "SELECT train, n, boarded, ts FROM passengers WHERE boarded > 4",
 }
-WEIGHTS = {"file": FaultWeights(full_disk=1.0), "nats": FaultWeights(kill_broker=1.0, cut_store=1.0, slow_store=1.0)}
+#: a process that is killed takes long to start: fewer of those, so that there is more of everything else
+OFTEN = FaultWeights(send=2.0, move=3.0, place=2.0, kill_region=0.3, kill_coordinator=0.5)
+#: of a fault (seconds)
+LONGEST = 3.0
+
+
+def weights(store: str) -> FaultWeights:
+    more = {"full_disk": 1.0} if store == "file" else {"kill_broker": 1.0, "cut_store": 1.0, "slow_store": 1.0}
+    return replace(OFTEN, clock=1.0, **more)
 
 
 def script(seed: int, store: str, length: int) -> ChaosScript:
-    return chaos(seed, length, ["edge", "cloud"], DEVICES, sorted(QUERIES), WEIGHTS[store])
+    return chaos(seed, length, ["edge", "cloud"], DEVICES, sorted(QUERIES), weights(store), LONGEST)
 
 
 def run(seconds: float, seed: int, store: str, length: int) -> list[dict[str, Any]]:
@@ -70,7 +87,7 @@ def play(steps: ChaosScript, store: str, folder: Path, length: int) -> dict[str,
             url = f"nats://{link.address}/fleet"
         regions = tuple(RegionSpec(name, keep=True, quick=True) for name in ("edge", "cloud"))
         spec = FleetFile(Path(url) if store == "file" else url, regions, lease=3.0, run_folder=folder / "run")
-        launcher = Launcher(spec, proxied=True)
+        launcher = Launcher(spec, proxied=True, clocks=True)
         ending.callback(launcher.down)
         launcher.up()
         fleet = ending.enter_context(ConnectedFleet(url, launcher.token()))
@@ -80,13 +97,13 @@ def play(steps: ChaosScript, store: str, folder: Path, length: int) -> dict[str,
         fleet.close_sources()
         fleet.process_available(300.0)
         launcher.down()
-        verdict, lost, doubled = _judged(url, sender.rows)
+        verdict, lost, doubled, disorder = _judged(url, sender.rows)
     kinds = defaultdict[str, list[float]](list)
     for one in recoveries:
         kinds[type(one.step).__name__].append(round(one.seconds, 2))
     return {
         "seed": steps.seed, "store": store, "length": length, "faults": steps.faults, "rows": sender.rows,
-        "verdict": verdict, "rows_lost": lost, "rows_doubled": doubled,
+        "verdict": verdict, "rows_lost": lost, "rows_doubled": doubled, "out_of_order": disorder,
         "seconds": round(time.monotonic() - began, 1), "recovery_s": dict(kinds),
     }  # fmt: skip
 
@@ -95,6 +112,7 @@ class _Trains:
     def __init__(self, fleet: ConnectedFleet, seed: int) -> None:
         self._fleet, self._rng, self._second, self.rows = fleet, random.Random(seed), 0.0, 0
         self._sequence: Counter[str] = Counter()
+        self._numbers = {train: itertools.count() for train in DEVICES}
 
     def send(self, batches: int) -> None:
         for _ in range(batches):
@@ -102,9 +120,10 @@ class _Trains:
             for train in DEVICES:
                 self._sequence[train] += 1
                 made = readings(
-                    train, 5, rng=self._rng, since=self._second, within=3.0, device_column="train",
+                    train, ROWS, rng=self._rng, since=self._second, within=3.0, device_column="train",
                     columns={"boarded": lambda rng: rng.randrange(10)},
                 )  # fmt: skip
+                made = [{**row, "n": next(self._numbers[train])} for row in made]
                 self._fleet.push("passengers", made, device=train, sequence=self._sequence[train], timeout=120.0)
                 self.rows += len(made)
 
@@ -115,7 +134,7 @@ def _declared(fleet: ConnectedFleet, seed: int) -> _Trains:
     sites.append(Site(SiteId("cloud"), cloud, cpu=1000.0, kind="cloud"))
     links = [Link(SiteId(one), SiteId("cloud"), ms=5) for one in ("west", "east")]
     fleet.add_topology(Topology.of(sites, links))
-    fleet.stream("passengers", "train string, boarded int, ts timestamp", device="train", disorder="3 seconds")
+    fleet.stream("passengers", "train string, n int, boarded int, ts timestamp", device="train", disorder="3 seconds")
     for train, at in DEVICES.items():
         fleet.device(train, site=at[0], streams=["passengers"])
     for name, sql in QUERIES.items():
@@ -123,8 +142,8 @@ def _declared(fleet: ConnectedFleet, seed: int) -> _Trains:
     return _Trains(fleet, seed)
 
 
-def _judged(url: str, sent: int) -> tuple[str, int, int]:
-    """The oracle's verdict; rows that are in no source log, or in two."""
+def _judged(url: str, sent: int) -> tuple[str, int, int, int]:
+    """The oracle's verdict; rows that are in no source log, or in two; batches of a train that results pass."""
     from godwit.api.fleet import Fleet
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
@@ -134,10 +153,25 @@ def _judged(url: str, sent: int) -> tuple[str, int, int]:
         verdicts = [opened.query(name).verdict() for name in sorted(QUERIES)]
         logs = [opened.store.log(f"regions/{region}/sources/passengers") for region in ("edge", "cloud")]
         taken = sum(sum(record["rows"].values()) for log in logs for _, record in log.after(0))
+        disorder = _out_of_order(opened)
     finally:
         opened.stop()
     wrong = [str(one) for one in verdicts if not one.equal]
-    return "equal" if not wrong else "; ".join(wrong), max(sent - taken, 0), max(taken - sent, 0)
+    return "equal" if not wrong else "; ".join(wrong), max(sent - taken, 0), max(taken - sent, 0), disorder
+
+
+def _out_of_order(opened: Fleet) -> int:
+    """How often a row comes out behind one that its train sent in a later batch, where both come out in one region."""
+    found, key = 0, opened.deployment.queries[QueryId("filter")].shape.key
+    for region in regions_of(opened.store.disk, key):
+        last = dict.fromkeys(DEVICES, 0)
+        for entry in entries(opened.store, region, key, 0):
+            for row in (row for segment in entry.results for table in segment.tables() for row in table.to_pylist()):
+                if "boarded" in row:
+                    batch = row["n"] // ROWS
+                    found += batch < last[row["train"]]
+                    last[row["train"]] = max(batch, last[row["train"]])
+    return found
 
 
 def recovery_table(file: Path = FILE) -> list[tuple[str, int, float, float]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from godwit.ids import QueryId, StreamId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import WINDOW_END, Aggregate, Column, Join, Query, Stream
-from godwit.sql import compile_query
+from godwit.sql import compile_query, sharing
 from godwit.sql.sharing import Split, forms, split, widened
 
 COLUMNS = tuple(Column(*c) for c in (("train", "string"), ("coach", "int"), ("load", "double"), ("ts", "timestamp")))
@@ -50,6 +53,36 @@ def test_names_and_columns_do_not_matter():
     ((cut, stream),) = shared(other, FIRST).parts
     assert (cut.shape, cut.cut, set(cut.taps.values())) == (FIRST.shape, _top(FIRST, Join), {FIRST.id})
     assert (cut.target, cut.internal, stream.device) == (stream.id, True, "__reader")
+
+
+def outer(how: str, select: str, a: str = "a", b: str = "b", more: str = "") -> Query:
+    on = BAND.format(a=a, b=b, s="1")
+    return compiled(f"SELECT {select} FROM l {a} {how} JOIN r {b} ON {on} AND {b}.load > {a}.load {more}")
+
+
+@pytest.mark.parametrize("how", ["LEFT", "RIGHT", "LEFT SEMI", "LEFT ANTI"])
+def test_outer_semi_and_anti_joins_are_the_same_if_all_they_compute_is(how: str):
+    side = "b" if how == "RIGHT" else "a"
+    first = outer(how, f"{side}.train, {side}.coach, {side}.load, {side}.ts")
+    mine = "y" if how == "RIGHT" else "x"
+    counted = f"GROUP BY {mine}.coach, window({mine}.ts, '10 seconds')"
+    other = outer(how, f"{mine}.coach, count(*) AS n, window.end AS e", "x", "y", counted)
+    found = shared(other, first)
+    ((cut, stream),) = found.parts
+    assert (set(cut.taps.values()), stream.time) == ({first.id}, f"{side}__ts")
+    assert not any(isinstance(operator, OuterJoin) for operator in found.reader.shape.plan.operators)
+    assert shared(outer("LEFT" if how != "LEFT" else "RIGHT", f"{side}.train, {side}.ts"), first).parts == ()
+
+
+def test_a_full_join_is_not_cut_for_its_rows_have_no_time():
+    first = outer("FULL", "a.train, b.load")
+    assert shared(outer("FULL", "x.train, y.load + 1 AS more", "x", "y"), first).parts == ()
+
+
+def test_forms_of_queries_that_have_ended_are_forgotten():
+    for number in range(300):
+        shared(replace(FIRST, parameters=(str(number), *FIRST.parameters[1:])), SUMS)
+    assert len(sharing._FORMS) < 150
 
 
 @pytest.mark.parametrize("different", [{"over": "4"}, {"seconds": "2"}, {"like": "b__%"}])

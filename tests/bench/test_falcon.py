@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pytest
 from bench.falcon.fig8 import cells
 from bench.falcon.measures import Latencies, Steady, disruption_ms, jitter_ms
-from bench.falcon.play import Played, latencies
+from bench.falcon.play import Turn, _measured
 from bench.falcon.questions import QUESTIONS
+from bench.falcon.sending import EVERY, Cut, Played, latencies
+from bench.falcon.targets import rows
 
 from godwit.migration.phases import KEY_STRATEGIES
 
@@ -46,5 +50,31 @@ def test_every_question_has_keys_that_can_migrate(name: str) -> None:
 
 
 def test_figure_8_has_every_strategy_of_every_workload() -> None:
-    found = {(cell.workload, cell.strategy) for cell in cells(short=True)}
-    assert found >= {(workload, strategy) for workload in QUESTIONS for strategy in (*KEY_STRATEGIES, "auto", "none")}
+    found = {(cell.workload, strategy) for cell in cells(short=True) for strategy in cell.strategies}
+    assert found >= {(workload, strategy) for workload in QUESTIONS for strategy in (*KEY_STRATEGIES, "none")}
+
+
+def test_steady_is_what_was_pushed_in_the_pauses_and_a_turn_what_was_answered_in_it() -> None:
+    """Rows answered after 100 ms; those pushed within the one migration after 600 ms."""
+    played = Played(0.0, called=[k * EVERY for k in range(400)])
+    late = {k for k in range(400) if 10.0 <= k * EVERY < 10.5}
+    answered = [(k * EVERY + (0.6 if k in late else 0.1), k) for k in range(400)]
+    start = dt.datetime.fromtimestamp(0, dt.UTC)
+    played.heard = [(at, [{"at": start + dt.timedelta(seconds=k * EVERY)}]) for at, k in sorted(answered)]
+    turns = [Turn("none", "edge0", 5.0, 5.0, 5.3), Turn("falcon", "edge0", 10.0, 10.0, 10.5)]
+    found = _measured(QUESTIONS["nq6"], Cut(calm_s=3.0), played, turns)
+    assert found["none"]["disruption_ms"] == 0.0
+    assert found["falcon"]["steady"]["mean_ms"] == pytest.approx(100.0, abs=0.1)
+    assert found["falcon"]["disruption_ms"] == pytest.approx(950.0, abs=1.0)  # from 10.1, due, to 11.05
+    assert found["falcon"]["jitter_ms"] == pytest.approx(500.0, abs=0.1)
+
+
+def test_targets_are_met_by_what_was_measured_alone() -> None:
+    def cell(strategy: str, disruption: float, jitter: float) -> dict[str, object]:
+        where = {"workload": "nq7", "strategy": strategy, "x": "nq7"}
+        return {"cell": where, "disruption_ms": disruption, "jitter_ms": jitter}
+
+    good = [cell("none", 0.0, 1.0), cell("delta", 0.0, 4.0), cell("full-restart", 300.0, 90.0)]
+    assert [row[-1] for row in rows({"fig8": good})] == ["yes", "yes"]
+    bad = [cell("delta", 3.0, 4.0), cell("full-restart", 300.0, 70.0), cell("on-demand", 14.0, 30.0)]
+    assert [row[-1] for row in rows({"fig8": bad})] == ["no", "no", "no"]

@@ -76,7 +76,7 @@ def test_a_change_is_published_and_committed_when_all_regions_have_acknowledged(
     assert plane.acknowledge(RegionId("r1"), Epoch(2)) == []
     told = plane.acknowledge(RegionId("r2"), Epoch(2))
     assert told[0] == EpochCommitted(Epoch(2))
-    assert told[1].story.outcome == "committed"
+    assert told[1].record.outcome == "committed"
     assert plane.coordinator.stable == 2
 
 
@@ -99,7 +99,7 @@ def test_a_site_that_dies_in_the_middle_takes_the_reconfiguration_back_and_all_c
     assert plane.deployment.placement == before.placement
     told = acked(plane)
     assert kinds(told) == ["Record", "Publish"]
-    assert told[0].story.outcome == "reverted"
+    assert told[0].record.outcome == "reverted"
     assert "DeviceMoved(d1, e3)" in told[1].delta.cause
     assert kinds(acked(plane)) == ["EpochCommitted", "Record"]
     assert plane.deployment.devices[DeviceId("d1")] is None

@@ -50,6 +50,7 @@ def test_devices_that_are_gone_and_forgotten_cost_later_queries_nothing() -> Non
         gateway.leave(device, deployment)
     assert gateway.left_at(devices[7]) == {(EDGE, READINGS): gateway.log(EDGE, READINGS).log.last - 42}
     gateway.forget(devices)
+    assert not gateway.meter._flows
     deployment = deployment.apply(Delta(gone=frozenset(devices), forgotten=frozenset(devices)))
     before = gateway.log(EDGE, READINGS).log.last
     for _ in range(20):

@@ -60,6 +60,25 @@ def test_falcon_copies_awaits_switches_and_awaits() -> None:
     assert [(one.number, outcome, one.epochs) for one, outcome in player.keys.ended] == [(number, "done", (1, 2))]
 
 
+def test_migrations_that_are_held_begin_together_when_they_are_released() -> None:
+    player = Player()
+    for key in ("k1", "k2"):
+        player.keys.ask(QUERY, 3, listed(key), EAST, "b1", "delta", held=True)
+    player.ask("delta", "k2", "k3")
+    assert player.publish() == []
+    assert player.keys.held == {(QUERY, 3)}
+    assert player.keys.busy
+    assert [one.reason for one in player.keys.queued][2] == "migration 2 has keys of it under way"
+    player.keys.release(QUERY, 4)
+    assert player.publish() == []
+    player.keys.release(QUERY, 3)
+    (both,) = player.publish()
+    assert both.keys == listed("k1", "k2")
+    player.keys.arrived(both)
+    (third,) = player.publish()
+    assert third.keys == listed("k2", "k3")
+
+
 def test_disjoint_keys_go_side_by_side_and_overlapping_ones_queue_with_the_reason() -> None:
     player = Player()
     player.ask("delta", "k1", "k2")

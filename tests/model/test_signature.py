@@ -8,6 +8,7 @@ import pytest
 
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
+from godwit.model.codec import decode, encode
 from godwit.model.plan import (
     Aggregate,
     AggregateCall,
@@ -17,6 +18,7 @@ from godwit.model.plan import (
     Parameter,
     Partial,
     Plan,
+    Query,
     Scan,
     Shape,
     Sink,
@@ -114,3 +116,12 @@ def test_canonical_forms_have_no_order_of_their_own() -> None:
     one = Bag(frozenset("abc"), {QueryId("x"): 1, QueryId("y"): 2})
     other = Bag(frozenset("cba"), {QueryId("y"): 2, QueryId("x"): 1})
     assert canonical(one) == canonical(other)
+
+
+def test_queries_of_one_shape_have_one_object_for_it():
+    """However many there are, and though each is read from a log on its own."""
+    first, second = (Query(QueryId(name), "", counting(), (name,)) for name in ("1", "2"))
+    assert first.shape is second.shape
+    assert replace(first, parameters=("3",)).shape is first.shape
+    assert decode(encode(first)).shape is first.shape
+    assert Query(QueryId("other"), "", counting("7", ())).shape is not first.shape

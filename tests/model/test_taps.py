@@ -91,7 +91,7 @@ def test_what_is_tapped_goes_on_when_a_query_is_not_run():
 
 
 @pytest.mark.parametrize(
-    ("sql", "why"), [(SESSION, "its state is not kept by beginning"), (NESTED, "it is above a window")]
+    ("sql", "why"), [(SESSION, "its state is not kept by beginning"), (NESTED, "it is above a window or an outer join")]
 )
 def test_what_is_the_same_and_not_shared_has_a_reason(sql: str, why: str):
     first = query(sql, "first", 3, 10)

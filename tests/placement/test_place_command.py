@@ -3,17 +3,14 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from godwit.cli.place import place
+from godwit.cli.main import app
 from godwit.errors import DataError
 from godwit.placement.cost_models.parametric import ParametricModel
 from godwit.placement.cost_models.simulate import simulate
 from godwit.placement.problem.files import read_problem
 
-app = typer.Typer()
-app.command()(place)
 runner = CliRunner()
 
 PROBLEM = """
@@ -51,7 +48,7 @@ def file(tmp_path):
 
 
 def test_json_holds_plan_front_proof_and_reasons(file):
-    result = runner.invoke(app, [str(file), "-o", "json"])
+    result = runner.invoke(app, ["place", str(file), "-o", "json"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["plan"]["detect"] == {"site": "hub", "platform": "flink"}
@@ -63,18 +60,18 @@ def test_json_holds_plan_front_proof_and_reasons(file):
 
 
 def test_auto_writes_json_into_a_pipe(file):
-    assert json.loads(runner.invoke(app, [str(file)]).stdout)["algorithm"] == "auto"
+    assert json.loads(runner.invoke(app, ["place", str(file)]).stdout)["algorithm"] == "auto"
 
 
 def test_table(file):
-    result = runner.invoke(app, [str(file), "-o", "table"])
+    result = runner.invoke(app, ["place", str(file), "-o", "table"])
     assert result.exit_code == 0, result.output
     for words in ("plan by auto", "detect", "critical", "deployed", "proposed", "proven optimal"):
         assert words in result.output
 
 
 def test_standard_input_and_weights():
-    result = runner.invoke(app, ["-", "--weights", "0.1,0.7,0.1,0.1", "-a", "heuristic"], input=PROBLEM)
+    result = runner.invoke(app, ["place", "-", "--weights", "0.1,0.7,0.1,0.1", "-a", "heuristic"], input=PROBLEM)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["throughput_ktps"] > 0
 
@@ -83,7 +80,7 @@ def test_a_trained_model(file, tmp_path):
     problem = read_problem(file)
     rows = simulate(problem.workflow, problem.network, 50)
     ParametricModel.train(rows).save(tmp_path / "model.json")
-    result = runner.invoke(app, [str(file), "--model", str(tmp_path / "model.json")])
+    result = runner.invoke(app, ["place", str(file), "--model", str(tmp_path / "model.json")])
     assert result.exit_code == 0, result.output
 
 
@@ -99,7 +96,7 @@ def test_a_trained_model(file, tmp_path):
     ],
 )
 def test_faults_are_one_clear_line(file, arguments, words):
-    result = runner.invoke(app, [str(file) if a == "FILE" else a for a in arguments])
+    result = runner.invoke(app, ["place", *(str(file) if a == "FILE" else a for a in arguments)])
     assert result.exit_code == 1
     assert words in result.output
     assert "Traceback" not in result.output

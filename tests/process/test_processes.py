@@ -69,6 +69,16 @@ def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: F
     fleet.process_available()
 
 
+def test_windows_by_arrival_close_though_nothing_more_arrives(fleet: ConnectedFleet, feed: Feed) -> None:
+    """The trains are in two processes, and only one of them sends."""
+    sql = "SELECT train, count(*) AS n FROM passengers GROUP BY train, window(_arrived, '300 milliseconds')"
+    fleet.submit(sql, "by_arrival")
+    fleet.process_available()
+    feed.send(1, only=["t1"])
+    _eventually(lambda: [row["n"] for row in fleet.results("by_arrival").to_pylist()] == [5])
+    fleet.withdraw("by_arrival")
+
+
 def test_the_fleet_is_served_over_rest(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
     """The same application as over an embedded fleet: submit, push, follow, read, explain, move, status, page."""
     backend = ProcessBackend(lambda: ConnectedFleet(launcher.spec.store, launcher.token()))

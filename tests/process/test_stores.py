@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
+from godwit.ids import QueryId, RegionId
 from godwit.maintenance.housekeeping import Retention
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile
@@ -22,7 +23,7 @@ from godwit.process.wire import TOKEN
 from tests.process.conftest import REGIONS, two_regions
 from tests.process.feed import Feed
 from tests.region.world import QUERIES, SCHEMA
-from tests.servers import Nats, bucket_url, s3_server
+from tests.servers import Nats, bucket_url, kafka, s3_server
 
 pytestmark = pytest.mark.lane("other")
 NAMES = ("tumbling", "join")
@@ -46,12 +47,7 @@ def test_over_nats(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> No
     server.start()
     feed.send(3)
 
-    _region_dies(launcher, fleet, feed)
-    _second_is_refused(launcher)
-    launcher.signal("coordinator", signal.SIGKILL)  # with the sink that it serves
-    launcher.gone("coordinator")
-    launcher.start_coordinator()
-    feed.send(2)
+    _region_dies(launcher, fleet, feed, with_coordinator=True)  # and with the sink that it serves
     rows = _ends_as_the_oracle_says(launcher, fleet, feed, spark)
     delivered = (tmp_path / "out.jsonl").read_text().splitlines()
     assert len(delivered) == rows, "a result is missing in the sink, or there twice"
@@ -66,6 +62,56 @@ def test_over_nats_with_segments_in_a_folder(tmp_path: Path, ending: ExitStack, 
     feed.send(3)
     _region_dies(launcher, fleet, feed)
     _ends_as_the_oracle_says(launcher, fleet, feed, spark)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_over_kafka(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> None:
+    address = ending.enter_context(kafka(tmp_path / "kafka"))
+    url = f"kafka://{address}/fleet?segments=file:{tmp_path / 'files'}"
+    launcher, fleet, feed = _started(url, tmp_path, ending)
+    feed.send(3)
+    _region_dies(launcher, fleet, feed, with_coordinator=True)
+    _second_is_refused(launcher)
+    _ends_as_the_oracle_says(launcher, fleet, feed, spark)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_region_that_is_gone_for_good_is_forgotten(tmp_path: Path, ending: ExitStack, spark: SparkSession) -> None:
+    """Over NATS, by the command line."""
+    url = f"{ending.enter_context(Nats(tmp_path / 'nats')).address}/fleet"
+    launcher, fleet, feed = _started(url, tmp_path, ending)
+    feed.send(3)
+    fleet.process_available()
+    assert '"tumbling"' in _godwit(launcher, "status", url, "-o", "json")
+    forget = ("forget-region", "--store", url)
+    assert "runs (process" in _godwit(launcher, *forget, "edge", fails=True)
+    assert "no process was ever region 'north'" in _godwit(launcher, *forget, "north", fails=True)
+    plan = fleet.deployment.queries[QueryId("tumbling")].shape.plan  # it goes there, with the state of all trains
+    fleet.place({f"tumbling/{i}": "west" for i in range(len(plan.operators)) if not plan.is_local(i)})
+    feed.send(3)
+    launcher.signal("edge", signal.SIGKILL)
+    launcher.gone("edge")
+    feed.send(2, only=["t1"])
+    said = _godwit(launcher, *forget, "edge")
+    assert "what it had taken in was handed over" in said
+    assert "attached nowhere now: t0, t2" in said
+    assert RegionId("edge") not in fleet.regions()
+    assert set(fleet.deployment.sites) == {"east", "cloud"}
+    assert "accepted: epoch" in _godwit(launcher, "change", url, "device t0 -> east", "device t2 -> cloud")
+    feed.send(3)
+    assert "site west" in _godwit(launcher, "history", url, "-o", "json")
+    _ends_as_the_oracle_says(launcher, fleet, feed, spark)
+
+
+def _godwit(launcher: Launcher, *arguments: str, fails: bool = False) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "godwit", *arguments], env={**os.environ, TOKEN: launcher.token()},
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert (ran.returncode != 0) == fails, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
 
 
 @pytest.mark.full
@@ -96,11 +142,16 @@ def _started(url: str, folder: Path, ending: ExitStack) -> tuple[Launcher, Conne
     return launcher, fleet, Feed(fleet)
 
 
-def _region_dies(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:
+def _region_dies(launcher: Launcher, fleet: ConnectedFleet, feed: Feed, *, with_coordinator: bool = False) -> None:
     launcher.signal("edge", signal.SIGKILL)
     launcher.gone("edge")
     fleet.move_device("t0", "east")
-    launcher.start_region(REGIONS[0])
+    launcher.start_region(REGIONS[0])  # (while Spark starts, the coordinator has time to die and come back)
+    if with_coordinator:
+        launcher.signal("coordinator", signal.SIGKILL)
+        launcher.gone("coordinator")
+        feed.send(1, only=["t1", "t2"])
+        launcher.start_coordinator()
     feed.send(3)
     fleet.move_device("t0", "west")
     feed.send(3)

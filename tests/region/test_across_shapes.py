@@ -33,6 +33,11 @@ OTHER = WINDOW.format(
 )
 NESTED = f"""SELECT t, max(half) AS most, window.end AS until FROM ({OTHER.replace("HAVING sum(b.boarded) > 9", "")})
              GROUP BY t, window(since, '20 seconds')"""
+WITH_PARTNER = """FROM passengers {a} LEFT SEMI JOIN passengers {b} ON {a}.coach = {b}.coach AND {b}.train > {a}.train
+    AND {b}.ts BETWEEN {a}.ts - INTERVAL 4 SECONDS AND {a}.ts + INTERVAL 4 SECONDS AND {b}.boarded > {a}.boarded + 1"""
+FOUND = f"SELECT a.train, a.ts, a.boarded {WITH_PARTNER.format(a='a', b='b')}"
+HOW_MANY = f"""SELECT x.train, count(*) AS n, window.end AS until {WITH_PARTNER.format(a="x", b="y")}
+               GROUP BY x.train, window(x.ts, '6 seconds')"""
 TWICE = """WITH w AS (SELECT train, sum(boarded) AS s, window.end AS e FROM passengers WHERE boarded > 2
                       GROUP BY train, window(ts, '10 seconds', '5 seconds'))
            SELECT p.train, p.s, q.s AS before, p.e FROM w p JOIN w q
@@ -43,6 +48,7 @@ ALIKE = {
     "window below a window": (SUMS, NESTED),
     "window, twice in the later one": (SUMS, TWICE),
     "join below a window": (PAIRS, COUNTED),
+    "semi join below a window": (FOUND, HOW_MANY),
 }
 
 

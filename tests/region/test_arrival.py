@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,3 +152,52 @@ def test_rows_that_come_too_late_are_a_stream(open_fleet: Callable[..., Fleet]) 
     assert len(got) > 10
     assert [str(q.verdict()) for q in (late, counted) if not q.verdict().equal] == []
     assert sum(row["n"] for row in counted.results().collect()) == len(wanted)
+
+
+def _late_by_hand(batches: list[list[dict[str, Any]]]) -> list[tuple[str, int]]:
+    """(device, v) of rows that are older than their device's newest of earlier batches, less two seconds."""
+    promised: dict[str, dt.datetime] = {}
+    found = []
+    for rows in batches:
+        found += [(r["d"], r["v"]) for r in rows if r["d"] in promised and r["ts"] < promised[r["d"]]]
+        for row in rows:
+            told = row["ts"] - dt.timedelta(seconds=2)
+            promised[row["d"]] = max(promised.get(row["d"], told), told)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("how", ["replay", "csv", "spark"])
+def test_rows_of_files_and_spark_sources_can_be_late(
+    open_fleet: Callable[..., Fleet], tmp_path: Path, how: str
+) -> None:
+    """Files that are taken over as they are, files that are cast, and what a streaming source of Spark's brings."""
+    fleet = open_fleet()
+    fleet.topology.add(three_regions())
+    fleet.stream("readings", "d string, v int, ts timestamp", device="d", disorder="2 seconds", ahead=None)
+    for name, site in (("a", "west"), ("b", "west" if how == "replay" else "east")):
+        fleet.device(name, site=site, streams=["readings"])
+    late = fleet.submit("SELECT d, v, ts FROM late.readings", "late")
+    rng = random.Random(9)
+    seconds = [[number * 3 + rng.uniform(-9, 3) for _ in range(6)] for number in range(8)]
+    batches = [
+        [{"d": rng.choice("ab"), "v": n * 10 + i, "ts": START + dt.timedelta(seconds=s)} for i, s in enumerate(some)]
+        for n, some in enumerate(seconds)
+    ]
+    kinds = pa.schema([("d", pa.string()), ("v", pa.int32()), ("ts", pa.timestamp("us", tz="UTC"))])
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate(batches):
+        table = pa.Table.from_pylist(rows, kinds)
+        file = tmp_path / "in" / f"{number}.{'csv' if how == 'csv' else 'parquet'}"
+        table.to_pandas().to_csv(file, index=False) if how == "csv" else pq.write_table(table, file)
+        os.utime(file, (1e9 + number, 1e9 + number))  # (Spark takes the oldest first)
+    if how == "spark":
+        files = fleet.spark.readStream.schema("d string, v int, ts timestamp").option("maxFilesPerTrigger", 1)
+        fleet.ingest("readings", files.parquet(str(tmp_path / "in"))).process_available()
+    else:
+        fleet.replay("readings", str(tmp_path / "in" / "*")).run()
+    fleet.close_sources()
+    fleet.process_available()
+    wanted = _late_by_hand(batches)
+    assert sorted((row["d"], row["v"]) for row in late.results().collect()) == wanted
+    assert len(wanted) > 5
+    assert late.verdict().equal

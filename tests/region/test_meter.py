@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from godwit.ids import DeviceId
 from godwit.ingest.rates import MEMORY_S, WARM_S, Meter
 
 
@@ -43,6 +44,15 @@ def test_it_follows_a_change_and_forgets_a_silent_device(clock):
     assert meter.mbps()["s", "t0"] == pytest.approx(8.0, rel=0.2)  # type: ignore[index]
     clock.now += 5 * MEMORY_S
     assert meter.mbps()["s", "t0"] < 0.1  # type: ignore[index]
+
+
+def test_a_device_that_left_leaves_nothing(clock):
+    meter = Meter(clock)
+    send(meter, clock, 20, {"t0": 1, "t1": 1}, 50_000)
+    meter.forget({DeviceId("t0")})
+    assert set(meter.mbps()) == {("s", "t1")}
+    meter.forget({DeviceId("never")})
+    assert set(meter.mbps()) == {("s", "t1")}
 
 
 def test_nothing_sent_is_nothing_measured(clock):

@@ -136,9 +136,15 @@ def overs(draw: st.DrawFn) -> str:
     call = st.sampled_from(["count(*)", f"sum({number})", f"min({number})", f"avg({number})"])
     calls = [f"{draw(call)} OVER ({order} {draw(frame)})", f"lag({number}, 2) OVER ({order})"]
     calls.append(f"row_number() OVER ({order})")
-    made = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True))
+    ahead = [
+        f"lead({number}, 2, 0) OVER ({order})",
+        f"max({number}) OVER ({order} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    ]
+    forwards = draw(st.booleans())
+    offered = [*ahead, calls[1]] if forwards else calls
+    made = draw(st.lists(st.sampled_from(offered), min_size=1, max_size=3, unique=True))
     columns = ", ".join(f"{call} AS a{i}" for i, call in enumerate(made))
-    kept = any("RANGE" not in call for call in made) and draw(st.booleans())
+    kept = not forwards and any("RANGE" not in call for call in made) and draw(st.booleans())
     hint = "/*+ keep('700 milliseconds') */ " if kept else ""
     return f"SELECT {hint}{key} AS k, {columns}, ts FROM passengers WHERE {draw(predicates())}"
 

@@ -63,6 +63,13 @@ OVERS = {
                            lag(coach) OVER (PARTITION BY train ORDER BY ts) AS before FROM passengers""",
     "count_kept": """SELECT /*+ keep('1 second') */ line, coach, sum(load) AS load, count_window.end AS until
                      FROM passengers GROUP BY line, coach, count_window(ts, 3, 2)""",
+    "next_rows": """SELECT train, coach, boarded, lead(boarded) OVER w AS next, lead(ts, 3) OVER w AS later, ts,
+                           lag(boarded, 2, -1) OVER w AS earlier, lead(coach, 2, 99) OVER w AS third,
+                           avg(load) OVER (PARTITION BY coach ORDER BY ts ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS m
+                    FROM passengers WHERE alighted > 1 WINDOW w AS (PARTITION BY coach ORDER BY ts)""",
+    "next_only": """SELECT train, ts,
+                           unix_micros(lead(ts) OVER (PARTITION BY train ORDER BY ts)) - unix_micros(ts) AS gap
+                    FROM passengers QUALIFY gap IS NULL OR gap > 300000""",
     "over_over": """SELECT line, window.end AS until, count(*) AS stops, max(gap) AS gap
                     FROM (SELECT line, ts, unix_micros(ts) - unix_micros(lag(ts) OVER (PARTITION BY train ORDER BY ts))
                                  AS gap FROM passengers)

@@ -60,6 +60,10 @@ class TableWorld(World):
             super().play([action])
 
 
+#: many rows come in, and those of the other side are few
+LOOKED_UP = SizePolicy(small_rows=2_000, handed_rows=2)
+
+
 @pytest.mark.parametrize("name", list(TABLES))
 def test_rows_see_the_version_of_their_time(open_fleet: Callable[..., Fleet], name: str) -> None:
     world = TableWorld(open_fleet, {name: TABLES[name]})
@@ -75,8 +79,9 @@ def test_the_newest_row_of_another_stream(open_fleet: Callable[..., Fleet], name
     assert world.fleet.query(name).results().count() > 0
 
 
-def test_of_rows_of_one_time_one_is_the_newest(open_fleet: Callable[..., Fleet]) -> None:
-    world = Ticking(open_fleet, ASOF)
+@pytest.mark.parametrize("sizes", [SizePolicy(), LOOKED_UP], ids=["few", "looked up"])
+def test_of_rows_of_one_time_one_is_the_newest(open_fleet: Callable[..., Fleet], sizes: SizePolicy) -> None:
+    world = Ticking(sized(open_fleet, sizes), ASOF)
     script = [*ROWS[:8], Step((0, 1, 2)), Move("recent", "west"), *ROWS[8:14], Step((0, 1, 2)), *ROWS[14:]]
     assert different(world, script) == []
 
@@ -87,9 +92,10 @@ def test_under_other_strategies(open_fleet: Callable[..., Fleet], strategy: str)
     assert different(world, restless(["recent"])) == []
 
 
-def test_large_batches(open_fleet: Callable[..., Fleet]) -> None:
-    queries = {"newest": ASOF["newest"], "inner": TABLES["inner"]}
-    world = TableWorld(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), queries)
+@pytest.mark.parametrize("sizes", [SizePolicy(small_rows=3, handed_rows=2), LOOKED_UP], ids=["sorted", "looked up"])
+def test_large_batches(open_fleet: Callable[..., Fleet], sizes: SizePolicy) -> None:
+    queries = {"newest": ASOF["newest"], "inner": TABLES["inner"], "left": TABLES["left"]}
+    world = TableWorld(sized(open_fleet, sizes), queries)
     script = [*ROWS[:8], Step((0, 1, 2, 0, 1, 2)), Move("inner", "east"), Move("newest", "west"), *ROWS[8:12]]
     assert different(world, [*script, Step((0, 1, 2)), Crash("staged"), *ROWS[12:]]) == []
 

@@ -42,11 +42,15 @@ STRICTER = QUERIES["hopping"].replace("> 1", "> 3")
 OVER_JOIN = """SELECT a.train, count(*) AS n, window.end AS until FROM passengers a JOIN passengers b
                ON a.coach = b.coach AND a.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 2 SECONDS
                WHERE a.line = 'S41' AND b.line = 'S42' GROUP BY a.train, window(a.ts, '7 seconds')"""
+WITHOUT_PARTNER = """SELECT a.train, a.ts, b.train AS other FROM passengers a LEFT JOIN passengers b
+    ON a.coach = b.coach AND b.ts BETWEEN a.ts - INTERVAL 3 SECONDS AND a.ts + INTERVAL 2 SECONDS AND b.train > a.train
+    AND b.boarded > a.boarded + 3"""
 #: name -> (the first query, one that has a sub-plan in common with it)
 ALIKE = {
     "window": (QUERIES["tumbling"], QUERIES["tumbling"]),
     "window, another HAVING": (QUERIES["hopping"], STRICTER),
     "join": (QUERIES["join"], QUERIES["join"]),
+    "left join": (WITHOUT_PARTNER, WITHOUT_PARTNER),
     "window over a join": (OVER_JOIN, OVER_JOIN),
     "window over a window": (QUERIES["nested"], QUERIES["nested"]),
     "window over a union": (QUERIES["union"], QUERIES["union"]),

@@ -61,7 +61,7 @@ HANDLES: list[tuple[type, type, dict[str, str], dict[str, str]]] = [
         QueryHandle,
         RemoteQuery,
         {"write_to": "sinks run where the fleet is: `godwit serve --config`"},
-        {"subscribe": "embedded: write_to"},
+        {"subscribe": "embedded: write_to", "explained": "embedded: explain and fleet.status()"},
     ),
     (DeviceHandle, RemoteDevice, {}, {"report_position": "a server attaches by position; embedded: attach"}),
     (

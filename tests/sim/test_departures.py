@@ -31,7 +31,7 @@ from godwit.sim.schedule import (
 from godwit.sim.world import World
 from godwit.sim.worlds import KINDS, PARENT, REGIONS, link, site
 
-SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 10
+SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 20
 EVERYWHERE = [Tick(region, Sight()) for region in ("west", "east", "cloud")]
 SETTLE = [Deliver(9), *EVERYWHERE * 3, Deliver(9)]
 #: the control plane and other regions are heard, sources are not read

@@ -155,8 +155,8 @@ def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer(
 
 
 def test_every_schedule_of_outer_joins_ends_with_the_oracles_answer() -> None:
-    bad = run(SCHEDULES // 4, drawing=draw_outer)
-    assert not bad, f"{len(bad)} of {SCHEDULES // 4} schedules failed; the first:\n{story(draw_outer(bad[0]))}"
+    bad = run(SCHEDULES // 10, drawing=draw_outer)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 10} schedules failed; the first:\n{story(draw_outer(bad[0]))}"
 
 
 @pytest.mark.parametrize("broken", BROKEN_OUTER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -12,17 +13,17 @@ import pytest
 from godwit.model import taps
 from godwit.model.plan import CLASS
 from godwit.sim.run import play
-from godwit.sim.schedule import Action, Schedule, SubmitQuery, WithdrawQuery, draw
+from godwit.sim.schedule import Action, Schedule, SubmitQuery, WithdrawQuery, draw, draw_outer
 from godwit.sim.step import _Step
 from godwit.sim.world import World
 
-SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 20
+SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 40
 
 
-def sharing(seed: int, cuts: float = 0.0) -> Schedule:
+def sharing(seed: int, cuts: float = 0.0, drawing: Callable[[int], Schedule] = draw) -> Schedule:
     """A random schedule whose queries are all like its first one, or differ from it in a literal. `cuts`: how many end
     at their lowest join or window, as those do that are read by queries of other shapes."""
-    drawn, rng = draw(seed), Random(seed)
+    drawn, rng = drawing(seed), Random(seed)
     first = next(action for action in drawn.actions if isinstance(action, SubmitQuery))
     kind = "nested" if cuts and first.kind == "tumbling" else first.kind
     actions: list[Action] = []
@@ -40,8 +41,8 @@ def sharing(seed: int, cuts: float = 0.0) -> Schedule:
     return replace(drawn, actions=tuple(actions), shares=True)
 
 
-def failing(seeds: range, cuts: float = 0.0) -> list[int]:
-    return [seed for seed in seeds if play(sharing(seed, cuts))]
+def failing(seeds: range, cuts: float = 0.0, drawing: Callable[[int], Schedule] = draw) -> list[int]:
+    return [seed for seed in seeds if play(sharing(seed, cuts, drawing))]
 
 
 def test_equal_queries_that_come_and_go() -> None:
@@ -52,6 +53,13 @@ def test_equal_queries_that_come_and_go() -> None:
 def test_queries_that_are_cut_for_others_come_and_go() -> None:
     bad = failing(range(SCHEDULES), cuts=0.5)
     assert bad == [], "\n".join(play(sharing(bad[0], cuts=0.5)))
+
+
+@pytest.mark.parametrize("cuts", [0.0, 0.5])
+def test_outer_semi_and_anti_joins_that_come_and_go(cuts: float) -> None:
+    """Whether a row has a partner depends on when its reader began."""
+    bad = failing(range(SCHEDULES // 2), cuts, draw_outer)
+    assert bad == [], "\n".join(play(sharing(bad[0], cuts, draw_outer)))
 
 
 def test_who_was_withdrawn_goes_on_as_far_as_others_tap() -> None:

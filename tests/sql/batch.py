@@ -68,7 +68,10 @@ def _evaluate(spark: SparkSession, query: p.Query, index: int, operator: p.Opera
         case Over():
             assert set(operator.columns) <= set(below[0].columns)
             rows = _lives(below[0], operator) if operator.keep_us else below[0]
-            return rows.selectExpr(*(f"`{c}`" for c in operator.columns), *(_over(c, operator) for c in operator.calls))
+            after = [OverCall("__after", "count", None, "rows", -1, -operator.ahead)] if operator.ahead else []
+            calls = [_over(call, operator) for call in (*operator.calls, *after)]
+            made = rows.selectExpr(*(f"`{c}`" for c in operator.columns), *calls)
+            return made.where(f"__after = {operator.ahead}").drop("__after") if after else made
         case Ranked():
             return _ranked(below[0], operator.keys, operator.columns, operator.calls)
         case TopRows():
@@ -97,7 +100,7 @@ def _ranked(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...], ca
 
 
 def _scan(spark: SparkSession, query: p.Query, index: int, scan: p.Scan) -> DataFrame:
-    table = spark.table(p.arrival_view(scan.stream) if scan.arrival else str(scan.stream))
+    table = spark.table(p.arrival_view(scan.stream, scan.late) if scan.arrival else str(scan.stream))
     if scan.subscribe is not None:
         table = table.where(f"`{scan.subscribe}` IN ({', '.join(query.subscriptions[index])})")
     return table.select(*[F.col(c).alias(f"{scan.alias}__{c}") for c in scan.columns])
@@ -168,11 +171,14 @@ def _over(call: OverCall, over: Over) -> str:
     x = "1" if call.argument is None else f"`{call.argument}`"
     if call.function == "row_number":
         return f"row_number() OVER ({order}) AS {call.name}"
-    if call.function == "lag":
-        return f"lag({', '.join([x, str(call.start), *call.constants])}) OVER ({order}) AS {call.name}"
+    if call.function in ("lag", "lead"):
+        given = ", ".join([x, str(abs(call.end)), *call.constants])
+        return f"{call.function}({given}) OVER ({order}) AS {call.name}"
 
     def bound(distance: int | None) -> str:
         size = f"INTERVAL {distance} MICROSECONDS" if call.kind == "range" else distance
+        if distance is not None and distance < 0:
+            return f"{-distance} FOLLOWING"
         return "UNBOUNDED PRECEDING" if distance is None else f"{size} PRECEDING" if distance else "CURRENT ROW"
 
     window = f"OVER ({order} {call.kind} BETWEEN {bound(call.start)} AND {bound(call.end)})"

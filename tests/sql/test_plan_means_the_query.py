@@ -55,6 +55,7 @@ def tables(spark: Any) -> Iterator[Any]:
         frame.createOrReplaceTempView(str(name))
         arrived = frame.selectExpr("*", f"{stream.time} + INTERVAL 7 SECONDS AS _arrived")
         arrived.createOrReplaceTempView(arrival_view(name))
+        arrived.where(f"second({stream.time}) % 2 = 0").createOrReplaceTempView(arrival_view(name, late=True))
     yield spark
     for name in STREAMS:
         spark.catalog.uncacheTable(str(name))
@@ -79,6 +80,7 @@ SOON = (
     "aggregate_filter",
     "count_window",
     "count_window_slide",
+    "over_ahead",
     "over_range",
     "over_rows",
     "over_so_far",

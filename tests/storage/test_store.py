@@ -18,13 +18,13 @@ from godwit.storage.memory import MemoryDisk
 from godwit.storage.open_store import open_store
 from godwit.storage.segment import Segment
 from godwit.storage.store import Store
-from tests.servers import bucket_url, nats_server, s3_server
+from tests.servers import bucket_url, kafka, nats_server, s3_server
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
 #: stores that a server keeps; where their servers are
-SERVED = {"nats": "nats", "nats, segments in a folder": "nats", "s3": "s3"}
+SERVED = {"nats": "nats", "nats, segments in a folder": "nats", "s3": "s3", "kafka": "kafka_server"}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,12 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="module")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield f"kafka://{address}"
+
+
 @pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", *SERVED])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param in SERVED:
@@ -47,6 +53,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             "nats": f"{at}/{fleet}",
             "nats, segments in a folder": f"{at}/{fleet}?segments=file:{tmp_path}",
             "s3": bucket_url(at, fleet),
+            "kafka": f"{at}/{fleet}?segments=file:{tmp_path}",
         }
         made = open_store(urls[request.param])
         yield made

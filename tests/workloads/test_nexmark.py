@@ -1,7 +1,4 @@
-"""Nexmark q0 to q22: every query gives what DuckDB gives for the published question, over the same events.
-
-What DuckDB is asked is written for itself: joins without bands, windows by arithmetic, sessions by gaps.
-"""
+"""Nexmark q0 to q22: every query gives what DuckDB gives for the published question, over the same events."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
+from bench.sql.answers import ANSWERS
 from typer.testing import CliRunner
 
 from godwit.api.fleet import Fleet
@@ -39,69 +37,6 @@ from tests.region.world import three_regions
 
 SETTINGS = Settings(seed=5, rate=200, seconds=24, sources=2, disorder=1)
 ALL = StreamWorkload("nexmark", (PERSON, AUCTION, BID), "", events, REFERENCES, FUNCTIONS)
-_WON = """SELECT a.*, b.auction, b.bidder, b.price, b.dateTime AS bid_dateTime, b.extra AS bid_extra
-          FROM auction a JOIN bid b ON a.id = b.auction WHERE b.dateTime BETWEEN a.dateTime AND a.expires"""
-_HOPS = """SELECT auction, epoch_us(dateTime) // 2000000 * 2000000 - i * 2000000 AS start
-           FROM bid, (SELECT unnest(range(5)) AS i)"""
-_RANKS = "price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000"
-
-
-def _told(*calls: str) -> str:
-    return ", ".join(f"{call}, " + ", ".join(f"{call} FILTER (WHERE {rank})" for rank in _RANKS) for call in calls)
-
-
-_COUNTS = _told("count(*)", "count(DISTINCT bidder)", "count(DISTINCT auction)")
-ANSWERS = {
-    "q0": "SELECT auction, bidder, price, dateTime, extra FROM bid",
-    "q1": "SELECT auction, bidder, 0.908::decimal(3, 3) * price, dateTime, extra FROM bid",
-    "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
-    "q3": """SELECT name, city, state, a.id FROM auction a JOIN person p ON seller = p.id
-             WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
-    "q4": f"""SELECT category, avg(final) FROM (
-              SELECT category, id, max(price) AS final FROM ({_WON}) GROUP BY ALL) GROUP BY 1""",
-    "q5": f"""SELECT auction, n FROM (SELECT *, max(n) OVER (PARTITION BY start) AS most FROM (
-              SELECT auction, start, count(*) AS n FROM ({_HOPS}) GROUP BY ALL)) WHERE n = most""",
-    "q6": f"""SELECT seller, avg(final) OVER (PARTITION BY seller ORDER BY dateTime ROWS 10 PRECEDING) FROM (
-              SELECT seller, id, dateTime, max(price) AS final FROM ({_WON}) GROUP BY ALL)""",
-    "q7": """SELECT b.auction, b.price, b.bidder, b.dateTime, b.extra FROM bid b JOIN (
-               SELECT max(price) AS most, epoch_us(dateTime) // 10000000 * 10000000 AS start FROM bid GROUP BY 2) w
-             ON b.price = most AND epoch_us(b.dateTime) BETWEEN start AND start + 10000000""",
-    "q8": """SELECT DISTINCT p.id, name, time_bucket(INTERVAL 10 SECONDS, p.dateTime) FROM person p JOIN auction a
-             ON p.id = seller AND epoch_us(p.dateTime) // 10000000 = epoch_us(a.dateTime) // 10000000""",
-    "q9": f"""SELECT id, itemName, description, initialBid, reserve, dateTime, expires, seller, category, extra,
-                     auction, bidder, price, bid_dateTime, bid_extra
-              FROM ({_WON}) QUALIFY row_number() OVER (PARTITION BY id ORDER BY price DESC, bid_dateTime) = 1""",
-    "q10": """SELECT auction, bidder, price, dateTime, extra, strftime(dateTime, '%Y-%m-%d'),
-                     strftime(dateTime, '%H:%M') FROM bid""",
-    "q11": """SELECT bidder, count(*), min(dateTime), max(dateTime) + INTERVAL 10 SECONDS FROM (
-                SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY dateTime) AS session FROM (
-                  SELECT *, CASE WHEN epoch_us(dateTime) - lag(epoch_us(dateTime), 1, -1000000000000)
-                    OVER (PARTITION BY bidder ORDER BY dateTime) > 10000000 THEN 1 ELSE 0 END AS begins FROM bid))
-              GROUP BY bidder, session""",
-    "q12": """SELECT bidder, count(*), time_bucket(INTERVAL 10 SECONDS, arrived) AS s, s + INTERVAL 10 SECONDS
-              FROM bid JOIN arrivals USING (source, dateTime) GROUP BY bidder, s""",
-    "q13": """SELECT auction, bidder, price, dateTime, value FROM bid JOIN side_input ON auction % 10000 = key""",
-    "q14": """SELECT auction, bidder, 0.908::decimal(3, 3) * price, 'nightTime', dateTime, extra,
-                     len(list_filter(string_split(extra, ''), lambda c: c = 'c'))
-              FROM bid WHERE price * 908 > 1000000000 AND price * 908 < 50000000000""",
-    "q15": f"SELECT strftime(dateTime, '%Y-%m-%d'), {_COUNTS} FROM bid GROUP BY 1",
-    "q16": f"""SELECT channel, strftime(dateTime, '%Y-%m-%d'), max(strftime(dateTime, '%H:%M')), {_COUNTS}
-               FROM bid GROUP BY 1, 2""",
-    "q17": f"""SELECT auction, strftime(dateTime, '%Y-%m-%d'), {_told("count(*)")}, min(price), max(price), avg(price),
-                      sum(price)::bigint FROM bid GROUP BY 1, 2""",
-    "q18": """SELECT auction, bidder, price, channel, url, dateTime, extra FROM bid b WHERE NOT EXISTS (
-                FROM bid c WHERE c.bidder = b.bidder AND c.auction = b.auction AND c.dateTime > b.dateTime)""",
-    "q19": """SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC, bidder, dateTime)::int AS p
-              FROM bid QUALIFY p <= 10""",
-    "q20": """SELECT auction, bidder, price, channel, url, b.dateTime, b.extra, itemName, description, initialBid,
-                     reserve, a.dateTime, expires, seller, category, a.extra
-              FROM bid b JOIN auction a ON auction = id WHERE category = 10""",
-    "q21": """SELECT auction, bidder, price, channel, CASE WHEN i > 0 THEN (i - 1)::varchar ELSE told END FROM (
-                SELECT *, coalesce(list_position(['apple', 'google', 'facebook', 'baidu'], lower(channel)), 0) AS i,
-                       regexp_extract(url, '&channel_id=([0-9]+)', 1) AS told FROM bid) WHERE i > 0 OR told <> ''""",
-    "q22": """SELECT auction, bidder, price, channel, split_part(url, '/', 4), split_part(url, '/', 5),
-                     split_part(url, '/', 6) FROM bid""",
-}
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def _lowest_cap(scope: PlanningScope, start: AllocationLedger, afresh: bool) -> 
 def _under(
     scope: PlanningScope, ledger: AllocationLedger, cap: float, afresh: bool, keep: bool = False
 ) -> float | None:
-    """Plan with no host above the cap and return the highest load; the ledger is left as it was unless told.
+    """Plan with no host above the cap and return the highest load; the ledger is left as it was unless `keep` is set.
 
     Operators that each fit a host may not fit it together. Then CPU there becomes dearer, and the plan is made again.
     """

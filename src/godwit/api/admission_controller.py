@@ -129,9 +129,9 @@ class AdmissionController:
 
     def places(self, query: Query, deployment: Deployment) -> tuple[Mapping[HintKey, SiteId], Mapping[HintKey, Ways]]:
         """What admission wanted for a query in an earlier process."""
-        plan, told = query.shape.plan, self._ways.of(query.id)
+        plan, relayed = query.shape.plan, self._ways.of(query.id)
         here: dict[HintKey, SiteId] = {}
-        if query.internal or query.parts or told:
+        if query.internal or query.parts or relayed:
             for operator in range(len(plan.operators)):
                 scans = plan.scans_below(operator) if plan.is_local(operator) else ()
                 devices: list[DeviceId | None] = [d for scan in scans for d in deployment.devices_of(query, scan)]
@@ -139,7 +139,7 @@ class AdmissionController:
                     node = deployment.placement.get(instance_id(query.id, operator, device))
                     if node is not None and SiteId(node) in deployment.sites:
                         here[query.id, operator, deployment.devices.get(device) if device else None] = SiteId(node)
-        return here, told
+        return here, relayed
 
     def plan_of(self, query: QueryId) -> AdmittedPlan | None:
         """Admission's plan, as far as it is known in this process."""
@@ -180,7 +180,7 @@ class AdmissionController:
         moved = self._move(cause)
         trouble = [refused.reason for refused in (*replanned.short, *replanned.stranded)]
         if not moved or trouble:
-            last = self._fleet.plane.coordinator.story.number
+            last = self._fleet.plane.coordinator.record.number
             queries = tuple(map(QueryId, replanned.replanned))
             reason = "; ".join(trouble) or "everything is well where it is"
             self._fleet.history.add(ReconfigurationRecord(last, cause, queries, outcome="declined", reason=reason))

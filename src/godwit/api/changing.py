@@ -64,10 +64,10 @@ class ChangingFleet(DeclaringFleet):
         """
         text = sql if isinstance(sql, str) else sql.sql()
         with self.control.driving():
-            told = self._operations.replacing.planned(self.known(query), text).explained()
+            explained = self._operations.replacing.planned(self.known(query), text).explained()
         if not dry_run:
             self.control.execute(Replace(query, text))
-        return told
+        return explained
 
     def move(self, placement: dict[str, str], cause: str = "moved by hand") -> None:
         """Place instances by hand (`query/operator` -> site): they stay there, as long as the sites can host them."""

@@ -21,8 +21,9 @@ from godwit.api.executor import Executor
 from godwit.api.options import check_changes
 from godwit.api.own_commands import OwnCommands, Waiter
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys
-from godwit.control.events import ChangesArrived, Event, ReplicasDue, Request, TimedOut
+from godwit.control.events import ChangesArrived, Event, KeysDue, ReplicasDue, Request, TimedOut
 from godwit.errors import DeploymentError, GodwitError
+from godwit.ids import QueryId
 from godwit.migration.hot_backup import REFRESH_MS
 from godwit.region.pool import RunnerPool
 from godwit.storage.command_log import CommandLog
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 0.25
 #: how often whoever waits for regions to work under the newest epoch looks (seconds)
 REST_EVERY = 0.002
+#: how often it looks whether migrations that are held may begin (seconds)
+HELD_EVERY = 0.005
 #: commands that need not wait for the epoch before them
 TAKEN_AT_ONCE = (ChangeTopology, MigrateKeys)
 #: how long whoever gave one of these waits until it is published: an epoch before it may still be under way
@@ -66,6 +69,8 @@ class ControlLoop:
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
+        #: whether migrations of an operator's keys that are held may begin
+        self.may_begin: Callable[[tuple[QueryId, int]], bool] = lambda place: True
         #: when replicas were last refreshed (monotonic seconds)
         self._refreshed = 0.0
         self._stopping = threading.Event()
@@ -194,15 +199,22 @@ class ControlLoop:
 
     @property
     def quiet(self) -> bool:
-        """Whether no command and no epoch is under way."""
+        """Whether no command and no epoch is under way, and no migration is held."""
         plane = self._executor.plane
-        return plane.idle and not self._events and not self._open and not self._commands.exists(self._next)
+        return (
+            plane.idle
+            and not plane.keys.held
+            and not self._events
+            and not self._open
+            and not self._commands.exists(self._next)
+        )
 
     def _turn(self) -> None:
         self._asked = False
         self._take_events()
         self._time_out()
         self._refresh()
+        self._release()
         while (command := self._read_next()) is not None:
             self._take_events()  # an acknowledgement that has come since lets this one be published at once
             if not isinstance(command, TAKEN_AT_ONCE) and not self._executor.plane.idle:
@@ -245,6 +257,12 @@ class ControlLoop:
             executor.published_at = time.monotonic()
             executor.handle(TimedOut(executor.plane.epoch))
 
+    def _release(self) -> None:
+        """Migrations of keys that were held begin when it is time."""
+        for query, operator in self._executor.plane.keys.held:
+            if self.may_begin((query, operator)):
+                self._executor.handle(KeysDue(query, operator))
+
     def _refresh(self) -> None:
         """Replicas of keys are sent what has changed, all of them with one epoch."""
         now = time.monotonic()
@@ -254,6 +272,8 @@ class ControlLoop:
 
     def _until_late(self) -> float:
         """Seconds until the next look: at the command log, and whether a region is silent for too long."""
+        if self._executor.plane.keys.held:
+            return HELD_EVERY
         if self._executor.plane.idle:
             return LOOK_EVERY
         return min(max(self._executor.published_at + self.ack_timeout - time.monotonic(), 0.001), LOOK_EVERY)

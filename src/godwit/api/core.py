@@ -140,8 +140,8 @@ class FleetCore(ABC):
         tracker.keys_arrived = self._keys_arrived
         self.dispatcher = Dispatcher(store)
         publisher = Publisher(self.gateway, self.lock, lambda: self.deployment)
-        told = [self._deliver, publisher.publish, tracker.committed]
-        parts = (options.limits, options.at, told, self.transfer, self._acknowledged, self._delays)
+        followers = [self._deliver, publisher.publish, tracker.committed]
+        parts = (options.limits, options.at, followers, self.transfer, self._acknowledged, self._delays)
         self.pool = RunnerPool(spark, store, *parts, here=lambda region: elsewhere is None)  # type: ignore[arg-type]
         self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
@@ -293,7 +293,7 @@ class FleetCore(ABC):
     # --- rows come in, things change
 
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
-        """Rows enter the fleet: of one device, or of many told apart by the stream's device column."""
+        """Rows enter the fleet: of one device, or of many, by the stream's device column."""
         until = time.monotonic() + self.control.ack_timeout
         if self.gateway.is_known(StreamId(stream), device, sequence):
             return False

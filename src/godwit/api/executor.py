@@ -6,6 +6,7 @@ over stands in the record. Decisions are the coordinator's alone.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ from godwit.model.deployment import Delta, Deployment
 from godwit.observe.tracker import ReconfigurationTracker
 from godwit.region.pool import Key, RunnerPool
 from godwit.storage.epoch_log import Control
+
+said = logging.getLogger("godwit.control")
 
 
 class Executor:
@@ -40,7 +43,7 @@ class Executor:
         self.parked: dict[QueryId, str] = dict(self.deployment.parked)
         #: the last command that was taken in
         self.command = 0
-        #: tells other processes of a new epoch
+        #: notifies other processes of a new epoch
         self.announce: Callable[[], None] = lambda: None
         #: when the newest epoch was published (monotonic seconds)
         self.published_at = 0.0
@@ -48,8 +51,8 @@ class Executor:
     def handle(self, event: Event, *more: Request) -> None:
         """An event; or several requests, which one epoch is to bring."""
         began = time.perf_counter()
-        told = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
-        self.carry_out(told, time.perf_counter() - began)
+        instructions = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
+        self.carry_out(instructions, time.perf_counter() - began)
 
     def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:
         for instruction in instructions:
@@ -58,32 +61,34 @@ class Executor:
                     self._publish(instruction, planned)
                     planned = 0.0
                 case Park(query, reason):
+                    if self.parked.get(query) != reason:
+                        said.warning("query '%s' is suspended: %s", query, reason)
                     self.parked[query] = reason
                 case Resume(query):
                     self.parked.pop(query, None)
-                case Record(story):
-                    self._tracker.ended(story)
+                case Record(record):
+                    self._tracker.ended(record)
                 case _:
                     pass  # a commit needs no deed: regions work under the epoch already
 
-    def _publish(self, told: Publish | Revert, planned: float) -> None:
+    def _publish(self, instruction: Publish | Revert, planned: float) -> None:
         began = time.perf_counter()
-        before, after = self.deployment, self.deployment.apply(told.delta)
-        needed = self._pool.expect(before, told.delta, after)
+        before, after = self.deployment, self.deployment.apply(instruction.delta)
+        needed = self._pool.expect(before, instruction.delta, after)
         with self._lock:  # rows that are pushed from now on go where the new epoch says
-            starts = self._starts(told.delta, after, needed)
+            starts = self._starts(instruction.delta, after, needed)
             waiting = self.plane.coordinator.monitor.waiting
-            self.log.publish(told.epoch, epoch_record(told, waiting, starts, self.command))
+            self.log.publish(instruction.epoch, epoch_record(instruction, waiting, starts, self.command))
             self.deployment = after
-            self._gateway.adopt(told.delta, before, after)
+            self._gateway.adopt(instruction.delta, before, after)
         self.published_at = time.monotonic()
         self._pool.hire()
         self._pool.wake()
         self.announce()
-        self._tracker.published(told, self.plane.coordinator.story, planned, time.perf_counter() - began)
+        self._tracker.published(instruction, self.plane.coordinator.record, planned, time.perf_counter() - began)
         for region in self.plane.planner.regions:
             if not self._pool.runs(region):
-                self._post(RegionAcked(region, told.epoch))
+                self._post(RegionAcked(region, instruction.epoch))
 
     def _starts(self, delta: Delta, after: Deployment, needed: Iterable[Key]) -> dict[str, int]:
         """Where the logs stand that a new query, or a new runner, reads."""

@@ -31,7 +31,7 @@ from godwit.ids import QueryId
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.savepoint import export, restore
 from godwit.migration.source_mobility import Following
-from godwit.model.explain import explain
+from godwit.model.explain import explain, parted
 from godwit.region.link_emulator import Links
 from godwit.region.runner import Limits
 from godwit.replan.optimiser import ReplanPolicy
@@ -117,7 +117,7 @@ class Fleet(ChangingFleet):
         """Give a running query other parameters, in one epoch: by the same SQL with other literals, or, for literals
         that have a name (`boarded > 5 /* threshold */`), by `SET threshold = 7`.
 
-        It begins anew with them: windows that are open answer for what comes from then on. Its results from before
+        It begins again with them: windows that are open answer for what comes from then on. Its results from before
         stay readable under its name.
         """
         self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
@@ -128,7 +128,7 @@ class Fleet(ChangingFleet):
         text = sql if isinstance(sql, str) else sql.sql()
         query = compile_query(text, self.deployment.streams, QueryId("query"), (), self.functions.names)
         self.analyst.output(query)
-        return explain(query)
+        return explain(query, parted(query, self.deployment, self.topology.now))
 
     def query(self, name: str) -> QueryHandle:
         """A running query, by its name."""

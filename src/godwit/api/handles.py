@@ -48,7 +48,7 @@ class QueryHandle:
         """The plan, its parameters and shape; below it what it shares with other queries."""
         query = self._fleet.execution(self.id)
         shared = [f"-- shared: {self._read(self._fleet.execution(part))}\n" for part in query.parts]
-        return "\n".join([explain(query), *shared, *self._tapped(query)])
+        return "\n".join([explain(query, self._fleet.deployment.parked.get(query.id)), *shared, *self._tapped(query)])
 
     def _tapped(self, query: Query) -> Iterator[str]:
         """Which operators are executed once for several queries, and for whom."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from godwit import names
 from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
+from godwit.api.lulls import Lulls
 from godwit.api.migrating import asked_keys
 from godwit.api.options import check_changes, check_sink, widened
 from godwit.api.plan_versions import PlanVersions
@@ -59,6 +60,8 @@ class Operations:
         self._fleet, self._admission = fleet, admission
         self.plans = PlanVersions(fleet)
         self.replacing = Replacing(fleet, self.plans)
+        self._lulls = Lulls(fleet)
+        fleet.control.may_begin = self._lulls.over
 
     def carry_out(self, command: Command, again: bool) -> None:
         """`again`: an earlier process may have carried it out, wholly or in part; then the rest of it."""
@@ -95,7 +98,7 @@ class Operations:
             case LoadTable(table, file, whole):
                 load_table(self._fleet, table, file, whole)
             case MigrateKeys():
-                self._fleet.control.ask_beside(asked_keys(self._fleet, command))
+                self._fleet.control.ask_beside(self._lulls.asked(asked_keys(self._fleet, command)))
 
     def _connect(self, device: DeviceId, site: SiteId | None, streams: Sequence[StreamId]) -> None:
         known = self._fleet.plane.topology.devices.get(device)
@@ -164,7 +167,7 @@ class Operations:
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
-        hints, ways = ({hint: v for hint, v in told.items() if hint[0] == query.id} for told in (let.hints, let.ways))
+        hints, ways = ({hint: v for hint, v in table.items() if hint[0] == query.id} for table in (let.hints, let.ways))
         self._fleet.control.ask(QuerySubmitted(query, SiteId(sink) if sink else None, hints, ways))  # type: ignore[arg-type]
         if query.target is not None:
             self._derive(query, columns)

@@ -86,7 +86,7 @@ def _since_replaced(fleet: FleetCore, before: Query, query: Query) -> DataFrame:
 
 def _due(fleet: FleetCore, before: Query, query: Query, found: StateMatch) -> str | None:
     """SQL for what a text would have answered by the switch: all of it, or the windows that had closed; None: that
-    cannot be told."""
+    is unknown."""
     closing = [i for i, operator in enumerate(query.shape.plan.operators) if operator.emits == "watermark"]
     if not closing:
         return query.oracle_sql

@@ -14,16 +14,16 @@ from godwit.storage.store import Store
 
 
 class PlanRecords:
-    """Any thread may tell; a result is timed when its commit is there."""
+    """Any thread may report; a result is timed when its commit is there."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         self._store, self._now, self._lock = store, now, threading.Lock()
         self._active: dict[str, PlanChangeRecord] = {}
         #: shape -> when results came last, and the longest gap before
         self._results: dict[str, tuple[float, float]] = {}
-        for told in store.get_document(PLAN_CHANGES) or ():
-            if told["ended"] is None and not told["reverted"]:
-                self._active[told["query"]] = PlanChangeRecord.from_json(told)
+        for stored in store.get_document(PLAN_CHANGES) or ():
+            if stored["ended"] is None and not stored["reverted"]:
+                self._active[stored["query"]] = PlanChangeRecord.from_json(stored)
         self._last: dict[str, float] = {}
 
     def begin(

@@ -5,6 +5,8 @@ A query that was withdrawn is remembered, so that its results stay readable; the
 
 from __future__ import annotations
 
+from typing import Any
+
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.model.codec import decode, encode
@@ -25,9 +27,11 @@ class QueryAliases:
         #: a query's name -> its newest version
         self._stands_for: dict[QueryId, QueryId] = {}
         self._ended: dict[QueryId, Query] = {}
+        #: the same as they are written: each is encoded once
+        self._written: dict[QueryId, Any] = {}
         if (saved := store.get_document(ALIASES)) is not None:
-            self._stands_for, ended = saved
-            self._ended = {QueryId(name): decode(query) for name, query in ended.items()}
+            self._stands_for, self._written = saved
+            self._ended = {QueryId(name): decode(query) for name, query in self._written.items()}
 
     def succeed(self, query: QueryId, runs: QueryId) -> None:
         """From now on the query is answered by an execution that has no other name: its newest version."""
@@ -36,10 +40,10 @@ class QueryAliases:
 
     def keep(self, ended: Query) -> None:
         """Remember an execution that ends, so that its results stay readable."""
-        self._ended.pop(ended.id, None)
-        self._ended[ended.id] = ended
+        self._drop(ended.id)
+        self._ended[ended.id], self._written[ended.id] = ended, encode(ended)
         for old in list(self._ended)[:-KEEP]:
-            del self._ended[old]
+            self._drop(old)
         self._save()
 
     def name_of(self, execution: QueryId) -> QueryId:
@@ -73,5 +77,8 @@ class QueryAliases:
         return found
 
     def _save(self) -> None:
-        ended = {name: encode(query) for name, query in self._ended.items()}
-        self._store.put_document(ALIASES, [self._stands_for, ended])
+        self._store.put_document(ALIASES, [self._stands_for, self._written])
+
+    def _drop(self, ended: QueryId) -> None:
+        self._ended.pop(ended, None)
+        self._written.pop(ended, None)

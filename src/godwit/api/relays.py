@@ -20,8 +20,8 @@ class WaysFile:
         self._store = store
         #: query -> (operator, site of its devices or None, all sites of the way)
         self._known: dict[QueryId, list[tuple[int, SiteId | None, tuple[SiteId, ...]]]] = {}
-        if (told := store.get_document(RELAYS)) is not None:
-            self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in told.items()}
+        if (stored := store.get_document(RELAYS)) is not None:
+            self._known = {QueryId(q): [(o, at, tuple(way)) for o, at, way in ways] for q, ways in stored.items()}
 
     def of(self, query: QueryId) -> dict[HintKey, Ways]:
         found: dict[HintKey, dict[tuple[SiteId, SiteId], tuple[SiteId, ...]]] = {}

@@ -57,5 +57,5 @@ class Reoptimiser:
         if advice.decision.verdict == "move":
             self._fleet.hint(advice.hints, advice.text)
             return
-        last = self._fleet.plane.coordinator.story.number
+        last = self._fleet.plane.coordinator.record.number
         self._fleet.history.add(ReconfigurationRecord(last, advice.text, (advice.query,), outcome="declined"))

@@ -43,12 +43,12 @@ class Replacing:
         types = {c.name: c.type for c in was}
         other = next((c for c in now if found.same_columns and types[c.name] != c.type), None)
         if other is not None:
-            told = f"its column {other.name} is {types[other.name]} and would be {other.type}"
-            msg = f"'{name}' cannot be replaced: {told}. Cast it, or give the new column another name"
+            why = f"its column {other.name} is {types[other.name]} and would be {other.type}"
+            msg = f"'{name}' cannot be replaced: {why}. Cast it, or give the new column another name"
             raise DeploymentError(msg)
         sinks = sorted(sink for query, sink in self._fleet.dispatcher.deliveries if query == name)
         if sinks and not found.same_columns:
-            told = f"{', '.join(sinks)} follows its results, with other columns"
+            why = f"{', '.join(sinks)} follows its results, with other columns"
             remedy = f"Select {', '.join(old.output)}, or submit it under a name of its own"
-            msg = f"'{name}' cannot be replaced: {told}. {remedy}"
+            msg = f"'{name}' cannot be replaced: {why}. {remedy}"
             raise DeploymentError(msg)

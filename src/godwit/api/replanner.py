@@ -2,7 +2,7 @@
 
 Off unless `Fleet(replan=True)` or `replan=ReplanPolicy(...)`. A change is a command like a user's. Whatever speaks for
 another order is in the fleet's history, with its numbers, whether it was decided or declined; a reason that has not
-changed since is not told again.
+changed since is not reported again.
 
 Counts are of a shape, so only queries that are alone in theirs are looked at.
 """
@@ -36,9 +36,9 @@ class Replanner:
         self._looked_s = 0.0
         #: execution -> what had flowed through it at the last look
         self._flows: dict[QueryId, Flows] = {}
-        #: query -> what is known of its load, and what was told of it last
+        #: query -> what is known of its load, and what was last reported of it
         self._loads: dict[QueryId, BoxLoad] = {}
-        self._told: dict[QueryId, str] = {}
+        self._reported: dict[QueryId, str] = {}
 
     def look_if_due(self) -> None:
         now = time.time()
@@ -104,9 +104,10 @@ class Replanner:
         if decision.change:
             self._fleet.control.post(Replan(decision.query, str(decision.order), decision.strategy))
         reason = decision.why.rpartition(": ")[2].split(" ")[0] if " would take " in decision.why else ""
-        told, self._told[decision.query] = self._told.get(decision.query, ""), "" if decision.change else reason
-        if decision.change or (reason and reason != told):
-            last = self._fleet.plane.coordinator.story.number
+        before = self._reported.get(decision.query, "")
+        self._reported[decision.query] = "" if decision.change else reason
+        if decision.change or (reason and reason != before):
+            last = self._fleet.plane.coordinator.record.number
             outcome = "committed" if decision.change else "declined"
             text = f"plan optimiser, query '{decision.query}': {decision.why}"
             self._fleet.history.add(ReconfigurationRecord(last, text, (decision.query,), outcome=outcome))

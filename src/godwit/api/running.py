@@ -9,7 +9,6 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from godwit.api.admission_controller import AdmissionController
-from godwit.api.arrival_clocks import ArrivalClocks
 from godwit.api.control_loop import check as check_loop
 from godwit.api.core import Elsewhere, FleetCore, FleetOptions
 from godwit.api.operations import Operations
@@ -22,6 +21,7 @@ from godwit.control.reoptimiser import Watching
 from godwit.control.restore import Hints, restore
 from godwit.errors import DeploymentError
 from godwit.ids import RegionId, StreamId
+from godwit.ingest.arrival_clocks import ArrivalClocks
 from godwit.maintenance.supervisor import Supervisor
 from godwit.migration.source_mobility import Following
 from godwit.model.deployment import Delta, Deployment

@@ -133,9 +133,9 @@ class TableHandle:
     def _conformed(self, rows: Rows, since: dt.datetime | None, gone: bool) -> pa.Table:
         """The rows as versions; what does not fit is refused as a whole: half a change would be a wrong table."""
         given = as_rows(self._stream.id, rows)
-        told = given if isinstance(given, list) else given.to_pylist()
+        rows = given if isinstance(given, list) else given.to_pylist()
         at = self._since(since)
-        full = [{**row, SINCE: at, SEQUENCE: 0, GONE: gone} for row in told]
+        full = [{**row, SINCE: at, SEQUENCE: 0, GONE: gone} for row in rows]
         conformed = self._fleet.gateway.conform(self._stream.id, full, None)
         dead = [entry["reason"] for entry in conformed.dead]
         if dead:

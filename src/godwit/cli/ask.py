@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from godwit.control.commands import Alter, AlterStream, Command, Submit, Withdraw
 from godwit.errors import ConfigError
-from godwit.storage.command_log import CommandLog
-from godwit.storage.store import Store
 
-Folder = Annotated[Path, typer.Argument(help="The fleet's folder.")]
+if TYPE_CHECKING:
+    from godwit.control.commands import Command
+    from godwit.storage.command_log import CommandLog
+
+#: a path, or what `godwit.storage.open_store` takes
+Folder = Annotated[str, typer.Argument(help="The fleet's folder, or its store's URL (nats://..., s3://...).")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")]
 
 
@@ -24,11 +26,15 @@ def submit(
     wait: Wait = 60.0,
 ) -> None:
     """Submit a query to a running fleet."""
+    from godwit.control.commands import Submit
+
     answered(folder, Submit(query, text(sql), sink), wait)
 
 
 def withdraw(folder: Folder, query: Annotated[str, typer.Argument(help="Its name.")], wait: Wait = 60.0) -> None:
     """Stop a query of a running fleet; its results stay readable."""
+    from godwit.control.commands import Withdraw
+
     answered(folder, Withdraw(query), wait)
 
 
@@ -39,6 +45,8 @@ def alter(
     wait: Wait = 60.0,
 ) -> None:
     """Give a running query other parameters. It begins again with them; its shape must stay the same."""
+    from godwit.control.commands import Alter
+
     answered(folder, Alter(query, text(sql)), wait)
 
 
@@ -49,6 +57,8 @@ def alter_stream(
     wait: Wait = 60.0,
 ) -> None:
     """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    from godwit.control.commands import AlterStream
+
     answered(folder, AlterStream(stream, add), wait)
 
 
@@ -63,13 +73,33 @@ def text(sql: str) -> str:
         raise ConfigError(msg) from error
 
 
-def answered(folder: Path, command: Command, wait: float) -> None:
+def answered(folder: str, command: Command, wait: float) -> None:
     """Write the command, say what has become of it; a refusal ends with exit code 1."""
+    before = suspended(folder)
     say(*ask(folder, command), wait)
+    for query, why in suspended(folder).items() if wait else ():
+        if before.get(query) != why:
+            typer.echo(f"suspended: {query}: {why}", err=True)
 
 
-def ask(folder: Path, command: Command) -> tuple[CommandLog, int]:
-    commands = CommandLog(Store.local(folder), must_exist=True)
+def suspended(folder: str) -> dict[str, str]:
+    """Queries of a fleet that have no place now, with the reason."""
+    from godwit.storage.epoch_log import Control
+    from godwit.storage.names import CONTROL
+    from godwit.storage.open_store import open_store
+
+    store = open_store(folder)
+    if not store.disk.exists(CONTROL):
+        return {}
+    control = Control(store)
+    return {str(query): why for query, why in control.deployment_at(control.last).parked.items()}
+
+
+def ask(folder: str, command: Command) -> tuple[CommandLog, int]:
+    from godwit.storage.command_log import CommandLog
+    from godwit.storage.open_store import open_store
+
+    commands = CommandLog(open_store(folder), must_exist=True)
     return commands, commands.append(command)
 
 

@@ -6,22 +6,22 @@ import time
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from godwit.cli.ask import answered, ask, say
+from godwit.cli.ask import Folder, answered, ask, say
 from godwit.cli.changes import given, trace_at
-from godwit.control.commands import ChangeTopology
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, SiteId
-from godwit.mobility.driver import Cue, cues
-from godwit.mobility.trace import Trace
-from godwit.model.changes import Change, DeviceMoved
+
+if TYPE_CHECKING:
+    from godwit.mobility.driver import Cue
+    from godwit.mobility.trace import Trace
+    from godwit.model.changes import Change
 
 
 def change(
-    folder: Annotated[Path, typer.Argument(help="The running fleet's folder.")],
+    folder: Folder,
     changes: Annotated[
         list[str] | None, typer.Argument(help="Changes such as 'device t1 -> east', or files of them.")
     ] = None,
@@ -32,6 +32,8 @@ def change(
     wait: Annotated[float, typer.Option(help="Seconds to wait for the answer (0: do not wait).")] = 10.0,
 ) -> None:
     """Change the topology of a running fleet."""
+    from godwit.control.commands import ChangeTopology
+
     if (trace is None) == (not changes):
         msg = "give either changes ('device t1 -> east', or a file of them) or --trace"
         raise ConfigError(msg)
@@ -52,6 +54,10 @@ def change(
 
 def paced(trace: Trace, speed: float) -> Iterator[list[Change]]:
     """The changes of each moment of a trace, when their time has come."""
+    from godwit.ids import DeviceId, SiteId
+    from godwit.mobility.driver import cues
+    from godwit.model.changes import DeviceMoved
+
     started = time.monotonic()
     for t, together in groupby(cues(trace), key=_moment):
         time.sleep(max(started + t / 1000 / speed - time.monotonic(), 0))

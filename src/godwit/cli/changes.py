@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from godwit.errors import ConfigError
-from godwit.mobility.nebula import read_nebula
-from godwit.mobility.trace import Trace, read_trace
-from godwit.model.change_text import parse_changes
-from godwit.model.changes import Change
+
+if TYPE_CHECKING:
+    from godwit.mobility.trace import Trace
+    from godwit.model.changes import Change
 
 
 def given(arguments: list[str]) -> list[Change]:
     """Each argument is a change, or a file of changes, one per line."""
+    from godwit.model.change_text import parse_changes
+
     return parse_changes(lines(arguments))
 
 
@@ -38,6 +41,9 @@ def _file(path: Path) -> list[str]:
 
 def trace_at(path: Path) -> Trace:
     """A trace file of ours, or a folder in NebulaStream's formats (or one of its files)."""
+    from godwit.mobility.nebula import read_nebula
+    from godwit.mobility.trace import read_trace
+
     if path.is_dir():
         return read_nebula(path).trace
     if path.name.startswith("topology_updates.json"):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
 from godwit.errors import ConfigError
-from godwit.maintenance.check import findings
-from godwit.maintenance.integrity import Finding
-from godwit.maintenance.repair import repair
-from godwit.storage.lock import FolderLock
-from godwit.storage.store import Store
+
+if TYPE_CHECKING:
+    from godwit.maintenance.integrity import Finding
 
 
 def check(
@@ -28,6 +26,11 @@ def check(
     if not folder.is_dir():
         msg = f"there is no folder {folder}; give the folder that the fleet was opened with"
         raise ConfigError(msg)
+    from godwit.maintenance.check import findings
+    from godwit.maintenance.repair import repair
+    from godwit.storage.lock import FolderLock
+    from godwit.storage.store import Store
+
     how, found, told = form(output), findings(Store.local(folder)), list[str]()
     if mend and found:
         lock = FolderLock(folder)

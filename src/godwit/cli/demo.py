@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from godwit.errors import ConfigError
 
@@ -26,6 +25,8 @@ def demo(
     page: Annotated[bool, typer.Option(help="Serve the page while the trains run, and print its address.")] = True,
 ) -> None:
     """Trains on a ring, a dozen queries, three regions, and the oracle's verdict."""
+    from rich.console import Console
+
     from godwit.demo.show import DemoOptions, show
     from godwit.demo.world import SPEEDUP, Setting
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from godwit.cli.changes import given
 from godwit.cli.output import Output, as_json, form
-from godwit.control.control_plane import ControlPlane
-from godwit.control.events import Park
 from godwit.errors import ConfigError
-from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.model.explain import explain as explained
-from godwit.model.plan import Query, Stream
-from godwit.model.topology import Topology
-from godwit.model.topology_file import load_topology
-from godwit.scenario.spec import DeviceSpec, StreamSpec, read_yaml
-from godwit.sql import compile_query
 
-Feeds = dict[StreamId, list[DeviceId]]
+if TYPE_CHECKING:
+    from godwit.control.control_plane import ControlPlane
+    from godwit.ids import DeviceId, QueryId, StreamId
+    from godwit.model.plan import Query, Stream
+    from godwit.model.topology import Topology
+
+    Feeds = dict[StreamId, list[DeviceId]]
 
 
 def explain(
@@ -41,6 +38,12 @@ def explain(
 ) -> None:
     """Plan a query and, with --change, a reconfiguration: contexts, migration queries and marker. Nothing happens."""
     how = form(output)
+    from godwit.control.control_plane import ControlPlane
+    from godwit.control.events import Park
+    from godwit.ids import QueryId, SiteId
+    from godwit.model.topology_file import load_topology
+    from godwit.sql import compile_query
+
     ground = load_topology(topology)
     declared, feeds = _streams(streams or _beside(topology), ground)
     compiled = compile_query(_sql(query), declared, QueryId(_name(query)))
@@ -59,6 +62,8 @@ def explain(
 
 
 def _print(how: str, query: Query, plane: ControlPlane, parked: dict[QueryId, str], what_if: str) -> None:
+    from godwit.model.explain import explain as explained
+
     placement = {str(i): str(site) for i, site in sorted(plane.deployment.placement.items())}
     if how == "json":
         as_json(
@@ -71,12 +76,13 @@ def _print(how: str, query: Query, plane: ControlPlane, parked: dict[QueryId, st
             }
         )
         return
-    typer.echo(explained(query))
+    typer.echo(explained(query, parked.get(query.id)))
     typer.echo("== Placement ==")
     for instance, site in placement.items():
         typer.echo(f"{instance:<32} {site:<16} {plane.topology.region_of(site) or ''}")  # type: ignore[arg-type]
     for name, why in parked.items():
-        typer.echo(f"parked: {name}: {why}")
+        if name != query.id:
+            typer.echo(f"suspended: {name}: {why}")
     if what_if:
         typer.echo(f"\n== Change ==\n{what_if}")
 
@@ -106,6 +112,9 @@ def _beside(topology: Path) -> Path:
 
 def _streams(path: Path, topology: Topology) -> tuple[dict[StreamId, Stream], Feeds]:
     """What is declared, and which device feeds what: as the file says, else every device every stream."""
+    from godwit.ids import DeviceId, StreamId
+    from godwit.scenario.spec import DeviceSpec, StreamSpec, read_yaml
+
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("streams"), list):
         msg = f"{path}: there is no list 'streams'; write for example\n  streams:\n    - {{name: s, schema: '..'}}"

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from godwit.maintenance.savepoint import export as copied
-from godwit.maintenance.savepoint import restore
-
 
 def export(
     folder: Annotated[Path, typer.Argument(help="The fleet's folder; nothing may run in it.")],
     target: Annotated[Path, typer.Argument(help="Where the copy goes: a new folder, or a file named like x.tar.gz.")],
 ) -> None:
     """Copy a fleet with everything that it knows. The copy is opened like the original."""
+    from godwit.maintenance.savepoint import export as copied
+
     size = copied(folder, target)
     how = f"`godwit import {target} FOLDER`" if target.is_file() else f"open it as you opened {folder}"
     typer.echo(f"{target}: {size / 1e6:,.1f} MB; {how}")
@@ -26,5 +25,7 @@ def import_(
     folder: Annotated[Path, typer.Argument(help="Where the fleet shall be: a new folder.")],
 ) -> None:
     """Make a fleet of a savepoint. It goes on where the first one was when it was exported."""
+    from godwit.maintenance.savepoint import restore
+
     size = restore(source, folder)
     typer.echo(f"{folder}: {size / 1e6:,.1f} MB; verified")

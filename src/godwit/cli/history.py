@@ -5,75 +5,93 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from godwit.cli.ask import Folder
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.control.reconfigurations import KeyPhase, ReconfigurationRecord
 from godwit.errors import ConfigError, StateError
-from godwit.observe.history import newest
-from godwit.observe.key_phases import whole
-from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
-from godwit.storage.store import Store
+
+if TYPE_CHECKING:
+    from godwit.control.reconfigurations import ReconfigurationRecord
+
+Number = Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")]
+Last = Annotated[int, typer.Option(min=0, help="Show at most this many of the newest (0: all).")]
+Record = dict[str, Any]
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
-    number: Annotated[int | None, typer.Argument(help="Show this reconfiguration in detail.")] = None,
-    last: Annotated[int, typer.Option(help="Show at most this many of the newest (0: all).")] = 50,
+    folder: Folder,
+    number: Number = None,
+    last: Last = 50,
     output: Output = "auto",
 ) -> None:
     """What was reconfigured, when, why and how long it took."""
-    how = form(output)
-    records = read(folder)
+    how, records = form(output), read(folder)
+    show(str(folder), records, number, last, how)
+    if number is not None and how != "json":
+        _tell_plans(folder, _find(str(folder), records, number))
+
+
+def show(fleet: str, records: list[Record], number: int | None, last: int, how: str) -> None:
+    """A list of them, or one in full."""
+    from godwit.observe.key_phases import whole
+
     if number is not None:
-        record = _find(folder, records, number)
+        record = _find(fleet, records, number)
         told = {phase["migration"] for phase in record.get("keys", ())}
         _tell(record, {one: whole(records, one) for one in sorted(told)}, how)
-        if how != "json":
-            _tell_plans(folder, record)
     elif how == "json":
         as_json(records[-last:] if last else records)
     else:
         _list(records[-last:] if last else records)
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    """All stories of a fleet, oldest first."""
-    path = folder / "history.jsonl"
-    if not path.exists():
-        known = "it is not a fleet's folder" if not (folder / "control").exists() else "nothing was reconfigured yet"
+def read(folder: str | Path) -> list[Record]:
+    """All records of a fleet, oldest first."""
+    from godwit.observe.history import newest
+    from godwit.storage.names import CONTROL, HISTORY
+    from godwit.storage.open_store import open_store
+
+    store = open_store(folder)
+    if not store.disk.exists(HISTORY):
+        known = "nothing was reconfigured yet" if store.disk.exists(CONTROL) else "it is not a fleet's folder"
         msg = f"{folder} has no history.jsonl: {known}; give the folder that the fleet was opened with"
         raise ConfigError(msg)
     found = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for i, line in enumerate(store.read_lines(HISTORY), start=1):
         try:
             found.append(json.loads(line))
         except json.JSONDecodeError as error:
-            msg = f"{path}:{i}: not a story ({error.msg}); the line was cut off, remove it"
+            msg = f"{store.where(HISTORY)}:{i}: not a story ({error.msg}); the line was cut off, remove it"
             raise StateError(msg) from error
     return newest(found)
 
 
-def _find(folder: Path, records: list[dict[str, Any]], number: int) -> dict[str, Any]:
+def _find(fleet: str, records: list[Record], number: int) -> Record:
     for record in records:
         if record["number"] == number:
             return record
     span = f"{records[0]['number']} to {records[-1]['number']}" if records else "none"
-    msg = f"{folder} has no reconfiguration {number}; it has {span}"
+    msg = f"{fleet} has no reconfiguration {number}; it has {span}"
     raise ConfigError(msg)
 
 
-def _tell_plans(folder: Path, record: dict[str, Any]) -> None:
+def _tell_plans(folder: str, record: Record) -> None:
     """The changes of plan that a reconfiguration is a step of, phase by phase."""
-    for told in Store.local(folder).get_document(PLAN_CHANGES) or ():
+    from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
+    from godwit.storage.open_store import open_store
+
+    for told in open_store(folder).get_document(PLAN_CHANGES) or ():
         if {*told["versions"], told["query"]} & {*record["queries"]}:
             typer.echo(PlanChangeRecord.from_json(told).text())
 
 
-def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], how: str) -> None:
+def _tell(record: Record, migrations: dict[int, list[Record]], how: str) -> None:
     """One reconfiguration; if it is a phase of a migration of keys, all phases of that."""
+    from godwit.control.reconfigurations import KeyPhase
+
     if how == "json":
         as_json({**record, "migrations_of_keys": migrations} if migrations else record)
         return
@@ -91,7 +109,7 @@ def _tell(record: dict[str, Any], migrations: dict[int, list[dict[str, Any]]], h
             )
 
 
-def _list(records: list[dict[str, Any]]) -> None:
+def _list(records: list[Record]) -> None:
     rows = []
     for record in records:
         story = _story(record)
@@ -104,9 +122,11 @@ def _list(records: list[dict[str, Any]]) -> None:
     as_table(("no", "at", "outcome", "cause", "queries", "contexts", "state moved", "ms"), rows)
 
 
-def _story(record: dict[str, Any]) -> ReconfigurationRecord:
+def _story(record: Record) -> ReconfigurationRecord:
+    from godwit.control.reconfigurations import ReconfigurationRecord
+
     return ReconfigurationRecord.from_json({key: value for key, value in record.items() if key != "at"})
 
 
-def _when(record: dict[str, Any]) -> str:
+def _when(record: Record) -> str:
     return datetime.fromtimestamp(record["at"], UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")

@@ -41,6 +41,7 @@ COMMANDS = {
     "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
     "coordinator": ("processes", "coordinator", "The control plane as a process, without Spark."),
     "region": ("processes", "region", "One region as a process with a Spark of its own."),
+    "forget-region": ("processes", "forget_region", "Write off a region whose process is gone for good."),
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
     "down": ("up", "down", "Stop them cleanly."),
     "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
@@ -57,7 +58,7 @@ COMMANDS = {
 
 #: commands that a server takes as well
 REMOTE: tuple[str, ...] = ("submit", "withdraw", "alter", "change", "migrate", "replan", "replace", "table")
-REMOTE += ("history", "status", "results")
+REMOTE += ("history", "status", "results", "explain", "alter-stream")
 
 
 class Lazy(TyperGroup):
@@ -68,7 +69,7 @@ class Lazy(TyperGroup):
         if args and args[0] in REMOTE and self._is_remote(ctx.params.get("server"), args[1:]):
             from godwit.cli import remote
 
-            return args[0], _command(args[0], getattr(remote, args[0])), args[1:]
+            return args[0], _command(args[0], getattr(remote, args[0].replace("-", "_"))), args[1:]
         return super().resolve_command(ctx, args)
 
     @staticmethod
@@ -79,7 +80,7 @@ class Lazy(TyperGroup):
             os.environ["GODWIT_SERVER"] = flag
             return True
         folder = next((arg for arg in args if not arg.startswith("-")), None)
-        return not (folder and Path(folder).is_dir()) and server_of(None, os.environ) is not None
+        return not (folder and ("://" in folder or Path(folder).is_dir())) and server_of(None, os.environ) is not None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, (module, _, _) in COMMANDS.items() if find_spec(f"godwit.cli.{module}")]

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from godwit.errors import GodwitError
-from godwit.mobility.city import City, make_city
-from godwit.mobility.field import Field, make_field
-from godwit.mobility.hierarchy import Hierarchy, write_topology
-from godwit.mobility.nebula import write_nebula
-from godwit.mobility.ring import Ring, make_ring
-from godwit.mobility.summary import Summary, summarise
-from godwit.mobility.trace import write_trace
-from godwit.mobility.twin import MovingWorld, play, write_calls
+
+if TYPE_CHECKING:
+    from godwit.mobility.summary import Summary
+    from godwit.mobility.twin import MovingWorld
 
 app = typer.Typer(no_args_is_help=True, help="Traces of devices that hop between base stations.")
-_notes = Console(stderr=True)
 
 Out = Annotated[Path, typer.Option(help="Folder for trace.jsonl, topology.yaml, summary.json and nebula/.")]
 Hysteresis = Annotated[float, typer.Option(help="Leave a tower only for one nearer by this many metres.")]
@@ -51,6 +43,7 @@ def build(
     # Spark takes seconds to import and start: not before it is needed.
     from godwit.engine.session import spark_session
     from godwit.mobility.gtfs import Slot, clock_ms
+    from godwit.mobility.hierarchy import Hierarchy
     from godwit.mobility.pipeline import STAGES, Request
     from godwit.mobility.pipeline import build as run
 
@@ -80,6 +73,15 @@ def synth(
     rings: Annotated[int, typer.Option(help="Ring: number of rings.")] = 1,
 ) -> None:
     """Make up a trace: trains on the ring, cars in a city, or a field of sensors. Needs no data and no Spark."""
+    from godwit.mobility.city import City, make_city
+    from godwit.mobility.field import Field, make_field
+    from godwit.mobility.hierarchy import Hierarchy, write_topology
+    from godwit.mobility.nebula import write_nebula
+    from godwit.mobility.ring import Ring, make_ring
+    from godwit.mobility.summary import summarise
+    from godwit.mobility.trace import write_trace
+    from godwit.mobility.twin import play, write_calls
+
     duration = max(int(seconds * speedup), 1)
 
     def make() -> MovingWorld:
@@ -109,13 +111,18 @@ def synth(
 
 def _report(work: Callable[[Callable[[str], None]], Summary], stages: int, out: Path) -> None:
     """Run with a progress bar on stderr; the summary goes to stdout, an error ends with its message alone."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+
+    notes = Console(stderr=True)
     columns = (TextColumn("{task.description:>16}"), BarColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=_notes, transient=True) as bar:
+        with Progress(*columns, console=notes, transient=True) as bar:
             task, done = bar.add_task("", total=stages), count()
             summary = work(lambda stage: bar.update(task, description=stage, completed=next(done)))
     except GodwitError as error:
-        _notes.print(f"error: {error}", style="red", markup=False, highlight=False)
+        notes.print(f"error: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(1) from error
     table = Table(show_header=False, title=str(out), title_justify="left")
     for row in summary.rows():

@@ -10,9 +10,6 @@ from typing import Annotated
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.ids import RegionId, SiteId
-from godwit.workloads.base import Settings
-from godwit.workloads.nexmark_suite import suite
 
 
 def nexmark(
@@ -25,10 +22,14 @@ def nexmark(
     output: Output = "auto",
 ) -> None:
     """Run a query of Nexmark's suite as fast as it goes. Exit code 1: its results differ from the batch's."""
+    from godwit.workloads.base import Settings
+    from godwit.workloads.nexmark_suite import suite
+
     how, settings = form(output), Settings(seed=seed, rate=rate, seconds=seconds)
     workload = suite(query)
     from godwit.api.fleet import Fleet
     from godwit.engine.session import spark_session
+    from godwit.ids import RegionId, SiteId
     from godwit.model.topology import Site, Topology
 
     fleet = Fleet(Path(mkdtemp(prefix="godwit-nexmark-")), spark_session("godwit-nexmark"))

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from godwit.errors import ConfigError
 
@@ -32,6 +30,9 @@ def as_json(value: Any) -> None:
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(*columns, title=title or None, title_justify="left")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))

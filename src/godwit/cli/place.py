@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from godwit.errors import ConfigError, GodwitError
-from godwit.placement.cost_models.cost import CostModel, Objective
-from godwit.placement.explain import Explanation, explain
-from godwit.placement.problem.files import read_problem
-from godwit.placement.problem.problem import Evaluation, Problem
-from godwit.placement.search.base import SEARCHES, FrontPlan, Options, SearchResult, search
+from godwit.cli.output import Output, as_json
+from godwit.cli.output import form as form_of
+from godwit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from godwit.placement.cost_models.cost import CostModel, Objective
+    from godwit.placement.explain import Explanation
+    from godwit.placement.problem.problem import Evaluation, Problem
+    from godwit.placement.search.base import FrontPlan, SearchResult
 
 
 def place(
     problem: Annotated[
         str, typer.Argument(help="YAML or JSON file with workflow, network and deployed plan; - for stdin.")
     ],
-    algorithm: Annotated[str, typer.Option("--algorithm", "-a", help=f"One of {', '.join(SEARCHES)}.")] = "auto",
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", "-a", help="auto, optimum, ..; a wrong name lists all.")
+    ] = "auto",
     seconds: Annotated[float | None, typer.Option("--seconds", "-t", help="Time limit.")] = None,
     threads: Annotated[int, typer.Option(help="Threads to search with.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -32,31 +34,25 @@ def place(
     weights: Annotated[str, typer.Option(help="Throughput,latency,traffic,migration; overrides the file.")] = "",
     model: Annotated[Path | None, typer.Option(help="Cost model: a .json (parametric) or a folder (learned).")] = None,
     front: Annotated[int, typer.Option(help="Plans of the Pareto front to show.")] = 10,
-    output: Annotated[str, typer.Option("--output", "-o", help="auto, json or table.")] = "auto",
+    output: Output = "auto",
 ) -> None:
     """Find where the operators of a workflow should run, and say how good the answer is."""
-    try:
-        form = _form(output)
-        found = _read(problem, model, weights)
-        answer = search(found, Options(algorithm, seconds=seconds, threads=threads, seed=seed, samples=samples))
-        reasons = explain(found, answer)
-    except GodwitError as fault:
-        typer.echo(f"error: {fault}", err=True)
-        raise typer.Exit(1) from None
+    form = form_of(output)
+    from godwit.placement.explain import explain
+    from godwit.placement.search.base import Options, search
+
+    found = _read(problem, model, weights)
+    answer = search(found, Options(algorithm, seconds=seconds, threads=threads, seed=seed, samples=samples))
+    reasons = explain(found, answer)
     if form == "json":
-        typer.echo(json.dumps(_document(found, answer, reasons, front), indent=2))
+        as_json(_document(found, answer, reasons, front))
     else:
         _print(found, answer, reasons, front)
 
 
-def _form(output: str) -> str:
-    if output not in ("auto", "json", "table"):
-        msg = f"output {output!r} is unknown; use auto, json or table"
-        raise ConfigError(msg)
-    return output if output != "auto" else ("table" if sys.stdout.isatty() else "json")
-
-
 def _read(source: str, model: Path | None, weights: str) -> Problem:
+    from godwit.placement.problem.files import read_problem
+
     text = sys.stdin.read() if source == "-" else None
     return read_problem(Path(source), model=_model(model), objective=_weights(weights), text=text)
 
@@ -86,6 +82,8 @@ def _weights(text: str) -> Objective | None:
     if len(values) != 4:
         msg = f"weights {text!r} are not four numbers; write for example 0.25,0.25,0.25,0.25"
         raise ConfigError(msg)
+    from godwit.placement.cost_models.cost import Objective
+
     return Objective.weighted(*values)
 
 
@@ -106,6 +104,8 @@ def _plan(problem: Problem, member: FrontPlan) -> dict[str, Any]:
 
 
 def _document(problem: Problem, answer: SearchResult, reasons: Explanation, front: int) -> dict[str, Any]:
+    from godwit.placement.search.base import FrontPlan
+
     best = _plan(problem, FrontPlan(answer.plan, reasons.after))
     return {
         "algorithm": answer.algorithm,
@@ -124,6 +124,9 @@ def _document(problem: Problem, answer: SearchResult, reasons: Explanation, fron
 
 
 def _print(problem: Problem, answer: SearchResult, reasons: Explanation, front: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     plan = Table(
         "operator", "site", "platform", "processing ms", "ready at ms", "", title=f"plan by {answer.algorithm}"

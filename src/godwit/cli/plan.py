@@ -7,18 +7,19 @@ import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.tree import Tree
 
-from godwit.admission.admission import Admission
-from godwit.admission.answers import Admitted, Refused
-from godwit.admission.explain import PlanNode
-from godwit.admission.workload import Workload, read
 from godwit.errors import ConfigError, GodwitError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.tree import Tree
+
+    from godwit.admission.answers import Admitted, Refused
+    from godwit.admission.explain import PlanNode
+    from godwit.admission.workload import Workload
 
 
 class Output(StrEnum):
@@ -41,6 +42,11 @@ def plan(
 
     Exit code 1: at least one query was refused. 2: the workload cannot be used.
     """
+    from rich.console import Console
+
+    from godwit.admission.answers import Refused
+    from godwit.admission.workload import read
+
     try:
         answers, report = _answer(read(workload), what_if or [])
     except GodwitError as error:
@@ -55,6 +61,9 @@ def plan(
 
 
 def _answer(workload: Workload, tried: list[str]) -> tuple[list[Admitted | Refused], dict[str, Any]]:
+    from godwit.admission.admission import Admission
+    from godwit.admission.answers import Admitted
+
     unknown = [name for name in tried if name not in {query.id for query in workload.queries}]
     if unknown:
         known = ", ".join(query.id for query in workload.queries)
@@ -71,11 +80,15 @@ def _answer(workload: Workload, tried: list[str]) -> tuple[list[Admitted | Refus
 
 
 def _row(answer: Admitted | Refused, shown: PlanNode | None) -> dict[str, Any]:
+    from godwit.admission.answers import Admitted
+
     row = {"admitted": isinstance(answer, Admitted), **asdict(answer)}
     return {**row, "tree": None if shown is None else asdict(shown)} | {"lines": [] if shown is None else shown.lines()}
 
 
 def _show(console: Console, report: dict[str, Any]) -> None:
+    from rich.tree import Tree
+
     for row in report["queries"]:
         head = f"{row['query']}  " + ("admitted" if row["admitted"] else "refused")
         head += " (what if)" if row.get("what_if") else ""
@@ -89,6 +102,8 @@ def _show(console: Console, report: dict[str, Any]) -> None:
 
 
 def _tree(node: dict[str, Any], above: Tree) -> Tree:
+    from godwit.admission.explain import PlanNode
+
     fields = {**node, "inputs": (), "shared_with": tuple(node["shared_with"])}
     branch = above.add(PlanNode(**fields).text().replace("[", "\\["))
     for below in node["inputs"]:
@@ -97,6 +112,8 @@ def _tree(node: dict[str, Any], above: Tree) -> Tree:
 
 
 def _show_hosts(console: Console, hosts: dict[str, dict[str, tuple[float, float]]]) -> None:
+    from rich.table import Table
+
     table = Table("host", "CPU", "NIC in", "NIC out", title="used / capacity")
     for name, resources in hosts.items():
         table.add_row(name, *(f"{used:.4g} / {capacity:.4g}" for used, capacity in resources.values()))

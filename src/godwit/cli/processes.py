@@ -66,3 +66,16 @@ def region(
         raise ConfigError(msg)
     settings = {key: value for key, _, value in told}
     serve_region(store, name, host, master, memory, keep, quick, port, advertise, settings)
+
+
+def forget_region(
+    name: Annotated[str, typer.Argument(help="The region's name.")],
+    store: StoreUrl,
+    wait: Annotated[float, typer.Option(help="Seconds that handing over may take.")] = 300.0,
+) -> None:
+    """A region whose process is gone for good: what it had goes to the others. Needs Spark here, for a while."""
+    from godwit.process.connect import connect
+    from godwit.process.forget_region import forget_region as forget
+
+    with connect(store) as fleet:
+        typer.echo(forget(fleet, name, say=lambda text: typer.echo(text, err=True), timeout=wait).text())

@@ -6,18 +6,23 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from godwit.cli.ask import text
 from godwit.cli.changes import lines
+from godwit.cli.history import Last, Number
+from godwit.cli.history import show as show_history
 from godwit.cli.migrate import named_keys
-from godwit.cli.output import as_json
+from godwit.cli.output import Output, as_json, form
 from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
-from godwit.client import RemoteFleet
+from godwit.cli.status import All
+from godwit.cli.status import show as show_status
 from godwit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from godwit.client import RemoteFleet
 
 Query = Annotated[str, typer.Argument(help="The query's name.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return the command's number at once.")]
@@ -27,8 +32,12 @@ def profile(environment: Mapping[str, str]) -> dict[str, str]:
     """What the user's profile says: `server` and `token`; nothing if there is none."""
     home = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     file = home / "godwit" / "profile.yaml"
+    if not file.exists():
+        return {}
+    import yaml
+
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         msg = f"{file} cannot be read as a profile ({error}); it has the lines `server: URL` and `token: TOKEN`"
         raise ConfigError(msg) from error
@@ -45,6 +54,8 @@ def server_of(flag: str | None, environment: Mapping[str, str]) -> str | None:
 
 def connected() -> RemoteFleet:
     """The server of this call of `godwit` (see `main`)."""
+    from godwit.client import RemoteFleet
+
     environment = os.environ
     url = server_of(None, environment)
     assert url is not None
@@ -141,16 +152,52 @@ def table(
         typer.echo(f"{to.replace(rows) if whole else to.upsert(rows)} rows changed")
 
 
-def history(last: Annotated[int, typer.Option(help="At most this many of the newest (0: all).")] = 50) -> None:
-    """What was reconfigured, when and why, as JSON."""
+def history(number: Number = None, last: Last = 50, output: Output = "auto") -> None:
+    """What was reconfigured, when, why and how long it took."""
     with connected() as fleet:
-        as_json(fleet.history.read()[-last:])
+        show_history(fleet.url, fleet.history.read(), number, last, form(output))
 
 
-def status() -> None:
-    """Rows, times, latencies, clocks, links and state, as JSON."""
+def status(output: Output = "auto", everything: All = False) -> None:
+    """Queries, regions, sinks and faults at a glance; with --all also flows, state, keys and links."""
     with connected() as fleet:
-        as_json(fleet.status())
+        show_status({**fleet.status(), "folder": fleet.url}, form(output), everything)
+
+
+def explain(
+    query: Annotated[str, typer.Argument(help="A file with SQL, the SQL itself, or the name of a query that runs.")],
+    change: Annotated[list[str] | None, typer.Option(help="A change ('device t1 -> east'): what would it do?")] = None,
+    output: Output = "table",
+) -> None:
+    """What a query would become, or what one that runs is, where it runs and what its rows wait for."""
+    with connected() as fleet:
+        running = " " not in query.strip() and query in fleet.queries
+        told: dict[str, Any] = fleet.query(query).explained() if running else {"plan": fleet.explain(text(query))}
+        if change:
+            told["change"] = fleet.explain_change(lines(change))
+    if form(output) == "json":
+        as_json(told)
+        return
+    typer.echo(told["plan"])
+    if told.get("placement"):
+        typer.echo("== Placement ==")
+        for instance, site in told["placement"].items():
+            typer.echo(f"{instance:<32} {site}")
+    if told.get("waits_for"):
+        typer.echo("\n== Waits for ==\n" + "\n".join(told["waits_for"]))
+    if change:
+        typer.echo(f"\n== Change ==\n{told['change']}")
+
+
+def alter_stream(
+    stream: Annotated[str, typer.Argument(help="The stream's name.")],
+    add: Annotated[str, typer.Argument(help="Its new columns: 'color string, weight double'.")],
+) -> None:
+    """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    with connected() as fleet:
+        told = fleet.alter_stream(stream, add=add)
+    columns = ", ".join(f"{one['name']} {one['type']}" for one in told["columns"])
+    typer.echo(f"{stream}: {columns}")
 
 
 def results(

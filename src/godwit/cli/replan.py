@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from godwit.cli.ask import Folder, Wait, answered, text
-from godwit.control.commands import Replace, Replan
-from godwit.errors import DeploymentError, SqlError
-from godwit.ids import QueryId, StreamId
-from godwit.model.plan import Join, Query, Stream
-from godwit.observe.loads import measured
-from godwit.observe.status import Ledger
-from godwit.replan.box import JoinBox
-from godwit.replan.explain import explained
-from godwit.replan.load import BoxLoad
-from godwit.replan.replacement import replacement
-from godwit.replan.wishes import PlanWish
-from godwit.sql import compile_query
-from godwit.storage.epoch_log import Control
-from godwit.storage.names import ALIASES
-from godwit.storage.store import Store
+from godwit.errors import SqlError
 
 Name = Annotated[str, typer.Argument(help="The query's name.")]
 Order = Annotated[str, typer.Option(help="Like '(b JOIN c) JOIN a', with the names in FROM.")]
@@ -52,44 +37,29 @@ def replan(
     wait: Wait = 60.0,
 ) -> None:
     """Give a running query another plan; its results go on, each of them once."""
+    from godwit.control.commands import Replan
+    from godwit.replan.wishes import PlanWish
+
     wish = PlanWish(order, partial, tuple(filters_up or ()), tuple(filters_down or ()))
     if dry_run:
-        known, streams = _running(folder, query)
-        typer.echo(explained(known, wish, streams, _load(folder, known, streams)))
+        from godwit.cli.plan_dry_run import replanned
+
+        typer.echo(replanned(folder, query, wish))
         return
     answered(folder, Replan(query, order, strategy, run_out, partial, wish.up, wish.down), wait)
 
 
 def replace(folder: Folder, query: Name, sql: Text, dry_run: DryRun = False, wait: Wait = 60.0) -> None:
     """Give a running query another text. What both texts have goes on with its state; what begins again is said."""
+    from godwit.cli.plan_dry_run import replaced
+    from godwit.control.commands import Replace
+
     new = text(sql)
-    known, streams = _running(folder, query)
     try:
-        typer.echo(replacement(known, compile_query(new, streams, known.id), streams).explained())
+        typer.echo(replaced(folder, query, new))
     except SqlError:
         if dry_run:
             raise
         # (it may call a function that only the running fleet knows: the fleet has the last word)
     if not dry_run:
         answered(folder, Replace(query, new), wait)
-
-
-def _load(folder: Path, query: Query, streams: dict[StreamId, Stream]) -> BoxLoad | None:
-    """As it was measured since the query's plan began; None: it joins nothing, or hardly anything has come."""
-    if not any(isinstance(operator, Join) for operator in query.shape.plan.operators):
-        return None
-    box = JoinBox.of(query.shape.plan, streams)
-    return measured(query, box, Ledger(Store.local(folder)).flows(query.shape.key), None)
-
-
-def _running(folder: Path, query: str) -> tuple[Query, dict[StreamId, Stream]]:
-    """From what the fleet's folder says, without asking the fleet."""
-    store = Store.local(folder)
-    control = Control(store)
-    deployment = control.deployment_at(control.last)
-    stands_for = (store.get_document(ALIASES) or [{}])[0]
-    known = deployment.queries.get(QueryId(stands_for.get(query, query)))
-    if known is None:
-        msg = f"there is no query '{query}'; running: {', '.join(deployment.queries) or 'none'}"
-        raise DeploymentError(msg)
-    return known, dict(deployment.streams)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from godwit.cli.output import Output, as_json, as_table, form
-from godwit.scenario.spec import load_scenario
 
 if TYPE_CHECKING:
     from godwit.scenario.run import Ran
@@ -28,6 +27,8 @@ def run(
     output: Output = "auto",
 ) -> None:
     """Run a scenario file and compare its results with the oracle. Exit code 1: a result differs."""
+    from godwit.scenario.spec import load_scenario
+
     how = form(output)
     loaded = load_scenario(scenario)
     root = folder or Path(mkdtemp(prefix="godwit-run-"))
@@ -57,7 +58,7 @@ def _print(how: str, ran: Ran, seconds: float, root: Path) -> None:
     for name, value in _sums(ran).items():
         typer.echo(f"{name}: {value}")
     for query, why in ran.parked.items():
-        typer.echo(f"parked: {query}: {why}")
+        typer.echo(f"suspended: {query}: {why}")
     for verdict in ran.verdicts:
         if not verdict.equal:
             typer.echo(str(verdict))

@@ -1,134 +1,184 @@
-"""`godwit status FOLDER`: what a fleet does, from its logs; the fleet may run in another process, or not at all."""
+"""`godwit status`: what a fleet does, from its logs (it may run in another process, or not at all) or from a server."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from godwit.errors import ConfigError, GodwitError
-from godwit.observe.status import Ledger, Status, Times
-from godwit.storage.store import Store
+from godwit.cli.ask import Folder
+from godwit.cli.output import Output, as_json, form
 
-#: of links and instances the largest are shown
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: of links, instances and routes the largest are shown
 MOST = 20
+Told = Mapping[str, Any]
+All = Annotated[bool, typer.Option("--all", "-a", help="Regions by shape, flows, state, routes of keys and links too.")]
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="auto, json or table.")] = "auto",
+    folder: Folder,
+    output: Output = "auto",
+    everything: All = False,
 ) -> None:
-    """Show rows, times, latencies, clocks, links, state, routes of keys and sinks of a fleet."""
-    try:
-        if output not in ("auto", "json", "table"):
-            msg = f"output {output!r} is unknown; use auto, json or table"
-            raise ConfigError(msg)
-        found = Ledger(Store.local(folder)).status()
-    except GodwitError as fault:
-        typer.echo(f"error: {fault}", err=True)
-        raise typer.Exit(1) from None
-    if output == "json" or (output == "auto" and not sys.stdout.isatty()):
-        typer.echo(json.dumps(found.to_json(), indent=2))
-    else:
-        render(found, Console())
+    """Queries, regions, sinks and faults of a fleet at a glance; with --all also flows, state, keys and links."""
+    how = form(output)
+    from godwit.observe.status import Ledger
+    from godwit.storage.open_store import open_store
+
+    show(Ledger(open_store(folder)).status().to_json(), how, everything)
 
 
-def render(found: Status, console: Console) -> None:
-    """The status as tables for people."""
-    console.print(f"[bold]{found.folder}[/]  epoch {found.epoch}")
-    for table in (
-        _queries(found),
-        _flows(found),
-        _runners(found),
-        _state(found),
-        _routes(found),
-        _links(found),
-        _sinks(found),
-    ):
-        if table.row_count:
-            console.print(table)
-    for stream, rows in found.dead.items():
-        console.print(f"[yellow]{rows} rows of {stream} did not fit its schema: see dead_letters.jsonl[/]")
-    for name, failure in found.failures.items():
-        console.print(f"[red]{name} has stopped: {failure}[/]")
+def show(found: Told, how: str, everything: bool) -> None:
+    """The same for a fleet here and behind a server."""
+    if how == "json":
+        as_json(found)
+        return
+    from rich.console import Console
+
+    render(found, Console(), everything)
 
 
-def _queries(found: Status) -> Table:
-    table = Table("query", "shape", "results", "late", "clock lag", "", title="queries")
-    for q in found.queries:
-        lag = "-" if q.clock_lag_s is None else f"{q.clock_lag_s:g} s"
-        shared = f"shared by {', '.join(q.shared_by)}" if q.shared_by else ""
-        note = f"failed: {q.failed}" if q.failed else f"parked: {q.parked}" if q.parked else shared
-        table.add_row(q.name, q.shape, f"{q.rows_out:,}", f"{q.rows_late:,}", lag, note)
-    return table
+def render(found: Told, console: Console, everything: bool = True) -> None:
+    """The status as tables for people; what needs attention is said last, where it is read first."""
+    console.print(f"[bold]{found['folder']}[/]  epoch {found['epoch']}, {_count(found['queries'], 'query', 'queries')}")
+    glance: tuple[Callable[[Told], Shown], ...] = (_queries, _regions, _sinks)
+    more: tuple[Callable[[Told], Shown], ...] = (_runners, _flows, _state, _routes, _links)
+    for make in (*glance, *(more if everything else ())):
+        title, heads, rows = make(found)
+        _print(console, title, heads, list(rows))
+    for stream, rows in found["dead"].items():
+        _note(console, "yellow", f"{rows} rows of {stream} did not fit its schema: see dead_letters.jsonl")
+    for q in found["queries"]:
+        if q["parked"]:
+            _note(console, "yellow", f"{q['name']} is suspended: {q['parked']}")
+        if q["failed"]:
+            _note(console, "red", f"{q['name']} has failed: {q['failed']}")
+    for name, failure in found["failures"].items():
+        _note(console, "red", f"{name} has stopped: {failure}")
 
 
-def _flows(found: Status) -> Table:
+#: a table: its title, its columns (those with > are numbers), its rows
+Shown = tuple[str, Sequence[str], Iterable[Sequence[str]]]
+
+
+def _queries(found: Told) -> Shown:
+    heads = ("query", "", ">results", ">late", ">clock lag", ">latency p50 / p95", "")
+    return "queries", heads, (_query(found, q) for q in found["queries"])
+
+
+def _query(found: Told, q: Told) -> Sequence[str]:
+    runners = [r["latency_ms"] for r in found["runners"] if r["shape"] == q["shape"]]
+    times = max(runners, key=lambda t: t["p50"] or 0.0, default=None)
+    word = "failed" if q["failed"] else "suspended" if q["parked"] else "runs"
+    lag = "-" if q["clock_lag_s"] is None else f"{q['clock_lag_s']:g} s"
+    shared = f"shared with {', '.join(q['shared_by'])}" if q["shared_by"] else ""
+    return q["name"], word, f"{q['rows_out']:,}", f"{q['rows_late']:,}", lag, _two(times), shared
+
+
+def _regions(found: Told) -> Shown:
+    """All shapes of a region together."""
+    by_region: dict[str, list[Told]] = {}
+    for r in found["runners"]:
+        by_region.setdefault(r["region"], []).append(r)
+    heads = ("region", ">shapes", ">micro-batches", ">rows in", ">rows out", ">unread", ">state")
+    return "regions", heads, (_region(name, those) for name, those in by_region.items())
+
+
+def _region(name: str, those: Sequence[Told]) -> Sequence[str]:
+    sums = (f"{sum(r[column] for r in those):,}" for column in ("batches", "rows_in", "rows_out", "unread"))
+    rows, size = (sum(sum(r[column].values()) for r in those) for column in ("state_rows", "state_bytes"))
+    return name, str(len(those)), *sums, f"{rows:,} rows, {as_bytes(size)}"
+
+
+def _sinks(found: Told) -> Shown:
+    return "sinks", ("query", "sink", "delivers", ">commits behind"), (
+        (s["query"], s["sink"], "exactly once" if s["exactly_once"] else "at least once", str(s["behind"]))
+        for s in found["sinks"]
+    )  # fmt: skip
+
+
+def _runners(found: Told) -> Shown:
+    heads = ("region", "shape", ">batches", ">rows in", ">rows out", ">late", ">batch ms", ">latency ms")
+    rows = (
+        (
+            r["region"], r["shape"], *(f"{r[n]:,}" for n in ("batches", "rows_in", "rows_out", "rows_late")),
+            *(_times(r[n]) for n in ("batch_ms", "latency_ms", "event_latency_ms")),
+            str(r["unread"]), f"{sum(r['state_rows'].values()):,} rows, {as_bytes(sum(r['state_bytes'].values()))}",
+        )
+        for r in found["runners"]
+    )  # fmt: skip
+    return "shapes by region (p50 / p95 / p99)", (*heads, ">event latency ms", ">unread", ">state"), rows
+
+
+def _flows(found: Told) -> Shown:
     """What joins and windows were fed: rates and selectivities follow from it."""
-    table = Table("query", "operator/input", "rows taken in", title="flows")
-    for q in found.queries:
-        for where, rows in q.taken.items():
-            table.add_row(q.name, where, f"{rows:,}")
-    return table
+    rows = ((q["name"], at, f"{rows:,}") for q in found["queries"] for at, rows in q["taken"].items())
+    return "flows", ("query", "operator/input", ">rows taken in"), rows
 
 
-def _runners(found: Status) -> Table:
-    heads = ("region", "shape", "batches", "rows in", "rows out", "late", "batch ms", "latency ms", "event latency ms")
-    table = Table(*heads, "unread", "state", title="regions (p50 / p95 / p99)")
-    for r in found.runners:
-        counts = (f"{n:,}" for n in (r.batches, r.rows_in, r.rows_out, r.rows_late))
-        times = (_times(t) for t in (r.batch_ms, r.latency_ms, r.event_latency_ms))
-        state = f"{sum(r.state_rows.values()):,} rows, {_bytes(sum(r.state_bytes.values()))}"
-        table.add_row(r.region, r.shape, *counts, *times, str(r.unread), state)
-    return table
+def _state(found: Told) -> Shown:
+    held = sorted(found["state"], key=lambda i: -i["bytes"])
+    rows = [(i["instance"], i["region"], i["site"], f"{i['rows']:,}", as_bytes(i["bytes"])) for i in held]
+    return "state", ("instance", "region", "site", ">rows", ">bytes"), _largest(rows)
 
 
-def _state(found: Status) -> Table:
-    table = Table("instance", "region", "site", "rows", "bytes", title="state")
-    for i in sorted(found.state, key=lambda i: -i.bytes)[:MOST]:
-        table.add_row(i.instance, i.region, i.site, f"{i.rows:,}", _bytes(i.bytes))
-    if (more := len(found.state) - MOST) > 0:
-        table.add_row(f"... and {more} more", "", "", "", "")
-    return table
+def _routes(found: Told) -> Shown:
+    heads = ("instance", "keys", "region", "site", ">how many", "copied to", "hottest")
+    rows = [
+        (
+            r["instance"], r["keys"], r["region"], r["site"], "-" if r["count"] is None else f"{r['count']:,}",
+            ", ".join(r["copies"]), ", ".join(f"{key} {share:.0%}" for key, share in r["hottest"]),
+        )
+        for r in found["routes"]
+    ]  # fmt: skip
+    return "routes of keys", heads, _largest(rows)
 
 
-def _routes(found: Status) -> Table:
-    table = Table("instance", "keys", "region", "site", "how many", "copied to", "hottest", title="routes of keys")
-    for r in found.routes[:MOST]:
-        hottest = ", ".join(f"{key} {share:.0%}" for key, share in r.hottest)
-        count = "-" if r.count is None else f"{r.count:,}"
-        table.add_row(r.instance, r.keys, r.region, r.site, count, ", ".join(r.copies), hottest)
-    if (more := len(found.routes) - MOST) > 0:
-        table.add_row(f"... and {more} more", *[""] * 6)
-    return table
+def _links(found: Told) -> Shown:
+    links = sorted(found["links"].items(), key=lambda item: -item[1])
+    return "links", ("link", ">bytes"), _largest([(link, as_bytes(size)) for link, size in links])
 
 
-def _links(found: Status) -> Table:
-    table = Table("link", "bytes", title="links")
-    for link, size in sorted(found.links.items(), key=lambda item: -item[1])[:MOST]:
-        table.add_row(link, _bytes(size))
-    if len(found.links) > MOST:
-        table.add_row(f"... and {len(found.links) - MOST} more", _bytes(sum(sorted(found.links.values())[:-MOST])))
-    return table
+def _largest(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    left = len(rows) - MOST
+    return [*rows[:MOST], *([(f"... and {left} more", *[""] * (len(rows[0]) - 1))] if left > 0 else [])]
 
 
-def _sinks(found: Status) -> Table:
-    table = Table("query", "sink", "delivers", "commits behind", title="sinks")
-    for s in found.sinks:
-        table.add_row(s.query, s.sink, "exactly once" if s.exactly_once else "at least once", str(s.behind))
-    return table
+def _print(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
 
 
-def _times(times: Times) -> str:
-    return " / ".join("-" if t is None else f"{t:,.0f}" for t in (times.p50, times.p95, times.p99))
+def _note(console: Console, colour: str, text: str) -> None:
+    console.print(text, style=colour, markup=False, highlight=False)
 
 
-def _bytes(size: float) -> str:
+def _count(things: Sequence[Any], one: str, many: str) -> str:
+    return f"{len(things)} {one if len(things) == 1 else many}"
+
+
+def _times(times: Told) -> str:
+    return " / ".join("-" if (t := times[p]) is None else f"{t:,.0f}" for p in ("p50", "p95", "p99"))
+
+
+def _two(times: Told | None) -> str:
+    return "-" if times is None or times["p50"] is None else f"{times['p50']:,.0f} / {times['p95']:,.0f} ms"
+
+
+def as_bytes(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from godwit.cli.ask import Folder, Wait, answered
-from godwit.control.commands import LoadTable
 
 
 def table(
@@ -19,4 +18,6 @@ def table(
     wait: Wait = 60.0,
 ) -> None:
     """Put the rows of a file into a reference table of a running fleet."""
+    from godwit.control.commands import LoadTable
+
     answered(folder, LoadTable(name, str(file.resolve()), whole), wait)

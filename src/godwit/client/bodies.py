@@ -7,8 +7,6 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -20,7 +18,7 @@ def body_of(rows: Any) -> dict[str, Any]:
 
 
 def _is_table(rows: Any) -> bool:
-    return isinstance(rows, pa.Table | pa.RecordBatch) or hasattr(rows, "__arrow_c_stream__") or _is_frame(rows)
+    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__") or _is_frame(rows)
 
 
 def _is_frame(rows: Any) -> bool:
@@ -28,6 +26,8 @@ def _is_frame(rows: Any) -> bool:
 
 
 def _arrow(rows: Any) -> bytes:
+    import pyarrow as pa  # (who sends none need not wait for it)
+
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     table = (
@@ -68,6 +68,6 @@ def keys_json(keys: Any) -> list[Any]:
     """A pattern, keys one by one, an Arrow column, or a table of a key's columns."""
     if isinstance(keys, str):
         return [keys]
-    if isinstance(keys, pa.Table):
+    if hasattr(keys, "to_pylist") and hasattr(keys, "column_names"):
         return [list(row.values()) for row in keys.to_pylist()]
     return [key_json(key) for key in (keys.to_pylist() if hasattr(keys, "to_pylist") else keys)]

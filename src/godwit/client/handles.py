@@ -82,7 +82,12 @@ class RemoteQuery:
         return subscribed(self._http, self._path, from_now)
 
     def explain(self) -> str:
-        return str(self._http.ask("GET", f"{self._path}/explain")["plan"])
+        return str(self.explained()["plan"])
+
+    def explained(self) -> dict[str, Any]:
+        """Its plan, its operators, where each instance is, and what its rows wait for."""
+        found: dict[str, Any] = self._http.ask("GET", f"{self._path}/explain")
+        return found
 
     def late(self) -> list[dict[str, Any]]:
         """Rows that came too late to be in a result."""

@@ -6,6 +6,7 @@ What an embedded fleet returns as a Spark DataFrame is a list of dicts here, wit
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from godwit.migration.phases import REPLICA
 from godwit.model.change_text import change_text, move_text
 from godwit.model.changes import Change
 
+log = logging.getLogger("godwit.client")
+
 Emit = Literal["final", "changes"]
 Joins = Literal["materialised", "stateless"]
 
@@ -28,6 +31,7 @@ class RemoteFleet:
     def __init__(self, url: str, token: str | None = None) -> None:
         self._http = Http(url, token)
         self._http.ask("GET", "/v1/health")
+        self.url = self._http.url
         self.topology, self.history = RemoteTopology(self._http), RemoteHistory(self._http)
 
     # --- streams, tables and devices
@@ -247,6 +251,8 @@ class RemoteFleet:
     def _sent(self, method: str, path: str, body: dict[str, Any] | None, wait: bool) -> RemoteCommand | None:
         more: dict[str, Any] = {} if body is None else {"json": body}
         told = self._http.ask(method, path, params={"wait": wait}, **more)
+        for query, why in told.get("suspended", {}).items():
+            log.warning("query '%s' is suspended: %s", query, why)
         return None if wait else RemoteCommand(self._http, told["command"])
 
 

@@ -10,7 +10,6 @@ from godwit.client.http import Http
 from godwit.client.live import events
 from godwit.ids import NodeId
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.model.topology_file import dump_topology, load_topology
 
 _INF = float("inf")
 
@@ -38,9 +37,13 @@ class RemoteTopology:
 
     def load(self, source: str | Path) -> None:
         """Add everything in a topology file (or its text) that is not there yet."""
+        from godwit.model.topology_file import load_topology
+
         self.add(load_topology(source))
 
     def add(self, topology: Topology) -> None:
+        from godwit.model.topology_file import dump_topology
+
         self._http.ask("POST", "/v1/topology", json={"yaml": dump_topology(topology)})
 
 

@@ -170,6 +170,6 @@ def from_json(record: Mapping[str, Any]) -> Command:
         msg = f"the command log holds a '{record.get('kind')}' of version {record.get('version')}; update godwit"
         raise StateError(msg)
     # (a field that a kind has gained since is not in older records)
-    told = {field.name: decode(record[field.name]) for field in fields(kind) if field.name in record}
-    made: Command = kind(**told)
+    values = {field.name: decode(record[field.name]) for field in fields(kind) if field.name in record}
+    made: Command = kind(**values)
     return made

@@ -20,6 +20,7 @@ from godwit.control.events import (
     Instruction,
     KeysArrived,
     KeysAsked,
+    KeysDue,
     PlacesHinted,
     Publish,
     QuerySubmitted,
@@ -99,27 +100,30 @@ class ControlPlane:
             self.keys.refresh()
             return self._with_keys([])
         if isinstance(event, KeysAsked):
-            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy)
+            return self.migrate(event.query, event.operator, event.keys, event.site, event.strategy, event.held)
+        if isinstance(event, KeysDue):
+            self.keys.release(event.query, event.operator)
+            return self._with_keys([])
         if isinstance(event, QueryWithdrawn):
             self.keys.forget(event.query)
         return self._with_keys(self.coordinator.handle(event))
 
-    def _with_keys(self, told: list[Instruction]) -> list[Instruction]:
+    def _with_keys(self, instructions: list[Instruction]) -> list[Instruction]:
         """And what follows for keys that migrate: the next phase of each that has waited for just this."""
         found: list[Instruction] = []
         while True:
-            for one in told:
+            for one in instructions:
                 if isinstance(one, Publish):
                     phases = [request.number for request in one.requests if isinstance(request, RouteKeys)]
                     self.keys.published(one.epoch, phases, one.moves)
                 elif isinstance(one, EpochCommitted):
                     self.keys.in_force(one.epoch)
                     self._leave_lost_sites()
-            found += told
+            found += instructions
             changes = list(self.keys.changes(self._elsewhere))
-            told = self.coordinator.together(changes) if changes and self.idle else self._queued(changes)
+            instructions = self.coordinator.together(changes) if changes and self.idle else self._queued(changes)
             idle = self.idle and not self.coordinator.unpublished
-            passed = [one.number for one in self.keys.active.values() if one.asked] if idle and not told else []
+            passed = [one.number for one in self.keys.active.values() if one.asked] if idle and not instructions else []
             if passed:  # they changed nothing, so there was no epoch
                 self.keys.published(self.epoch, passed, ())
                 self.keys.in_force(self.coordinator.stable)
@@ -147,12 +151,12 @@ class ControlPlane:
         return bool(route.site) and SiteId(route.site) not in self.planner.topology.sites
 
     def migrate(
-        self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO
+        self, query: QueryId, operator: int, keys: KeySet, site: SiteId, strategy: str = AUTO, held: bool = False
     ) -> list[Instruction]:
         """Keys of a stateful operator go to a site; DeploymentError or ConfigError if that cannot be, and then nothing
         has changed."""
         node, region = check_migration(self.planner, query, operator, keys, site)
-        self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node))
+        self.keys.ask(query, operator, keys, region, str(site), chosen(strategy, node), held)
         return self._with_keys([])
 
     def _elsewhere(self, one: KeyMigration) -> list[tuple[RegionId, KeySet]]:
@@ -165,7 +169,7 @@ class ControlPlane:
         """Go on after a restart. Copies of keys that were being made are given up: their sources have the keys.
 
         `held`: state that the last epoch holds back. The next epoch lets it go, so there must be one."""
-        told = self.coordinator.resume(waiting)
+        instructions = self.coordinator.resume(waiting)
         for move in held:
             if move.epoch == self.epoch:
                 self.keys.let_go(move)
@@ -174,7 +178,7 @@ class ControlPlane:
             for route in table.routes if open_copies else ():
                 for target in (*route.copies, *route.backups):
                     self.keys.give_up(route.number, query, operator, route.keys, target, bool(route.copies))
-        return self._with_keys(told)
+        return self._with_keys(instructions)
 
     def cancel_keys(self, number: int) -> list[Instruction]:
         """Give a migration of keys up, as long as its source still answers."""
@@ -183,12 +187,12 @@ class ControlPlane:
 
     def settle(self) -> list[Instruction]:
         """Acknowledge on behalf of all regions until nothing is left to do: for plans that no region runs."""
-        told = list[Instruction]()
+        instructions = list[Instruction]()
         while not self.idle:
             epoch = self.epoch
             for region in sorted(self.planner.regions):
-                told += self.coordinator.handle(RegionAcked(region, epoch))
-        return told
+                instructions += self.coordinator.handle(RegionAcked(region, epoch))
+        return instructions
 
     def submit(
         self,

@@ -68,7 +68,7 @@ class Coordinator:
         self.monitor = Monitor(planner.topology)
         self.epoch, self.stable = epoch, epoch
         self.lost: set[RegionId] = set()
-        self.story = ReconfigurationRecord(0, "nothing has happened yet", outcome="committed")
+        self.record = ReconfigurationRecord(0, "nothing has happened yet", outcome="committed")
         self._requests: list[Request] = []
         #: a region is back, so that a parked query may find a place
         self._hope = False
@@ -156,7 +156,7 @@ class Coordinator:
             self.planner.settled()
             return self._begin() if self._waiting else []
         self._running, self._todo, self._published = batch, todo, []
-        self.story = ReconfigurationRecord(self.story.number + 1, batch.cause)
+        self.record = ReconfigurationRecord(self.record.number + 1, batch.cause)
         return [*self._parking(before), *self._publish_next()]
 
     def _forget_unplaced(self, batch: ChangeBatch) -> None:
@@ -175,9 +175,9 @@ class Coordinator:
 
     def _parking(self, before: Mapping[QueryId, str]) -> list[Instruction]:
         now = self.planner.parked()
-        told: list[Instruction] = [Park(q, now[q]) for q in sorted(now) if before.get(q) != now[q]]
+        made: list[Instruction] = [Park(q, now[q]) for q in sorted(now) if before.get(q) != now[q]]
         gone = [q for q in sorted(before) if q not in now and q in self.planner.rows.queries]
-        return [*told, *(Resume(q) for q in gone)]
+        return [*made, *(Resume(q) for q in gone)]
 
     def _publish_next(self) -> list[Instruction]:
         stage = self._todo.pop(0)
@@ -195,17 +195,19 @@ class Coordinator:
         self._keep_custody(stage)
         moved = tuple(_moved(step) for step in stage.steps)
         contexts = count(stage.contexts)
-        self.story = replace(
-            self.story,
-            queries=tuple(sorted({*self.story.queries, *stage.queries})),
-            epochs=(*self.story.epochs, self.epoch),
-            contexts={k: self.story.contexts.get(k, 0) + contexts.get(k, 0) for k in {*self.story.contexts, *contexts}},
-            migrations=(*self.story.migrations, *moved),
+        self.record = replace(
+            self.record,
+            queries=tuple(sorted({*self.record.queries, *stage.queries})),
+            epochs=(*self.record.epochs, self.epoch),
+            contexts={
+                k: self.record.contexts.get(k, 0) + contexts.get(k, 0) for k in {*self.record.contexts, *contexts}
+            },
+            migrations=(*self.record.migrations, *moved),
             parked=dict(self.planner.parked()),
         )
 
     def _keep_custody(self, stage: Stage) -> None:
-        """Note where state is and goes, now that regions are told."""
+        """Note where state is and goes, now that regions know."""
         custody = self.planner.custody
         for name, node in stage.delta.placement.items():
             if stage.delta.queries.get(name.query, ...) is None:
@@ -236,9 +238,9 @@ class Coordinator:
     def _end(self, outcome: str) -> list[Instruction]:
         self.phase, self._running = IDLE, None
         self._todo, self._published = [], []
-        told: list[Instruction] = [Record(replace(self.story, outcome=outcome))]
-        self.story = replace(self.story, outcome=outcome)
-        return [*told, *self._begin()] if self._waiting else told
+        made: list[Instruction] = [Record(replace(self.record, outcome=outcome))]
+        self.record = replace(self.record, outcome=outcome)
+        return [*made, *self._begin()] if self._waiting else made
 
     @property
     def unpublished(self) -> bool:
@@ -268,11 +270,11 @@ class Coordinator:
         stage = back(published, todo, moved)
         stage = replace(stage, delta=replace(stage.delta, sessions=sessions))
         self.phase, self.epoch, self._todo = REVERTING, Epoch(self.epoch + 1), []
-        self.story = replace(self.story, reason=reason)
+        self.record = replace(self.record, reason=reason)
         self._announce(stage)
         parts = (stage.contexts, stage.steps)
-        told = Revert(self.epoch, self.stable, stage.delta, *parts, reason, stage.moves_at(self.epoch))
-        return [told, *self._parking(before), *self._await_acks()]
+        made = Revert(self.epoch, self.stable, stage.delta, *parts, reason, stage.moves_at(self.epoch))
+        return [made, *self._parking(before), *self._await_acks()]
 
     def _spoiled_by(self, changes: Iterable[Change]) -> str:
         """Why the running reconfiguration can no longer succeed; empty: it can, or it must."""
@@ -304,9 +306,9 @@ class Coordinator:
 
     def _acked_by(self, event: RegionAcked) -> list[Instruction]:
         # Who answers is not lost, whatever we thought when the time was up.
-        told = self._region_back(RegionBack(event.region)) if event.region in self.lost else []
-        if told or self.phase == IDLE or event.epoch < self.epoch or event.region not in self._awaiting:
-            return told
+        made = self._region_back(RegionBack(event.region)) if event.region in self.lost else []
+        if made or self.phase == IDLE or event.epoch < self.epoch or event.region not in self._awaiting:
+            return made
         self._awaiting.discard(event.region)
         return self._go_on()
 
@@ -329,11 +331,11 @@ class Coordinator:
     def _timed_out(self, event: TimedOut) -> list[Instruction]:
         if event.epoch != self.epoch:
             return []
-        told: list[Instruction] = []
+        made: list[Instruction] = []
         for region in sorted(self._awaiting):
             if self.epoch == event.epoch or self.phase == REVERTING:
-                told += self._region_lost(RegionLost(region))
-        return told
+                made += self._region_lost(RegionLost(region))
+        return made
 
     def _handed_over(self, event: HandoverDone) -> list[Instruction]:
         home = self.planner.rows.placement.get(event.instance)

@@ -21,28 +21,33 @@ VERSION = 3
 
 
 def epoch_record(
-    told: Publish | Revert, waiting: Iterable[Change], starts: Mapping[str, int], command: int
+    instruction: Publish | Revert, waiting: Iterable[Change], starts: Mapping[str, int], command: int
 ) -> dict[str, Any]:
     """JSON-ready. Regions carry out `delta` and `moves`: what happens to sub-plans follows from them."""
     record = {
         "version": VERSION,
-        "delta": encode(told.delta),
-        "cause": told.delta.cause,
-        "moves": [move.to_json() for move in told.moves],
+        "delta": encode(instruction.delta),
+        "cause": instruction.delta.cause,
+        "moves": [move.to_json() for move in instruction.moves],
         "waiting": encode(list(waiting)),
         "starts": dict(starts),
         "command": command,
     }
-    if isinstance(told, Revert):
-        return {**record, "stable": int(told.stable), "reason": told.reason}
-    return {**record, "stage": list(told.stage), "changes": encode(list(told.changes)), "hints": _hints(told)}
+    if isinstance(instruction, Revert):
+        return {**record, "stable": int(instruction.stable), "reason": instruction.reason}
+    return {
+        **record,
+        "stage": list(instruction.stage),
+        "changes": encode(list(instruction.changes)),
+        "hints": _hints(instruction),
+    }
 
 
-def _hints(told: Publish) -> dict[str, dict[str, str]]:
+def _hints(instruction: Publish) -> dict[str, dict[str, str]]:
     """Sinks and hand placements; None is what a query that is withdrawn leaves."""
     sinks: dict[str, Any] = {}
     by_hand: dict[str, str] = {}
-    for request in told.requests:
+    for request in instruction.requests:
         match request:
             case QuerySubmitted(query, sink) if sink is not None:
                 sinks[query.id] = sink

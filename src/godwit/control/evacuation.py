@@ -1,7 +1,7 @@
 """Which instances leave a region that is silent: those that others still send rows to, and that have room elsewhere.
 
 What only the silent region's own devices feed stays: nothing would come. What has no room elsewhere stays, too, and
-waits with its state. The old owner hands over when it is heard from again; until then the new instance takes rows in,
+waits with its state. The old owner hands over when it answers again; until then the new instance takes rows in,
 and only its watermark is held.
 """
 

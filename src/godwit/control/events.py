@@ -1,4 +1,4 @@
-"""What the coordinator hears, and what it tells the executor to do. Small frozen values, no behaviour."""
+"""Events that the coordinator takes, and instructions that it gives to the executor: small frozen values."""
 
 from __future__ import annotations
 
@@ -134,16 +134,26 @@ class KeysAsked:
     keys: KeySet
     site: SiteId
     strategy: str
+    #: it begins when `KeysDue` says so
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class KeysDue:
+    """Migrations of an operator's keys that were held may begin."""
+
+    query: QueryId
+    operator: int
 
 
 @dataclass(frozen=True)
 class ReplicasDue:
-    """Replicas of keys are to be refreshed; the control plane hears of it, not the coordinator."""
+    """Replicas of keys are to be refreshed; for the control plane, not the coordinator."""
 
 
 @dataclass(frozen=True)
 class KeysArrived:
-    """State of keys that a phase of a migration sent has come; the control plane hears of it, not the coordinator."""
+    """State of keys that a phase of a migration sent has come; for the control plane, not the coordinator."""
 
     move: Migration
 
@@ -180,6 +190,7 @@ Event = (
     | RegionAcked
     | HandoverDone
     | KeysAsked
+    | KeysDue
     | KeysArrived
     | ReplicasDue
     | RouteKeys
@@ -207,7 +218,7 @@ Request = (
 
 @dataclass(frozen=True)
 class Publish:
-    """Make the delta the next epoch and tell all regions."""
+    """Make the delta the next epoch and publish it to all regions."""
 
     epoch: Epoch
     delta: Delta
@@ -259,9 +270,9 @@ class Resume:
 
 @dataclass(frozen=True)
 class Record:
-    """Keep the story of a reconfiguration (again, if it was told before)."""
+    """Keep the record of a reconfiguration (again, if an earlier version was kept)."""
 
-    story: ReconfigurationRecord
+    record: ReconfigurationRecord
 
 
 Instruction = Publish | Revert | EpochCommitted | Park | Resume | Record

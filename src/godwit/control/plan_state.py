@@ -66,7 +66,7 @@ class Planner:
         self._sink: dict[QueryId, SiteId | None] = {}
         self._feeding: dict[StreamId, dict[DeviceId, None]] = {}
         #: sites that left while something without a place still has its state there
-        self.ghosts: dict[SiteId, None] = {}
+        self.departed_sites: dict[SiteId, None] = {}
         self._default: dict[str, NodeId | None] = {}
         self._region_sites: dict[RegionId, int] = {}
         for site in topology.sites.values():
@@ -79,7 +79,7 @@ class Planner:
         self._departed: dict[DeviceId, None] = {}
         #: the number of the sessions that begin with what is planned now
         self.session = session_of(1)
-        #: streams that no stage has told the regions of yet
+        #: streams that no stage has published yet
         self.undeclared: dict[StreamId, Stream] = {}
         for stream in (streams or {}).values():
             self.declare(stream, (feeds or {}).get(stream.id, ()))
@@ -376,9 +376,9 @@ class Planner:
             if now is not None:
                 self._count(now.region, 1)
                 self.journal.put(self.rows.sites, site, now.region)
-                self.journal.drop(self.ghosts, site)
+                self.journal.drop(self.departed_sites, site)
             elif site in self.rows.sites:
-                self.journal.put(self.ghosts, site, None)
+                self.journal.put(self.departed_sites, site, None)
 
     def _count(self, region: RegionId, by: int) -> None:
         left = self._region_sites.get(region, 0) + by

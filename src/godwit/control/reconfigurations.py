@@ -1,4 +1,4 @@
-"""Stories: one record for each reconfiguration, to be read afterwards (`godwit history`).
+"""One record for each reconfiguration, to be read afterwards (`godwit history`).
 
 The coordinator fills in what it decided; the executor adds times and bytes, because the coordinator has no clock.
 """
@@ -33,7 +33,7 @@ class StateMoved:
 
 @dataclass(frozen=True)
 class KeyPhase:
-    """One phase of a migration of keys; `godwit history` tells all phases of a migration together."""
+    """One phase of a migration of keys; `godwit history` shows all phases of a migration together."""
 
     #: the number of the migration that it is a phase of
     migration: int
@@ -100,7 +100,7 @@ class ReconfigurationRecord:
         return f"{self.number:>5}  {self.outcome:<9}  {self.cause}  ({len(self.queries)} queries; {kinds})"
 
     def text(self) -> str:
-        """The whole story for people."""
+        """The whole record, for people."""
         lines = [f"reconfiguration {self.number}: {self.outcome}", f"  cause      {self.cause}"]
         if self.reason:
             lines.append(f"  because    {self.reason}")

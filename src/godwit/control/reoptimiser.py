@@ -86,7 +86,7 @@ class Watch:
         self._memory: dict[QueryId, _Memory] = {}
 
     def look(self, planner: Planner, seen: Seen) -> list[Advice]:
-        """Look at every running query; what was searched for is told, whether it is to move or not."""
+        """Look at every running query; what was searched for is reported, whether it is to move or not."""
         load = _Load(planner, seen.rows)
         found = []
         for query in sorted(set(planner.plan.queries) - set(planner.parked())):

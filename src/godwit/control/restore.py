@@ -31,7 +31,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
     for site, region in before.sites.items():
         if site not in planner.topology.sites:  # it left, but something without a place has its state there
             planner.rows.sites[site] = region
-            planner.ghosts[site] = None
+            planner.departed_sites[site] = None
     planner.ground.take_hints(hints.hints, hints.ways)
     for query in sorted(before.queries.values(), key=lambda query: query.begins):  # who is tapped before who taps
         planner.take_in(query, hints.sinks.get(query.id), _root(planner, before, query, hints))

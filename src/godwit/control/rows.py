@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 @dataclass
 class Rows:
-    """What regions are told. No number of a session is given to a device twice: each epoch has a greater one.
+    """What is published to regions. No number of a session is given to a device twice: each epoch has a greater one.
 
     `stays` says in which region a device's session is; regions see that by `devices`.
     """

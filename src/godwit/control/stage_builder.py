@@ -21,7 +21,7 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
     was = planner.journal.changed(planner.ground.placement, since)
     edits = planner.subplans.update(was, pending.cut, pending.joined)
     _sync_rows(planner, pending, was)
-    _drop_ghosts(planner)
+    _drop_departed(planner)
     rows = planner.journal.changed(planner.rows.placement, since)
     moved = _moved(planner, pending, rows)
     delta = _declared(planner, planner.rows.delta(planner.journal, since, pending.sessions, pending.forgotten, cause))
@@ -43,7 +43,7 @@ def finish(planner: Planner, since: int, cause: str) -> Stage:
 
 
 def _declared(planner: Planner, delta: Delta) -> Delta:
-    """With the streams that regions have not heard of yet."""
+    """With the streams that were not published yet."""
     streams, planner.undeclared = planner.undeclared, {}
     if not streams:
         return delta
@@ -66,11 +66,11 @@ def _sync_rows(planner: Planner, pending: Pending, was: dict[InstanceId, NodeId 
             planner.journal.put(planner.rows.placement, name, node)
 
 
-def _drop_ghosts(planner: Planner) -> None:
+def _drop_departed(planner: Planner) -> None:
     """A site that left keeps its row as long as an instance, parked or not yet redeployed, is said to be there."""
-    for site in list(planner.ghosts):
+    for site in list(planner.departed_sites):
         if NodeId(site) not in planner.left_at and NodeId(site) not in planner.ground.hosted:
-            planner.journal.drop(planner.ghosts, site)
+            planner.journal.drop(planner.departed_sites, site)
             planner.journal.drop(planner.rows.sites, site)
 
 

@@ -21,6 +21,7 @@ class Analyst:
     def __init__(self, spark: SparkSession) -> None:
         #: streams are views in it, and a program's functions are known
         self.session = spark.newSession()
+        self._declared: set[str] = set()
 
     def declare(self, stream: Stream) -> Schema:
         """Parse a stream's schema and make it known."""
@@ -31,18 +32,19 @@ class Analyst:
             msg = f"the schema of stream '{stream.id}' is not one that Spark knows"
             raise TypeMismatchError(msg, place=columns, remedy=_first_line(error)) from error
         self.session.createDataFrame([], schema.spark).createOrReplaceTempView(stream.id)
+        self._declared.add(stream.id)
         return schema
 
     def output(self, query: Query) -> tuple[Column, ...]:
         """The result's columns with their types."""
-        for _, scan in query.shape.plan.scans:
-            if scan.arrival:
-                rows = self.session.table(str(scan.stream)).selectExpr("*", f"CAST(NULL AS timestamp) AS {ARRIVED}")
-                rows.createOrReplaceTempView(arrival_view(scan.stream, scan.late))
         return self.columns(query.oracle_sql)
 
     def columns(self, sql: str) -> tuple[Column, ...]:
         """The same of a query as Spark's own SQL."""
+        views = {arrival_view(name, late): name for name in self._declared for late in (False, True)}
+        for view in (view for view in views if view in sql):
+            rows = self.session.table(views[view]).selectExpr("*", f"CAST(NULL AS timestamp) AS {ARRIVED}")
+            rows.createOrReplaceTempView(view)
         try:
             schema = self.session.sql(sql).schema
         except (AnalysisException, ParseException) as error:

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
+from godwit.engine.local_files import file_system
 from godwit.engine.plan_cache import json_of
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.model.plan import Column
@@ -34,9 +35,8 @@ from godwit.storage.place import Place
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: how Spark's tasks write: straight into the folder (the commit says what counts), without checksum files beside, and
-#: without a process for each file that sets its permissions; together 10 to 15 % of the time
+#: (`file_system`) without processes that set permissions
 WRITER = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -53,14 +53,16 @@ def write(frame: Frame, path: Place, *, small: bool, prune_by: str | None = None
     """Run the DataFrame and keep its rows under `path`; None if there were none. `prune_by`: a column of time."""
     if small:
         return write_table(frame.toArrow(), path, schema_of(frame), prune_by)
-    made(frame).write.mode("overwrite").options(**_options(frame)).parquet(path.path)
+    rows = made(frame)
+    rows.write.mode("overwrite").options(**_options(rows)).parquet(path.path)
     return _written_by_spark(path, schema_of(frame), prune_by)
 
 
-def _options(frame: Frame) -> dict[str, str]:
+def _options(frame: DataFrame) -> dict[str, str]:
     """Numbers of many values, times above all, are written as they are: a dictionary of them is tried and given up."""
     numbers = (f.name for f in frame.schema.fields if isinstance(f.dataType, LongType | TimestampType | DoubleType))
-    return {**WRITER, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
+    files = {**WRITER, "fs.file.impl": file_system(frame.sparkSession)}
+    return {**files, **{f"parquet.enable.dictionary#{name}": "false" for name in numbers}}
 
 
 def write_table(
@@ -151,7 +153,7 @@ def hand(
     more: StructType = StructType(),  # noqa: B008 - never changed
     sizes: SizePolicy = USUAL,
 ) -> LazyFrame | None:
-    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan anew.
+    """A few rows are read here and handed out as a draft: Spark need not open their files, nor plan again.
 
     `revise`: what is to be done to a segment's rows before, `more`: the columns that it adds. None: they are many, or a
     file lacks a column.

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from godwit.engine.java import find_java_home
 from godwit.errors import ConfigError
 
-#: Each line was measured; docs/architecture.md says what it buys.
+#: Each line was measured; docs/design/0001-small-micro-batches.md says what it buys.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -122,6 +122,7 @@ def check_session(session: SparkSession, settings: Mapping[str, str] = MappingPr
 def _java_options(quick: bool, small: bool) -> list[str]:
     quiet = (Path(__file__).parent / "log4j2.properties").as_uri()
     # With few compiler levels Java sets aside only 48 MB for code; once that is full it interprets for good.
-    collector = "-XX:+UseSerialGC" if small else "-XX:+UseParallelGC"  # (for its memory, which is not in the heap)
-    options = [f"-Dlog4j2.configurationFile={quiet}", collector, "-XX:ReservedCodeCacheSize=240m"]
+    # (for its memory, which is not in the heap; and a third of a small heap would be touched by garbage alone)
+    collector = ["-XX:+UseSerialGC", "-XX:MaxNewSize=64m"] if small else ["-XX:+UseParallelGC"]
+    options = [f"-Dlog4j2.configurationFile={quiet}", *collector, "-XX:ReservedCodeCacheSize=240m"]
     return [*options, "-XX:TieredStopAtLevel=1"] if quick else options

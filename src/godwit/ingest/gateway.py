@@ -7,7 +7,7 @@ old region's log, and the entry that says so follows that row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -175,24 +175,25 @@ class Gateway:
         for region, table, newest in parts:
             here = {str(name) for name, _, _ in newest}
             mine = {sender: left.pop(sender) for sender in [s for s in left if sender_device(s) in here]}
-            late = self._late(schema, table, device, newest, deployment)
+            late = {}
+            if self._reads_late(stream, deployment):
+                late = self._late(schema, table, None if device is not None else schema.stream.device, newest)
             marks, counts = self._progress(schema, region, newest, deployment)
             self.log(region, stream).append(table, marks, counts, mine, late)
         self._streams[stream].sequences.update(numbers)
 
-    def _late(
-        self, schema: Schema, table: pa.Table, device: DeviceId | None, newest: Newest, deployment: Deployment
-    ) -> dict[str, int]:
-        """Whose rows come too late, where a query wants to know."""
-        stream = schema.stream.id
+    def _reads_late(self, stream: StreamId, deployment: Deployment) -> bool:
+        """Whether a query wants to know what comes too late."""
         if self._late_read[0] != deployment.epoch:
             scans = (scan for query in deployment.queries.values() for _, scan in query.shape.plan.scans)
             self._late_read = deployment.epoch, frozenset(scan.stream for scan in scans if scan.late)
-        if stream not in self._late_read[1]:
-            return {}
-        known = ((str(name), self.source(stream, name)) for name, _, _ in newest)
+        return stream in self._late_read[1]
+
+    def _late(self, schema: Schema, table: pa.Table, device: str | None, newest: Newest) -> dict[str, int]:
+        """Whose rows come too late. `device`: the column that says whose they are; None: they are one device's."""
+        known = ((str(name), self.source(schema.stream.id, name)) for name, _, _ in newest)
         promised = {n: s.clock for n, s in known if s.clock > NEVER and not s.mark.closed and s.left is None}
-        return came_late(table, schema.stream.time, None if device is not None else schema.stream.device, promised)
+        return came_late(table, schema.stream.time, device, promised)
 
     def change_table(self, stream: StreamId, rows: pa.Table, deployment: Deployment) -> None:
         """Versions of a table's rows: written down, then told to its readers."""
@@ -286,10 +287,15 @@ class Gateway:
         sequence: int,
     ) -> None:
         """Files that a feeder has staged, or found, become an entry of the region's log as they are."""
-        marks, rows = self._progress(self.schema(stream), region, newest, deployment)
+        schema, late = self.schema(stream), {}
+        if self._reads_late(stream, deployment):
+            time, device = schema.stream.time, schema.stream.device
+            tables = segment.tables([time, *([] if device is None else [device])], keep=False)
+            late = self._late(schema, pa.concat_tables(tables), device, newest)
+        marks, rows = self._progress(schema, region, newest, deployment)
         numbers = {f"{feeder}|{device}": sequence for device, _, _ in newest}
         at_us = max(newest_us for _, newest_us, _ in newest)
-        self.log(region, stream).append_files(segment, marks, rows, at_us, numbers)
+        self.log(region, stream).append_files(segment, marks, rows, at_us, numbers, late)
         self._streams[stream].sequences.update(numbers)
 
     def adopt(self, delta: Delta, before: Deployment, after: Deployment) -> None:
@@ -351,8 +357,9 @@ class Gateway:
                 found[source.region, stream] = source.left
         return found
 
-    def forget(self, devices: Iterable[DeviceId]) -> None:
+    def forget(self, devices: Collection[DeviceId]) -> None:
         """All that these devices have sent was read."""
+        self.meter.forget(devices)
         for state in self._streams.values():
             for device in devices:
                 state.forget(device)
@@ -444,6 +451,10 @@ class Gateway:
             msg = f"device '{device}' is attached in region '{region}', not here; push its rows there"
             raise ElsewhereError(msg, region)
         return region
+
+    def writes(self, regions: Iterable[RegionId]) -> set[RegionId]:
+        """Those of the regions whose logs this process writes."""
+        return {region for region in regions if self._is_mine(region)}
 
     def _is_mine(self, region: RegionId | None) -> bool:
         return self._only is None or region == self._only

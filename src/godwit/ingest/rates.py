@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from godwit.ids import DeviceId, StreamId
@@ -33,7 +33,7 @@ class _Flow:
 
 
 class Meter:
-    """One a gateway; callers hold the fleet's lock."""
+    """One per gateway. Not thread-safe: hold the fleet's lock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,6 +45,11 @@ class Meter:
         for device, count in rows.items():
             flow = self._flows.setdefault((stream, DeviceId(device)), _Flow(now, now))
             flow.held = flow.leak(now) + size * count / max(total, 1)
+
+    def forget(self, devices: Collection[DeviceId]) -> None:
+        """These devices are gone."""
+        if devices:
+            self._flows = {key: flow for key, flow in self._flows.items() if key[1] not in devices}
 
     def mbps(self) -> dict[tuple[StreamId, DeviceId], float]:
         """What each device sends that was watched for long enough."""

@@ -61,10 +61,11 @@ class SourceLog:
         rows: dict[str, int],
         at_us: int,
         sequence: dict[str, int] | None = None,
+        late: Mapping[str, int] | None = None,
     ) -> int:
         """Recorded files become part of the log as they are; they are not copied."""
         self._meter.count(self.schema.stream.id, rows, segment.bytes)
-        return self._append(segment, marks, rows, at_us, sequence or {})
+        return self._append(segment, marks, rows, at_us, sequence or {}, late or {})
 
     def _append(
         self,

@@ -74,6 +74,8 @@ class KeyMigration:
     copies: tuple[Migration, ...] = ()
     #: why it has not begun
     reason: str = ""
+    #: it does not begin before it is released
+    held: bool = False
     #: of a replica: how often it was refreshed since everything was copied
     refreshes: int = 0
     #: the migrations that go as this one
@@ -129,12 +131,32 @@ class KeyMigrations:
     # --- asking
 
     def ask(
-        self, query: QueryId, operator: int, keys: KeySet, target: RegionId, site: str, strategy: str
+        self,
+        query: QueryId,
+        operator: int,
+        keys: KeySet,
+        target: RegionId,
+        site: str,
+        strategy: str,
+        held: bool = False,
     ) -> KeyMigration:
-        """Queue a migration; `strategy` is one of `phases.KEY_STRATEGIES`, already chosen for the operator."""
-        one = KeyMigration(self._next(), query, operator, keys, target, site, strategy, phases(strategy))
+        """Queue a migration; `strategy` is one of `phases.KEY_STRATEGIES`, already chosen for the operator. `held`: it
+        begins when it is released."""
+        why = "it begins between two windows, or with others" if held else ""
+        place = (query, operator, keys, target, site)
+        one = KeyMigration(self._next(), *place, strategy, phases(strategy), reason=why, held=held)
         self.queued.append(one)
         return one
+
+    @property
+    def held(self) -> set[tuple[QueryId, int]]:
+        """Operators whose migrations wait to be released."""
+        return {(one.query, one.operator) for one in self.queued if one.held}
+
+    def release(self, query: QueryId, operator: int) -> None:
+        """Those of an operator may begin now, together."""
+        mine = (query, operator)
+        self.queued = [replace(o, held=False) if (o.query, o.operator) == mine else o for o in self.queued]
 
     def cancel(self, number: int) -> None:
         """Give a migration up, if its source still answers."""
@@ -200,6 +222,9 @@ class KeyMigrations:
         waiting: list[KeyMigration] = []
         begun: dict[tuple[object, ...], list[KeyMigration]] = {}
         for one in self.queued:
+            if one.held:
+                waiting.append(one)
+                continue
             before = (*self.active.values(), *waiting, *(b for those in begun.values() for b in those))
             others = [o for o in before if _clash(o, one)]
             for bare in [o for o in others if o.replica and o.at_rest and not o.copies and o.number in self.active]:

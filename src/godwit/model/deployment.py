@@ -137,8 +137,8 @@ class Deployment:
         """Which regions process an operator's rows (a device's, if it runs per device); None: it has no place.
 
         Between two holistic operators, or between a device and the first one, rows cross regions at most once: an
-        operator that is placed in neither of the two regions runs in the latter. So progress is always told at first
-        hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
+        operator that is placed in neither of the two regions runs in the latter. So progress is reported
+        at first hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
         """
         query = executor(query, operator, self.queries)
         plan = query.shape.plan

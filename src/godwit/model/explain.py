@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from godwit.ids import SiteId
+from godwit.model.components import connected
+from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
+from godwit.model.topology import Topology
 
 
-def explain(query: Query) -> str:
-    """Titled sections, one below the other."""
+def explain(query: Query, suspended: str | None = None) -> str:
+    """Titled sections, one below the other; `suspended`: why it has no place, or would have none."""
     sections = {
+        "Suspended": iter([suspended] if suspended else []),
         "Query": _summary(query),
         "Plan": _tree(query, len(query.shape.plan.operators) - 1),
         "State": _state(query),
         "Parameters": _parameters(query),
         "Shape": _shape(query),
     }
-    told = {title: list(lines) for title, lines in sections.items()}
-    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in told.items() if lines) + "\n"
+    filled = {title: list(lines) for title, lines in sections.items()}
+    return "\n\n".join("\n".join((f"== {title} ==", *lines)) for title, lines in filled.items() if lines) + "\n"
+
+
+def parted(query: Query, deployment: Deployment, topology: Topology) -> str | None:
+    """Why a query would get no rows of some of its devices: no link connects the sites where they are."""
+    feeders = {device for _, scan in query.shape.plan.scans for device in deployment.feeds.get(scan.stream, ())}
+    at = {site for device in feeders if (site := deployment.devices.get(device)) is not None}
+    links = (tuple(link.ends) for link in topology.links.values())
+    found = (part & at for part in connected(topology.sites, ((SiteId(a), SiteId(b)) for a, b in links)))
+    parts = [", ".join(sorted(part)) for part in found if part]
+    if len(parts) < 2:
+        return None
+    return f"its devices are at sites that no link connects ({' | '.join(parts)}): it would wait; add a link first"
 
 
 def _summary(query: Query) -> Iterator[str]:

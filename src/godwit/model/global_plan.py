@@ -223,8 +223,9 @@ class GlobalPlan:
         consumer = uses[instance_id(own.query.id, i, device)]
         for j in own.query.inputs(i):
             branches: Iterable[DeviceId | None] = own.devices.get(j, (None,))
-            if device is not None or only is not None:
-                branches = [d for d in branches if d == (device or only)]
+            one = device if device is not None else only
+            if one is not None:  # (its name says whether it has a branch here: a query may have very many devices)
+                branches = (one,) if j in own.devices and instance_id(own.query.id, j, one) in uses else ()
             for branch in branches:
                 producer = uses[instance_id(own.query.id, j, branch)]
                 if consumer not in self.consumers.get(producer, ()):

@@ -36,7 +36,7 @@ class OuterJoin(Operator):
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
-    # Absence is told behind the watermark, which is held until the state of an instance that moved has come.
+    # Absence is reported behind the watermark, which is held until the state of an instance that moved has come.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
 
@@ -48,12 +48,17 @@ class OuterJoin(Operator):
 
     @property
     def told_apart(self) -> Literal["rows", "partials"] | None:
-        """Whether a row has a partner depends on when its reader began."""
-        return None
+        """Whether a row has a partner depends on when its reader began: it is asked for each of them."""
+        return "partials"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Of what comes out."""
+        return self.left if self.how in ("semi", "anti") else (*self.left, *self.right)
 
     @property
     def answers_for(self) -> tuple[int, ...]:
-        """The sides whose rows are told of though they have no partner."""
+        """The sides whose rows come out though they have no partner."""
         return {"left": (0,), "anti": (0,), "right": (1,), "full": (0, 1), "semi": ()}[self.how]
 
     @property
@@ -89,9 +94,9 @@ class OuterJoin(Operator):
 
     @property
     def detail(self) -> str:
-        told = [f"rows of the {('left', 'right')[side]} without a partner" for side in self.answers_for]
+        unmatched = [f"rows of the {('left', 'right')[side]} without a partner" for side in self.answers_for]
         waits = [f"{seconds(self.waits_us[side])}" for side in self.answers_for]
-        absence = " and ".join(f"{what} {wait} late" for what, wait in zip(told, waits, strict=True))
+        absence = " and ".join(f"{what} {wait} late" for what, wait in zip(unmatched, waits, strict=True))
         return f" ({absence}){self.inner.detail}" if absence else self.inner.detail
 
     def describe(self) -> str:

@@ -7,6 +7,7 @@ placement that did not fit, a dry run or a whole reconfiguration is then one cal
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -20,6 +21,8 @@ class Journal:
 
     def __init__(self) -> None:
         self._before: list[tuple[dict[Any, Any], Any, Any]] = []
+        #: (since which mark, up to which) -> table, by its id -> what its keys had at the mark
+        self._firsts: tuple[tuple[int, int], dict[int, dict[Any, Any]]] = ((0, 0), {})
 
     def put(self, table: dict[K, V], key: K, value: V) -> None:
         self._before.append((table, key, table.get(key, _ABSENT)))
@@ -51,22 +54,29 @@ class Journal:
 
     def changed(self, table: Mapping[K, V], since: int = 0) -> dict[K, V | None]:
         """The keys of a table that differ from what they were at the mark, with what they had then (None: nothing)."""
-        first: dict[K, V] = {}
-        for written, key, before in self._before[since:]:
-            if written is table:
-                first.setdefault(key, before)
         return {
             key: None if before is _ABSENT else before
-            for key, before in first.items()
+            for key, before in self._first(table, since).items()
             if table.get(key, _ABSENT) != before
         }
 
     def was_absent(self, table: Mapping[K, V], key: K, since: int = 0) -> bool:
         """Whether the key, written since the mark, was not there before."""
-        return next((b for t, k, b in self._before[since:] if t is table and k == key), None) is _ABSENT
+        return self._first(table, since).get(key) is _ABSENT
+
+    def _first(self, table: Mapping[K, V], since: int) -> dict[K, V]:
+        """What the keys that were written since the mark had before. Whoever asks asks for many tables: one pass."""
+        span = (since, len(self._before))
+        if self._firsts[0] != span:
+            found: dict[int, dict[Any, Any]] = {}
+            for written, key, before in islice(self._before, since, None):
+                found.setdefault(id(written), {}).setdefault(key, before)
+            self._firsts = (span, found)
+        return self._firsts[1].get(id(table), {})
 
     def undo(self, mark: int = 0) -> None:
         while len(self._before) > mark:
+            self._firsts = ((0, 0), {})
             table, key, value = self._before.pop()
             if value is _ABSENT:
                 del table[key]
@@ -76,3 +86,4 @@ class Journal:
     def forget(self) -> None:
         """What was written so far can no longer be taken back."""
         self._before.clear()
+        self._firsts = ((0, 0), {})

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakValueDictionary
 
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
@@ -357,6 +358,8 @@ class Aggregate(Operator):
     selectivity: ClassVar[float] = 0.2
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
     catches_up: ClassVar[bool] = True
+    # Partials merge in any order, and a window closes only when its state has come.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
@@ -413,6 +416,8 @@ class Join(Operator):
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
+    # A pair is found when the later of its rows is there, whether it came as a row or as state.
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:
@@ -499,7 +504,7 @@ class Plan:
         assert isinstance(last, Sink)
         return last
 
-    @property
+    @cached_property
     def scans(self) -> tuple[tuple[int, Scan], ...]:
         return tuple((i, op) for i, op in enumerate(self.operators) if isinstance(op, Scan))
 
@@ -513,8 +518,15 @@ class Plan:
 
     def is_local(self, index: int) -> bool:
         """Whether the operator has one instance a device (everything from a scan up to the first holistic operator)."""
-        operator = self.operators[index]
-        return operator.per_device and all(self.is_local(child) for child in operator.inputs)
+        return index in self._local
+
+    @cached_property
+    def _local(self) -> frozenset[int]:
+        found = set[int]()
+        for index, operator in enumerate(self.operators):  # inputs come first
+            if operator.per_device and found.issuperset(operator.inputs):
+                found.add(index)
+        return frozenset(found)
 
     def next_holistic(self, index: int) -> int:
         """The stateful operator or sink that the operator's rows come to."""
@@ -562,6 +574,10 @@ class Shape:
         return signature.of_operators(self.plan.operators, types)
 
 
+#: the shapes that queries have: one object each, however many queries there are, and whoever read them from a log
+_SHAPES: WeakValueDictionary[str, Shape] = WeakValueDictionary()
+
+
 @dataclass(frozen=True)
 class Query:
     """A query that passed the front end."""
@@ -599,6 +615,9 @@ class Query:
     probes: tuple[str, ...] = ()
     #: the version it goes over to when its states hold all that that one needs; until then joins let no row go
     successor: Query | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _SHAPES.setdefault(self.shape.key, self.shape))
 
     @property
     def identity(self) -> str:

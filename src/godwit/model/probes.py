@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from godwit.model.plan import Join, Operator, StateSpec, pretty, seconds
 
@@ -38,6 +38,7 @@ class ProbeJoin(Operator):
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.5
+    late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
     @property
     def state(self) -> tuple[StateSpec, ...]:

@@ -72,7 +72,7 @@ class OverCall:
     argument: str | None
     #: rows: the frame counts rows; range: it is a length of time (microseconds), and rows of one time are peers
     kind: Literal["rows", "range"]
-    #: how far before the current row the frame begins; None: with the first row of the key
+    #: how far before the current row the frame begins (below 0: after it); None: with the first row of the key
     start: int | None
     #: how far before the current row it ends
     end: int = 0
@@ -80,10 +80,14 @@ class OverCall:
 
     def describe(self) -> str:
         what = f"{self.function}({pretty(self.argument or '*')})"
-        if self.function in ("row_number", "lag"):
-            return what if self.function == "row_number" else f"lag({pretty(self.argument or '')}, {self.start})"
+        if self.function == "row_number":
+            return what
+        if self.function in ("lag", "lead"):
+            return f"{self.function}({pretty(self.argument or '')}, {abs(self.end)})"
         size = str if self.kind == "rows" else seconds
         first = "all" if self.start is None else size(self.start)
+        if self.end < 0:
+            return f"{what} rows {first} before to {-self.end} after"
         until = f" to {size(self.end)}" if self.end else ""
         return f"{what} {self.kind} {first}{until} before"
 
@@ -106,6 +110,7 @@ class Over(Operator):
     lag_us: int = 0
     #: rows of a key that come longer than this after the one before them begin again; 0: they never do
     keep_us: int = 0
+    looks_ahead: ClassVar[bool] = False
     per_device: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
@@ -118,7 +123,12 @@ class Over(Operator):
     def rows_kept(self) -> int:
         """How many rows of a key must be known when the next ones are answered."""
         frames = [call.start or 0 for call in self.calls if call.kind == "rows"]
-        return max([*frames, 1 if self.carried else 0], default=0)
+        return max([*frames, 1 if self.carried else 0], default=0) + self.ahead
+
+    @property
+    def ahead(self) -> int:
+        """How many rows after a row of its key must be final before it can be answered."""
+        return max((-call.end for call in self.calls), default=0) if self.looks_ahead else 0
 
     @property
     def range_us(self) -> int:
@@ -157,9 +167,21 @@ class Over(Operator):
                 else "for ever"
             )
             parts.append(f"the last {self.rows_kept if self.rows_kept > 1 else 'one'} of each key {until}")
+        if self.ahead:
+            parts.append(f"of these {self.ahead} without an answer")
         return ", ".join(parts)
 
     def describe(self) -> str:
         calls = ", ".join(call.describe() for call in self.calls)
         by = f" by {', '.join(map(pretty, self.keys))}" if self.keys else ""
         return f"Over {calls}{by} in order of {pretty(self.time)}"
+
+
+@dataclass(frozen=True)
+class OverAhead(Over):
+    """Window functions that look at rows after the current one, too: it is answered when these are final. So answers
+    lie behind the watermark, however far, and have no time."""
+
+    looks_ahead: ClassVar[bool] = True
+    # Which rows of a key have their answer follows from how many came after them: the keys of an instance go together.
+    catches_up: ClassVar[bool] = False

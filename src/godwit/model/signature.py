@@ -48,8 +48,8 @@ def digest(value: Any, length: int = 16, fill: Fill = str) -> str:
 def canonical(value: Any, fill: Fill = str) -> Any:
     """The value in lists, maps with text keys, texts and numbers. `fill`: what becomes of each text."""
     if is_dataclass(value) and not isinstance(value, type):
-        told = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
-        unusual = {f.name: told[f.name] for f in fields(value) if f.compare and told[f.name] != _default(f)}
+        values = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
+        unusual = {f.name: values[f.name] for f in fields(value) if f.compare and values[f.name] != _default(f)}
         return [type(value).__name__, {name: canonical(part, fill) for name, part in unusual.items()}]
     if isinstance(value, Mapping):
         return {str(key): canonical(part, fill) for key, part in value.items()}

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
 from godwit.ids import DqpId, NodeId
+from godwit.model.components import connected
 from godwit.model.global_plan import Edge, GlobalPlan
 from godwit.model.instances import InstanceId
 from godwit.model.journal import Journal
@@ -49,13 +48,13 @@ class DqpEdit:
 
 def decompose(plan: GlobalPlan, placement: Placement) -> set[frozenset[InstanceId]]:
     """The maximal connected sets of placed instances that share a node."""
-    graph: nx.Graph[InstanceId] = nx.Graph()
-    graph.add_nodes_from(placement)
-    for producer in placement:
-        for consumer in plan.consumers.get(producer, ()):
-            if placement.get(consumer) == placement[producer]:
-                graph.add_edge(producer, consumer)
-    return {frozenset(part) for part in nx.connected_components(graph)}
+    together = (
+        (producer, consumer)
+        for producer in placement
+        for consumer in plan.consumers.get(producer, ())
+        if placement.get(consumer) == placement[producer]
+    )
+    return set(connected(placement, together))
 
 
 def connections(plan: GlobalPlan, placement: Placement, operators: Iterable[InstanceId]) -> frozenset[Connection]:
@@ -284,8 +283,9 @@ class _Update:
     ) -> tuple[set[Connection], set[Connection]]:
         """(connections won, lost) by a sub-plan: its own instances' and all of an instance that changed home."""
         plan, placement = self._all._plan, self._all._placement
-        won = won | connections(plan, placement, plus - self._was.keys())
-        lost = lost | (connections(plan, placement, minus - self._was.keys()) - self._wires.won)
+        was = self._was  # (a set minus keys would look at all of them, for each of many sub-plans)
+        won = won | connections(plan, placement, (op for op in plus if op not in was))
+        lost = lost | (connections(plan, placement, (op for op in minus if op not in was)) - self._wires.won)
         return won - lost, lost - won
 
     def _edit(

@@ -7,8 +7,9 @@ rows of the reader. Nothing changes for a query that nobody taps.
 A reader must not see rows from before it. So while a query is tapped, its rows carry a *class*: the newest beginning
 among all who read it when the row is taken in. A reader's are the rows whose class is not older than its beginning.
 Pairs of a join have the older class of the two rows. Partial aggregates of a window are kept by class, and merged for
-each reader when the window closes; an aggregate over what a window has put out cannot be told apart like that, so the
-tap is at the lowest window. Once all rows are of the newest class, there is one of everything again.
+each reader when the window closes; an outer join looks for partners among each reader's rows. What such an operator has
+put out cannot be told apart again, so the tap is at the lowest window or outer join. Once all rows are of the newest
+class, there is one of everything again.
 
 For a query of another shape, a query may tap another only to have the rows of one operator: it is *cut* there
 (`sql/sharing.py`).
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from godwit.ids import DeviceId, QueryId
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import WINDOW_END, Aggregate, Join, Plan, Query, Scan, Sink
 
 
@@ -68,6 +70,9 @@ def time_of(query: Query) -> tuple[str | None, int]:
             left = max(0, operator.left_lag_us, operator.right_lag_us + operator.upper_us)
             right = max(0, operator.right_lag_us, operator.left_lag_us - operator.lower_us)
             return min((left, operator.left_time), (right, operator.right_time))[::-1]
+        case OuterJoin() if operator.how != "full":  # where both sides may be missing, there is no time
+            side = int(operator.how == "right")
+            return operator.state[side].time, max(0, operator.waits_us[side])
     msg = f"nothing is cut at {operator.describe()}"
     raise AssertionError(msg)
 
@@ -160,4 +165,4 @@ def apart(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[int,
         same = sorted(q.id for q in alike if q.signatures[index] == query.signatures[index])
         if operator.stateful and same and not can_be_tapped(query.shape.plan, index):
             can = operator.told_apart is not None
-            yield index, same, "it is above a window" if can else "its state is not kept by beginning"
+            yield index, same, "it is above a window or an outer join" if can else "its state is not kept by beginning"

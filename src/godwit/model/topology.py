@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Literal
 
 from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, NodeId, RegionId, SiteId
 from godwit.names import fault
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Topology:
             return (a,) if self.has(a) else None
         if not (self.has(a) and self.has(b)):
             return None
+        import networkx as nx  # (half a second, of which only those pay who look for paths)
+
         try:
             _, path = nx.bidirectional_dijkstra(self._graph, a, b, weight=self._weight_between(a, b))
         except nx.NetworkXNoPath:
@@ -142,6 +145,8 @@ class Topology:
     @cached_property
     def _graph(self) -> nx.Graph[NodeId]:
         # networkx reads our adjacency in place: copying 100,000 sites for each change would cost more than the change.
+        import networkx as nx
+
         graph: Any = nx.Graph()
         graph._adj = self.adjacency
         graph._node = _AllNodes(self.adjacency)

@@ -197,8 +197,8 @@ def _unknown_regions(file: _File) -> Iterator[str]:
 
 
 def _reserved(file: _File) -> Iterator[str]:
-    told = [reserved("site", s.id) for s in file.sites] + [reserved("device", d.id) for d in file.devices]
-    return (problem for problem in told if problem is not None)
+    problems = [reserved("site", s.id) for s in file.sites] + [reserved("device", d.id) for d in file.devices]
+    return (problem for problem in problems if problem is not None)
 
 
 def _fail(name: str, faults: list[str]) -> TopologyError:

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
 from godwit.ids import DeviceId, DqpId, NodeId, SiteId
+from godwit.model.components import connected
 from godwit.model.global_plan import GlobalPlan
 from godwit.model.instances import InstanceId
 from godwit.model.subplan import Dqp, Placement, connections, decompose
@@ -102,10 +101,9 @@ def _connectivity(plan: GlobalPlan, topology: Topology, placement: Placement) ->
 
 def _parts(topology: Topology) -> dict[NodeId, int]:
     """Each node's connected part of the topology; traffic passes sites, devices only begin or end it."""
-    graph: nx.Graph[NodeId] = nx.Graph()
-    graph.add_nodes_from(NodeId(site) for site in topology.sites)
-    graph.add_edges_from((NodeId(link.a), NodeId(link.b)) for link in topology.links.values())
-    parts = {node: k for k, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
+    links = ((NodeId(link.a), NodeId(link.b)) for link in topology.links.values())
+    found = connected((NodeId(site) for site in topology.sites), links)
+    parts = {node: k for k, nodes in enumerate(found) for node in nodes}
     for device in topology.devices.values():
         if device.site is not None:
             parts[NodeId(device.id)] = parts[NodeId(SiteId(device.site))]

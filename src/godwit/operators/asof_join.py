@@ -55,8 +55,17 @@ class NewestBefore(StatefulOperator):
         return made
 
     def _answered(self, context: OperatorContext, due: Frame) -> Frame | None:
+        due, right = context.tables.of_queries(due), context.state(RIGHT)
+        if not isinstance(due, LazyFrame) and right.live and context.sizes.is_small(right.rows):
+            partners = right.read(context.spark, sizes=context.sizes)
+            assert partners is not None
+            versions = until_the_next(drafts.made(context.tables.of_queries(partners)), self.node)
+            context.makes_few(False)
+            return self._told(context, looked_up(due, versions, self.node))
+        return self._in_one_order(context, due)
+
+    def _in_one_order(self, context: OperatorContext, due: Frame) -> Frame | None:
         node = self.node
-        due = context.tables.of_queries(due)
         partners = of_keys(context, context.state(RIGHT), self._wanted(context, due), [b for _, b in node.keys])
         if partners is None and not node.outer:
             return None
@@ -68,7 +77,10 @@ class NewestBefore(StatefulOperator):
             rows = both.coalesce(1) if few else both
         context.makes_few(few)
         alone = partners is None
-        found = drafts.then(("asof", node, alone), lambda frame: newest(frame, node, alone), rows)
+        return self._told(context, drafts.then(("asof", node, alone), lambda frame: newest(frame, node, alone), rows))
+
+    def _told(self, context: OperatorContext, found: Frame) -> Frame:
+        node = self.node
         if node.residual is not None:
             found = context.tables.with_parameters(found, node.residual)
         holds = f"({node.residual})" if node.residual else "true"
@@ -121,13 +133,41 @@ def newest(rows: DataFrame, node: AsofJoin, alone: bool) -> DataFrame:
         f"last({_THEIRS}, true) {last} AS __partner",
         f"last(CASE WHEN {_SIDE} <> {place} THEN {_AT} END, true) {last} AS __when",
     ).where(f"{_SIDE} = {place}")
-    has = ["__partner IS NOT NULL", *(f"{key} IS NOT NULL" for key in keys)]
-    if node.deleted is not None:
-        has.append(f"NOT __partner.`{node.deleted}`")
-    if node.keep_us:
-        has.append(f"unix_micros({_AT}) - unix_micros(__when) <= {node.keep_us}")
+    has = ["__partner IS NOT NULL", *(f"{key} IS NOT NULL" for key in keys), *_holds(node, "__partner.", "__when", _AT)]
     theirs = [f"__partner.`{c.name}` AS `{c.name}`" for c in node.right]
     return found.selectExpr(QUERY, *mine, *theirs, f"{' AND '.join(has)} AS __has")
+
+
+def _holds(node: AsofJoin, partner: str, since: str, at: str) -> list[str]:
+    """What makes the newest row a partner."""
+    deleted = [] if node.deleted is None else [f"NOT {partner}`{node.deleted}`"]
+    return [*deleted, *([f"unix_micros({at}) - unix_micros({since}) <= {node.keep_us}"] if node.keep_us else [])]
+
+
+def until_the_next(right: DataFrame, node: AsofJoin) -> DataFrame:
+    """Few rows of the right, each with its key (`__r0`, ..) and since when and until when it is the newest."""
+    keys = [f"`{b}`" for _, b in node.keys]
+    order = ", ".join([f"`{node.right_time}`", *(f"`{tie}`" for tie in node.ties)])
+    until = f"lead(`{node.right_time}`) OVER (PARTITION BY {', '.join([QUERY, *keys])} ORDER BY {order}) AS __until"
+    columns = [
+        f"{QUERY} AS __q",
+        *(f"{key} AS __r{n}" for n, key in enumerate(keys)),
+        *(f"`{c.name}`" for c in node.right),
+    ]
+    made = right.coalesce(1).selectExpr(*columns, f"`{node.right_time}` AS __since", until)
+    return made.where("__until IS NULL OR __until > __since")
+
+
+def looked_up(due: Frame, versions: DataFrame, node: AsofJoin) -> DataFrame:
+    """As `newest`, of many rows on the left and few on the right: those are looked up, and nothing is sorted."""
+    at = f"`{node.left_time}`"
+    after, before = (">", "<=") if node.strict else (">=", "<")
+    keys = [f"`{mine}` = __r{n}" for n, (mine, _) in enumerate(node.keys)]
+    on = [f"{QUERY} = __q", *keys, f"{at} {after} __since", f"(__until IS NULL OR {at} {before} __until)"]
+    found = drafts.made(due).join(F.broadcast(versions), F.expr(" AND ".join(on)), "left" if node.outer else "inner")
+    has = ["__q IS NOT NULL", *_holds(node, "", "__since", at)]
+    columns = [f"`{c.name}`" for c in (*node.left, *node.right)]
+    return found.selectExpr(QUERY, *columns, f"{' AND '.join(has)} AS __has")
 
 
 def _told(rows: DataFrame, node: AsofJoin, holds: str) -> DataFrame:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from godwit.engine.lazy_frame import Frame
-from godwit.model.plan import Join
+from godwit.model.plan import MEETING, Join
 from godwit.operators.base import OperatorContext, StatefulOperator, implements
-from godwit.operators.join import Side, pairs
+from godwit.operators.join import Side, Told, pairs
 from godwit.protocol.watermarks import NEVER
 from godwit.region.poll import Arrived
 from godwit.region.state import State, meeting, union
@@ -103,28 +103,52 @@ class BandJoin(StatefulOperator):
         left = meeting(context.spark, [m.left for m in meetings], context.sizes)
         right = None if left is None else meeting(context.spark, [m.right for m in meetings], context.sizes)
         if left is not None and right is not None:
-            return self._met(context, left, right, _smaller(meetings), numbered=True)
+            return self._met(context, left, right, _smaller(meetings), "same")
+        first, *more = meetings
+        if more and (old := _others(first.right, more[0].right)) is not None:
+            return union([self._held_once(context, first, more[0], old), *(self._held(context, m) for m in more[1:])])
         return union(self._held(context, one) for one in meetings)
 
     def _held(self, context: OperatorContext, one: Meeting) -> Frame:
-        left, right = (part.read(context.spark, sizes=context.sizes) for part in (one.left, one.right))
-        assert left is not None
-        assert right is not None
-        left, right = self._within(left, 0, one.right), self._within(right, 1, one.left)
+        left, right = self._within(context, one.left, 0, one.right), self._within(context, one.right, 1, one.left)
         return self._met(context, left, right, _smaller([one]) if context.sizes.is_small(one.rows) else None)
 
-    def _within(self, frame: Frame, side: int, of: State) -> Frame:
+    def _held_once(self, context: OperatorContext, new: Meeting, late: Meeting, old: State) -> Frame:
+        """The new of the left with all of the right, and the old of the left with the new of the right, in one join of
+        all with all but the old with the `old`: so none is shuffled and sorted twice."""
+        everybody = State([*late.left.live, *new.left.live])
+        sides = (
+            [(late.left, late.right, 0), (new.left, new.right, 1)],
+            [(old, new.left, 0), (late.right, everybody, 1)],
+        )
+        left, right = (
+            union(
+                self._within(context, rows, side, of).selectExpr("*", f"{fresh} AS {MEETING}")
+                for rows, of, fresh in parts
+                if rows.live
+            )
+            for side, parts in enumerate(sides)
+        )
+        assert left is not None
+        assert right is not None
+        few = context.sizes.is_small(max(everybody.rows, new.rows))
+        return self._met(context, left, right, _smaller([new, late]) if few else None, "one is new")
+
+    def _within(self, context: OperatorContext, rows: State, side: int, of: State) -> Frame:
+        """Rows of a side that reach into the band around those of the other."""
+        frame = rows.read(context.spark, sizes=context.sizes)
+        assert frame is not None
         low, high = self._band(side, of)
         time = self.node.state[side].time
         return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
 
     def _met(
-        self, context: OperatorContext, left: Frame, right: Frame, hashed: Side | None, numbered: bool = False
+        self, context: OperatorContext, left: Frame, right: Frame, hashed: Side | None, told: Told | None = None
     ) -> Frame:
         tables, residual = context.tables, self.node.residual
         left, right = (tables.of_queries(frame) for frame in (left, right))
         one_query = len(tables.queries) == 1
-        found = pairs(left, right, self.node, one_query=one_query, meetings=numbered, hashed=hashed)
+        found = pairs(left, right, self.node, one_query=one_query, told=told, hashed=hashed)
         if residual is None:
             return found
         return tables.without_parameters(tables.with_parameters(found, residual).where(residual))
@@ -140,6 +164,13 @@ def rounds(arrived: Sequence[Arrived]) -> list[list[Arrived]]:
         else:
             found.append(one)
     return rounds
+
+
+def _others(all_rows: State, new: State) -> State | None:
+    """What is there beside the new rows; None: these are not among them."""
+    theirs = set(map(id, new.live))
+    found = [segment for segment in all_rows.live if id(segment) not in theirs]
+    return State(found) if len(found) + len(new.live) == len(all_rows.live) else None
 
 
 def _smaller(meetings: Sequence[Meeting]) -> Side:

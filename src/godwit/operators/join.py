@@ -10,6 +10,9 @@ from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, O
 from godwit.model.signature import filled
 
 Side = Literal["left", "right"]
+#: what `MEETING` says of rows: the number of those that they meet, or whether they are new (1) or old (0)
+Told = Literal["same", "one is new"]
+_MEET: dict[Told, str] = {"same": f"{MEETING} = __m", "one is new": f"{MEETING} + __m > 0"}
 #: columns that end with the join
 ENDING = (DEVICE, GENERATION, MEETING, CLASS)
 
@@ -20,19 +23,19 @@ def pairs(
     operator: Join,
     *,
     one_query: bool = False,
-    meetings: bool = False,
+    told: Told | None = None,
     hashed: Side | None = None,
 ) -> Frame:
     """All pairs of a left and a right row that belong together, of the same query and generation.
 
     `one_query`: all rows are of one query. Equality of generations is written so that Spark does not hash by it: nearly
-    all rows have the same, and a join by one number is much faster than one by several columns. `meetings`: rows meet
-    those with the same number only. `hashed`: rows are few; they are joined in one task that hashes this side. All is
+    all rows have the same, and a join by one number is much faster than one by several columns. `told`: rows meet
+    those only of which that holds. `hashed`: rows are few; they are joined in one task that hashes this side. All is
     written as SQL, in few steps: Column objects cost a round trip to Java each, and every step is analysed.
     """
     kept = [f"`{name}`" for name in (*left.columns, *right.columns) if name not in ENDING]
     mine = [f"`{name}`" for name in right.columns if name not in (QUERY, *ENDING)]
-    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if meetings else [])]
+    renamed = [f"{QUERY} AS __q", f"{GENERATION} AS __g", *([f"{MEETING} AS __m"] if told else [])]
     if CLASS in right.columns:
         renamed.append(f"{CLASS} AS __c")
     classes = ["coalesce(__c, 0L)" if CLASS in right.columns else "0L"]
@@ -41,12 +44,11 @@ def pairs(
     kept += [f"least({', '.join(classes)}) AS {CLASS}"] if classes != ["0L", "0L"] else []
     if hashed is not None:
         left, right = left.coalesce(1), right.coalesce(1)
-    ours = left.selectExpr("*", *(f"{sql} AS __k{n}" for n, (sql, _) in enumerate(operator.keys)))
-    theirs = right.selectExpr(*mine, *renamed, *(f"{sql} AS __r{n}" for n, (_, sql) in enumerate(operator.keys)))
+    theirs = right.selectExpr(*mine, *renamed)
     # Of one partition each: nothing is shuffled, and nothing broadcast.
-    ours = ours.hint("shuffle_hash") if hashed == "left" else ours
+    ours = left.hint("shuffle_hash") if hashed == "left" else left
     theirs = theirs.hint("shuffle_hash") if hashed == "right" else theirs
-    met = [f"{MEETING} = __m"] if meetings else []
+    met = [_MEET[told]] if told else []
     return joined(ours, theirs, " AND ".join([*_conditions(operator, one_query), *met])).selectExpr(
         *dict.fromkeys(kept)
     )
@@ -66,15 +68,12 @@ def chosen(
     the residual reads. `hashed`: they are few, and joined in one task."""
     names = rows.columns
     mine = [f"`{name}`" for name in others.columns if name not in (QUERY, *ENDING)]
-    keys = [f"{pair[side]} AS __k{n}" for n, pair in enumerate(operator.keys)]
-    their_keys = [f"{pair[1 - side]} AS __r{n}" for n, pair in enumerate(operator.keys)]
-    theirs = others.selectExpr(*mine, f"{QUERY} AS __q", f"{GENERATION} AS __g", *their_keys)
-    ours = rows.selectExpr("*", *keys)
+    theirs = others.selectExpr(*mine, f"{QUERY} AS __q", f"{GENERATION} AS __g")
     if hashed:
-        ours, theirs = ours.coalesce(1), theirs.coalesce(1).hint("shuffle_hash")
+        rows, theirs = rows.coalesce(1), theirs.coalesce(1).hint("shuffle_hash")
     rest = [f"({operator.residual})"] if operator.residual else []
     condition = " AND ".join([*_conditions(operator, one_query), *rest])
-    found = joined(ours, theirs, condition, "left_semi" if having else "left_anti")
+    found = joined(rows, theirs, condition, "left_semi" if having else "left_anti")
     return found.selectExpr(*(f"`{name}`" for name in names))
 
 
@@ -83,7 +82,7 @@ def _conditions(operator: Join, one_query: bool) -> list[str]:
     return [
         f"{GENERATION} - __g = 0",
         *([] if one_query else [f"{QUERY} = __q"]),
-        *(f"__k{n} = __r{n}" for n in range(len(operator.keys))),
+        *(f"{mine} = {other}" for mine, other in operator.keys),
         f"{apart} >= {operator.lower_us}",
         f"{apart} <= {operator.upper_us}",
     ]

@@ -32,8 +32,8 @@ class OuterBandJoin(StatefulOperator):
         made: list[Frame | None] = []
         if self.node.how == "semi":
             made += [self._first_partners(context, one) for one in meetings]
-        elif self.node.how != "anti":
-            made.append(self._band.pairs(context, meetings))
+        elif self.node.how != "anti" and (pairs := self._band.pairs(context, meetings)) is not None:
+            made.append(context.for_readers(pairs))
         context.hand_over()
         before, now = context.advance()
         made += [self._alone(context, side, before, now) for side in self.node.answers_for]
@@ -47,9 +47,10 @@ class OuterBandJoin(StatefulOperator):
 
     def _first_partners(self, context: OperatorContext, one: Meeting) -> Frame:
         """The rows of the left that find a partner now and had none before."""
-        left = self._read(context, one.left, 0)
-        right, met = (part.read(context.spark, sizes=context.sizes) for part in (one.right, one.met))
+        left, right, met = (part.read(context.spark, sizes=context.sizes) for part in (one.left, one.right, one.met))
+        assert left is not None
         assert right is not None
+        left = self._of_readers(context, left)
         found = self._chosen(context, left, right, 0, having=True)
         found = found if met is None else self._chosen(context, found, met, 0, having=False)
         return self._own(context, found, 0)
@@ -61,7 +62,7 @@ class OuterBandJoin(StatefulOperator):
         due = due_rows(context, context.state(side), time, closed, closing)
         if due is None:
             return None
-        due = self._with_parameters(context, due)
+        due = self._of_readers(context, due)
         going = moving(closed, closing)
         first, last = min(closed[query] for query in going), max(going.values())
         others = State(context.state(1 - side).between(*self._band.reach(1 - side, first, last)))
@@ -69,18 +70,15 @@ class OuterBandJoin(StatefulOperator):
         found = due if partners is None else self._chosen(context, due, partners, side, having=False)
         return self._own(context, found, side)
 
-    def _read(self, context: OperatorContext, state: State, side: int) -> Frame:
-        rows = state.read(context.spark, sizes=context.sizes)
-        assert rows is not None
-        return self._with_parameters(context, rows)
-
-    def _with_parameters(self, context: OperatorContext, rows: Frame) -> Frame:
-        return context.tables.with_parameters(context.tables.of_queries(rows), self.node.residual or "")
+    def _of_readers(self, context: OperatorContext, rows: Frame) -> Frame:
+        """Rows once for everybody whose they are, as the residual needs them."""
+        rows = context.for_readers(context.tables.of_queries(rows))
+        return context.tables.with_parameters(rows, self.node.residual or "")
 
     def _chosen(self, context: OperatorContext, rows: Frame, others: Frame, side: int, having: bool) -> Frame:
         few = isinstance(rows, LazyFrame) and isinstance(others, LazyFrame)
         one_query = len(context.tables.queries) == 1
-        others = context.tables.of_queries(others)
+        others = context.for_readers(context.tables.of_queries(others))
         return chosen(rows, others, self.node.inner, side, having, one_query=one_query, hashed=few)
 
     def _own(self, context: OperatorContext, rows: Frame, side: int) -> Frame:

@@ -16,11 +16,12 @@ from godwit.engine import lazy_frame as drafts
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.plan import GENERATION, QUERY
-from godwit.model.running import Over
+from godwit.model.running import Over, OverAhead
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
 from godwit.operators.due import behind, due_rows
+from godwit.operators.key_index import INDEXES
 from godwit.operators.lookup import of_keys
-from godwit.operators.over_sql import NEW, answers, carried_names, last_rows
+from godwit.operators.over_sql import DUE, NEW, answers, carried_names, last_rows
 from godwit.protocol.watermarks import FOREVER, NEVER
 from godwit.region.poll import Arrived
 from godwit.region.state import State, union
@@ -29,6 +30,7 @@ WAITING, KEPT = 0, 1
 
 
 @implements(Over)
+@implements(OverAhead)
 class OverRows(StatefulOperator):
     """Answers each row when no row before it can come any more."""
 
@@ -102,9 +104,9 @@ class OverRows(StatefulOperator):
         context.replace(WAITING, [] if still is None else [still])
 
     def _answered(self, context: OperatorContext, due: Frame) -> Frame:
-        """The answers of these rows, and what stays of them for later ones."""
+        """The answers of these rows, or of those that have waited for them, and what stays of them for later ones."""
         node, kept = self.node, context.state(KEPT)
-        old = of_keys(context, kept, due, node.keys)
+        old = of_keys(context, kept, due, node.keys, INDEXES)
         few = isinstance(due, LazyFrame) and (old is None or isinstance(old, LazyFrame))
         context.makes_few(few)
         seen = None if old is None else old.selectExpr("*", f"false AS {NEW}")
@@ -115,11 +117,13 @@ class OverRows(StatefulOperator):
         if few:  # once, for both that read it
             schema = segments.struct(segments.schema_of(found))
             found = LazyFrame.of(context.spark, found.toArrow().combine_chunks(), schema).coalesce(1)
+        made = found.where(DUE) if node.ahead else found
+        found = found.where(NEW) if node.ahead else found
         # Within a range of time all stay: segments go when their last row is out of it.
         staying = found if node.range_us else drafts.then(("staying", node), lambda f: last_rows(f, node, None), found)
         if node.range_us or node.rows_kept:
             kept.append(context.write(staying.selectExpr(*self._kept_columns), "kept", KEPT, few))
-        return found.selectExpr(QUERY, *(f"`{name}`" for name in (*node.columns, *(c.name for c in node.calls))))
+        return made.selectExpr(QUERY, *(f"`{name}`" for name in (*node.columns, *(c.name for c in node.calls))))
 
     def _tidy(self, context: OperatorContext, closing: Watermarks) -> None:
         node, answered = self.node, context.dead_before(closing)

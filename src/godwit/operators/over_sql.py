@@ -15,6 +15,8 @@ from godwit.model.running import Over, OverCall
 NEW = "__new"
 #: an answered row's place among those of its key, from the last one on
 _BACK = "__back"
+#: whether a row is answered now, where rows wait for those after them
+DUE = "__due"
 #: the number of a life of its key
 LIFE = "__life"
 #: call -> its parts: (what one row brings, how they are put together, its type)
@@ -45,8 +47,26 @@ def answers(rows: DataFrame, node: Over) -> DataFrame:
         rows = _with_lives(rows, node)
     if node.carried:
         rows = _carried_on(rows, node)
-    made = rows.selectExpr("*", *(f"{_call(rows, call, node)} AS `{call.name}`" for call in node.calls))
-    return made.where(NEW).drop(NEW, LIFE)
+    calls = [f"{_call(rows, call, node)} AS `{call.name}`" for call in node.calls]
+    if node.ahead:
+        return _due(rows.selectExpr("*", *calls, *_places(node)), node)
+    return rows.selectExpr("*", *calls).where(NEW).drop(NEW, LIFE)
+
+
+def _places(node: Over) -> list[str]:
+    """A row's place among those of its key, counted in the order of the calls, so that rows that are alike keep theirs;
+    how many there are, and how many were there before."""
+    order = ", ".join(f"`{name}`" for name in (node.time, *node.ties))
+    all_rows = f"OVER (PARTITION BY {_keys(node)})"
+    place = f"row_number() OVER (PARTITION BY {_keys(node)} ORDER BY {order})"
+    return [f"{place} AS __place", f"count(*) {all_rows} AS __all", f"count_if(NOT {NEW}) {all_rows} AS __old"]
+
+
+def _due(rows: DataFrame, node: Over) -> DataFrame:
+    """New rows, and those that are answered now: the last few that were there before wait, as do those that come last
+    now."""
+    due = f"__place > __old - {node.ahead} AND __place <= __all - {node.ahead} AS {DUE}"
+    return rows.selectExpr("*", due).where(f"{NEW} OR {DUE}").drop("__place", "__all", "__old")
 
 
 def last_rows(rows: DataFrame, node: Over, since_us: int | None, alive_us: int | None = None) -> DataFrame:
@@ -89,8 +109,8 @@ def _call(rows: DataFrame, call: OverCall, node: Over) -> str:
     if call.start is None:
         return _of_carried(rows, call)
     x, window = _argument(call), _window(call, node)
-    if call.function == "lag":
-        return f"lag({', '.join([x, str(call.start), *call.constants])}) {window}"
+    if call.function in ("lag", "lead"):
+        return f"{call.function}({', '.join([x, str(abs(call.end)), *call.constants])}) {window}"
     constant = call.constants[0] if call.constants else ""
     return _WRITTEN.get(call.function, f"{call.function}({{x}}) {{w}}").format(x=x, w=window, k=constant)
 
@@ -105,18 +125,16 @@ def _of_carried(rows: DataFrame, call: OverCall) -> str:
 def _window(call: OverCall, node: Over) -> str:
     by = f"`{node.time}`" if call.kind == "rows" else f"unix_micros(`{node.time}`)"
     order = ", ".join([by, *(f"`{tie}`" for tie in node.ties if call.kind == "rows")])
-    if call.function == "lag":
+    if call.function in ("lag", "lead"):
         return f"OVER ({_partition(node)} ORDER BY {order})"
-    size = "" if call.kind == "rows" else "L"
-    first = (
-        "UNBOUNDED PRECEDING"
-        if call.start is None
-        else f"{call.start}{size} PRECEDING"
-        if call.start
-        else "CURRENT ROW"
-    )
-    last = f"{call.end}{size} PRECEDING" if call.end else "CURRENT ROW"
+    first, last = (_bound(distance, "" if call.kind == "rows" else "L") for distance in (call.start, call.end))
     return f"OVER ({_partition(node)} ORDER BY {order} {call.kind.upper()} BETWEEN {first} AND {last})"
+
+
+def _bound(distance: int | None, size: str) -> str:
+    if not distance:
+        return "UNBOUNDED PRECEDING" if distance is None else "CURRENT ROW"
+    return f"{abs(distance)}{size} {'PRECEDING' if distance > 0 else 'FOLLOWING'}"
 
 
 def _partition(node: Over, *more: str) -> str:

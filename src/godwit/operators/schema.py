@@ -7,6 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import (
     PARAMETER,
     QUERY,
@@ -26,6 +27,9 @@ from godwit.operators.partial import partial
 
 def row_columns(session: SparkSession, query: Query, index: int) -> tuple[Column, ...]:
     """`session`: streams are views in it (`Analyst.session`)."""
+    operator = query.shape.plan.operators[index]
+    if isinstance(operator, OuterJoin):
+        return operator.columns
     schema = _rows(session, query, index).schema
     return tuple(Column(f.name, f.dataType.simpleString()) for f in schema.fields if not _added(f.name))
 

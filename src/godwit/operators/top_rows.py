@@ -18,6 +18,7 @@ from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.plan import DELETED, GENERATION, QUERY, VERSION
 from godwit.model.ranking import TopRows
 from godwit.operators.base import OperatorContext, StatefulOperator, implements
+from godwit.operators.key_index import INDEXES
 from godwit.operators.lookup import of_keys
 from godwit.protocol.watermarks import NEVER
 from godwit.region.state import State, union
@@ -56,7 +57,7 @@ class BestRows(StatefulOperator):
         node = self.node
         new = fresh.read(context.spark, sizes=context.sizes)
         assert new is not None
-        old = of_keys(context, state, new, node.keys)
+        old = of_keys(context, state, new, node.keys, INDEXES)
         few = isinstance(new, LazyFrame) and (old is None or isinstance(old, LazyFrame))
         context.makes_few(few)
         unseen = f"CAST(NULL AS bigint) AS {SEEN}", f"CAST(NULL AS timestamp) AS {LATEST}"

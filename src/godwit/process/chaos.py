@@ -25,6 +25,7 @@ from godwit.testing.chaos import (
     CutStore,
     DelayLink,
     FullDisk,
+    JumpClock,
     KillBroker,
     KillProcess,
     MoveDevice,
@@ -111,7 +112,11 @@ class ChaosPlayer:
                 threading.Timer(seconds, proxy.delay, [0.0]).start()
                 self._send(1)
                 self._recover(step)
-
+            case JumpClock(process, by, seconds):
+                self._launcher.jump(process, by)
+                self._send(1)
+                time.sleep(seconds)
+                self._recover(step, lambda: self._launcher.jump(process, 0.0))
             case _:
                 self._at_the_store(step)
 

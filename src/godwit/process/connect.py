@@ -79,7 +79,7 @@ class ConnectedFleet:
     """Not thread-safe: one a thread."""
 
     def __init__(self, url: str | Path, token: str) -> None:
-        self.store, self._token = open_store(url), token
+        self.url, self.store, self.token = url, open_store(url), token
         self.commands, self._control = CommandLog(self.store, must_exist=True), Control(self.store)
         self._callers: dict[str, WireCaller] = {}
         self._number = 0
@@ -119,6 +119,7 @@ class ConnectedFleet:
             kind = getattr(errors, answer.error, DeploymentError)
             raise (kind if issubclass(kind, GodwitError) else DeploymentError)(answer.message)
         assert answer.epoch is not None
+        self.store.look_again()  # whoever has the answer sees what it says
         return answer.epoch
 
     def stream(
@@ -326,7 +327,7 @@ class ConnectedFleet:
             if known is None or known.left:
                 msg = f"{name} is not running; start it (`godwit up`, `godwit region`)"
                 raise WireError(msg)
-            self._callers[name] = WireCaller(known.address, self._token, name)
+            self._callers[name] = WireCaller(known.address, self.token, name)
         return self._callers[name]
 
     def _forget(self, name: str) -> None:

@@ -35,6 +35,7 @@ from godwit.process.members import Membership, ProcessMember, SilenceWatch, regi
 from godwit.process.notify import Notifier
 from godwit.process.reports import unread
 from godwit.process.wire import Head, WireCaller, WireError
+from godwit.storage import names
 from godwit.storage.names import source_log
 from godwit.storage.store import Store
 
@@ -138,6 +139,8 @@ class CoordinatorAgent(RunningFleet):
         )
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
+        if self.store.served is not None:
+            self.store.served.heard = self._heard
         self._watch, self._silent = SilenceWatch(lease), set[str]()
         self._read: dict[RegionId, int] = {}
         self._stopping_watch, self._reported = threading.Event(), threading.Event()
@@ -189,6 +192,7 @@ class CoordinatorAgent(RunningFleet):
                 self.control.look()
                 return None
             case "status":
+                self.store.look_again()
                 return {"epoch": int(self.plane.epoch), "quiet": self.control.quiet and not self.plane.keys.busy}, b""
             case "progress":
                 stable, waiting = int(self.plane.coordinator.stable), self.control.waiting()
@@ -198,6 +202,13 @@ class CoordinatorAgent(RunningFleet):
             case other:
                 msg = f"the coordinator does not know '{other}'"
                 raise DeploymentError(msg)
+
+    def _heard(self, log_name: str) -> None:
+        """The store's server says that there is news in a log."""
+        if log_name == names.COMMANDS:
+            self.control.look()
+        elif log_name.startswith(f"{names.REPORTS}/"):
+            self._reported.set()
 
     def explain_command(self, command: Command) -> str:
         """What a change of the topology, or a migration of keys, would do."""
@@ -227,8 +238,10 @@ class CoordinatorAgent(RunningFleet):
     def _keep_house(self) -> None:
         """Epochs that every region has followed go, and devices that have left and were read to the end."""
         epoch, now = int(self.plane.epoch), self.deployment
-        self._departures.at(epoch, now.stays.keys() - now.devices.keys())
-        self.forget_devices(self._departures.forgettable(region_members(self.store)))
+        gone = now.stays.keys() - now.devices.keys()
+        self._departures.at(epoch, gone)
+        if gone:
+            self.forget_devices(self._departures.forgettable(region_members(self.store)))
         if epoch - self._swept_at >= MANY_EPOCHS:
             self._swept_at = epoch
             for _ in self._keeper.bits(now.shapes().values(), set(now.queries), 0, Swept()):
@@ -281,14 +294,14 @@ class CoordinatorAgent(RunningFleet):
         self._watch.looks(now)
         for region, one in members.items():
             self._watch.hear(region, one, now)
-        silent = self._watch.silent(now) | {region for region, one in members.items() if one.left}
+        silent = self._watch.silent(now) & members.keys() | {region for region, one in members.items() if one.left}
         for name in sorted(silent - self._silent):
             log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)
             self._post(RegionLost(RegionId(name)))
             if not members[RegionId(name)].left:  # who has said goodbye may be about to be started again
                 self._post(RegionEvacuated(RegionId(name)))
         for name in sorted(self._silent - silent):
-            log.warning("region '%s' is back", name)
+            log.warning("region '%s' is %s", name, "back" if name in members else "forgotten")
             self._post(RegionBack(RegionId(name)))
         self._silent = silent
 

@@ -24,9 +24,10 @@ from godwit.process.members import COORDINATOR, ProcessMember, member, region_do
 from godwit.process.proxy import Proxy
 from godwit.process.wire import TOKEN
 from godwit.storage.open_store import holder_of, open_store
+from godwit.testing.clock import sitecustomize as clock
 
 #: how long a process may take to start, or to stop (seconds)
-STARTS_WITHIN, STOPS_WITHIN = 90.0, 30.0
+STARTS_WITHIN, STOPS_WITHIN = 180.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class Running:
 class Launcher:
     """The processes of one fleet file."""
 
-    def __init__(self, spec: FleetFile, proxied: bool = False) -> None:
-        """`proxied`: others reach regions through proxies that can cut the links. For tests."""
-        self.spec = spec
+    def __init__(self, spec: FleetFile, proxied: bool = False, clocks: bool = False, token: str = "") -> None:
+        """`token`: the fleet's, if it is known. For tests: `proxied`: others reach regions through proxies that can cut
+        the links; `clocks`: the processes' wall clocks can be set."""
+        self.spec, self._clocks, self._token = spec, clocks, token
         self.proxies = {region.name: Proxy() for region in spec.regions} if proxied else {}
         self.store = open_store(spec.store)
         self._run = spec.run
@@ -83,8 +85,8 @@ class Launcher:
 
     def token(self) -> str:
         """The fleet's token: from the environment, or made once."""
-        if os.environ.get(TOKEN):
-            return os.environ[TOKEN]
+        if self._token or os.environ.get(TOKEN):
+            return self._token or os.environ[TOKEN]
         file = self._run / TOKEN_FILE
         if not file.exists():
             self._run.mkdir(parents=True, exist_ok=True)
@@ -95,8 +97,8 @@ class Launcher:
     def _start(self, name: str, document: str, arguments: list[str]) -> None:
         if self._holder(document) is not None:
             return
-        environment = {**os.environ, TOKEN: self.token()}
         self._run.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, TOKEN: self.token(), **self._faked(name)}
         with (self._run / f"{name}.log").open("ab") as out:
             self._started[name] = subprocess.Popen(
                 [sys.executable, "-m", "godwit", *arguments],
@@ -106,6 +108,20 @@ class Launcher:
                 env=environment,
                 start_new_session=True,
             )
+
+    def _faked(self, name: str) -> dict[str, str]:
+        if not self._clocks:
+            return {}
+        self.jump(name, 0.0)
+        path = os.pathsep.join([str(Path(clock.__file__).parent), os.environ.get("PYTHONPATH", "")])
+        return {"PYTHONPATH": path, clock.FILE: str(self._run / f"{name}.clock")}
+
+    def jump(self, name: str, by: float) -> None:
+        """Set the wall clock of a process off by so many seconds; others do not notice."""
+        assert self._clocks, "these processes have clocks that cannot be set"
+        draft = self._run / f"{name}.clock.new"
+        draft.write_text(str(by))
+        draft.rename(self._run / f"{name}.clock")
 
     def _await(self, document: str, name: str) -> None:
         """Until it says that it is alive, under the lock that it holds."""

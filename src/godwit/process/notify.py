@@ -63,7 +63,9 @@ class Notifier:
                     return
                 notes, self._notes = self._notes, {}
             for document, kinds in notes.items():
-                heads: list[Head] = [{"do": kind, "shapes": sorted(shapes)} for kind, shapes in kinds.items()]
+                heads: list[Head] = [
+                    {"do": kind, "shapes": sorted(shapes), "from": self._name} for kind, shapes in kinds.items()
+                ]
                 self._tell(document, heads)
 
     def _tell(self, document: str, heads: list[Head]) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
+from godwit.ingest.arrival_clocks import ArrivalClocks
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
 from godwit.ingest.schema import Rows
@@ -36,6 +37,7 @@ from godwit.region.epochs import EpochReader
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
+from godwit.storage import names
 from godwit.storage.base import Durability
 from godwit.storage.log import Record
 from godwit.storage.store import Store
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: how often the control log is looked at, should nobody have told us (seconds)
 LOOK_EVERY = 0.25
+#: how often time is told to streams that queries read by arrival (seconds), and how often when nothing arrives here
+BEAT_EVERY, SILENT_EVERY = 0.4, 2.0
 #: how often runners that a full disk, or a store that was away, has ended are tried again (seconds)
 REVIVE_EVERY = 1.0
 
@@ -95,6 +99,9 @@ class RegionAgent:
             epochs=self._epochs,
         )
         self.gateway.appended = self.pool.wake
+        self.arrivals = ArrivalClocks(self, BEAT_EVERY, SILENT_EVERY)
+        if store.served is not None:
+            store.served.heard = self._heard
         self._sequences = SequenceIndex(store, region)
         #: (stream, device) -> the session for which other regions' sequence numbers were looked at
         self._asked: dict[tuple[StreamId, DeviceId], int] = {}
@@ -139,6 +146,7 @@ class RegionAgent:
                 self.look()
                 self._save()
                 self._keep_house()
+                self.arrivals.beat()
                 if time.monotonic() >= self._revive_at:
                     self.pool.revive()
                     self._revive_at = time.monotonic() + REVIVE_EVERY
@@ -149,6 +157,13 @@ class RegionAgent:
     def wake(self) -> None:
         """There may be an epoch."""
         self._news.set()
+
+    def _heard(self, log_name: str) -> None:
+        """The store's server says that there is news in a log."""
+        if log_name == names.CONTROL:
+            self.wake()
+        elif (sent := names.sent_in(log_name)) is not None and sent[2] == self.region:
+            self.pool.announced(self.region, [sent[1]], sent[0])
 
     # --- epochs
 
@@ -252,6 +267,7 @@ class RegionAgent:
                     self.gateway.close(device, self.deployment, end)
 
     def status(self) -> dict[str, Any]:
+        self.store.look_again()
         idle = self._epochs.control.exists(self._followed + 1) is False and self.pool.idle()
         idle = idle and not self.pool.underway
         return {

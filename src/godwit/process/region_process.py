@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from godwit.errors import SourceError
-from godwit.ids import DeviceId, StreamId
+from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.schema import columns_of
 from godwit.model.codec import decode, encode
 from godwit.operators.schema import row_columns
@@ -34,7 +34,7 @@ class RegionService:
                 devices = head.get("devices")
                 agent.close(None if devices is None else [DeviceId(d) for d in devices], int(head["end"]))
             case "messages":
-                agent.pool.announced(agent.region, head["shapes"])
+                agent.pool.announced(agent.region, head["shapes"], RegionId(head["from"]))
                 return None
             case "epoch":
                 agent.wake()

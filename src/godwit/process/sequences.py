@@ -24,7 +24,7 @@ class SequenceIndex:
         return max((self._read(names.source_log(region, stream)).get(device, 0) for region in others), default=0)
 
     def _read(self, name: str) -> dict[str, int]:
-        log = self._store.log(name)
+        log = self._store.log(name)  # (which asks how far it goes now: hearsay is not enough here)
         if name not in self._known:
             folded = self._store.get_document(f"{name}/folded") or {"sequence": {}}
             self._known[name] = (log.first - 1, dict(folded["sequence"]))

@@ -6,6 +6,7 @@ record goes along.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from godwit.engine.arrival import arrived
@@ -23,6 +24,8 @@ from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
 
+#: how often a server is asked which regions run a shape (seconds): who is new says so (`expect_peer`)
+ASK_EVERY = 1.0
 #: input of an operator -> rows of its state
 Parts = dict[int, list[Segment]]
 
@@ -51,10 +54,21 @@ class Reader:
             scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
         self._peers: dict[RegionId, Log] = {}
+        #: as they were found, and until when that counts
+        self._found, self._found_until = list[RegionId](), 0.0
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        return [region for region in regions_of(self.store.disk, self.shape.key) if region != self.region]
+        if time.monotonic() >= self._found_until:
+            there = regions_of(self.store.disk, self.shape.key)
+            self._found = [region for region in there if region != self.region]
+            self._found_until = 0.0 if self.store.served is None else time.monotonic() + ASK_EVERY
+        return self._found
+
+    def expect_peer(self, region: RegionId) -> None:
+        """A region says that it has a message for this one."""
+        if region not in self._found:
+            self._found_until = 0.0
 
     def messages(self, peer: RegionId, after: int | None) -> Iterator[tuple[int, PeerCommit[Segment]]]:
         log = self._peer(peer)

@@ -222,8 +222,11 @@ class RunnerPool:
         elif news:
             self._acknowledge(region, epoch)
 
-    def announced(self, region: RegionId, shapes: Iterable[str]) -> None:
+    def announced(self, region: RegionId, shapes: Sequence[str], sender: RegionId) -> None:
         """Another process says that it has messages of these shapes for a region."""
+        for runner in (self.runners.get((region, shape)) for shape in shapes):
+            if runner is not None:
+                runner.reader.expect_peer(sender)
         if (loop := self._loops.get(region)) is not None:
             loop.wake(shapes)
 

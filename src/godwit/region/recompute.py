@@ -1,4 +1,4 @@
-"""State recreation: an instance's state, made anew from the rows that the sources' logs still have (upstream backup).
+"""State recreation: an instance's state, made again from the rows that the sources' logs still have (upstream backup).
 
 The operators below the instance run once more, over these rows and for this query alone, with a memory of their own;
 what they leave in it is the state. ISQD, Section 7.2.4, tells three cases apart by the work that windows add:

@@ -175,7 +175,14 @@ class Tables:
     def of_queries(self, frame: Frame) -> Frame:
         """Where one query runs, its rows alone (state may hold others' that have stopped), so that none is told apart
         by name any more."""
-        return frame if self.only is None else frame.where(f"{QUERY} = {text(self.only)}")
+        if self.only is None:
+            return frame
+        name = text(self.only)
+        mine = frame.where(f"{QUERY} = {name}")
+        if isinstance(frame, LazyFrame):
+            return mine
+        # As a constant it is not carried along where many rows are shuffled and sorted.
+        return mine.selectExpr(*(f"{name} AS {QUERY}" if c == QUERY else f"`{c}`" for c in frame.columns))
 
     def parameters(self, scan_index: int | None = None) -> DataFrame:
         """One row a query, of all or of those that a scan takes rows in for: its name and its parameters."""

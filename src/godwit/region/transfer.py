@@ -78,7 +78,7 @@ class StateTransfer:
 
     @property
     def replays(self) -> bool:
-        """Whether state is made anew from what the sources still have, so that they must keep it."""
+        """Whether state is made again from what the sources still have, so that they must keep it."""
         return self.strategy.startswith("recreate")
 
     def bring(self, parcel: Parcel, to: RecomputeTarget) -> Arrived | None:

@@ -1,4 +1,4 @@
-"""Which state of the running plan serves the new one: matched, or computed anew in order (Section 4.1, Algorithm 1).
+"""Which state of the running plan serves the new one: matched, or computed in order (Section 4.1, Algorithm 1).
 
 A state is what a join keeps of one of its inputs (or what an aggregate keeps), so it is known by what the sub-plan
 below it computes: its *meaning*. The meaning of joins is their leaves and all that is demanded between them, in
@@ -216,7 +216,7 @@ class _Matching:
         self._empty.append(key)
 
     def _short(self, found: Matched, source: bool) -> int:
-        """How much of its past is lacking. The source of a state that is computed anew must reach back as far as any
+        """How much of its past is lacking. The source of a state that is computed must reach back as far as any
         result does that its rows may be part of; any other state only to the rows that it meets next."""
         if not found.covers or self._new.box is None:
             return 0

@@ -1,6 +1,6 @@
 """The steps that strategies of plan change are made of, and the table of strategies by name.
 
-A strategy yields steps; plan versions carry them out (`api/plan_versions.py`).
+A strategy yields steps; the control plane carries them out one after the other (`api/plan_versions.py`).
 
     HoldInputs, ReleaseInputs   rows of the query wait in their logs; they go on
     DrainInputs                 every row that came before the start is processed by the old plan (4.1.3)

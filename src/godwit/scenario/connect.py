@@ -12,17 +12,17 @@ from godwit.scenario.spec import SourceSpec
 
 def broker_source(fleet: Fleet, spec: SourceSpec, number: int) -> BrokerSource[Any] | None:
     """The source that a file's entry stands for; None: it is none of a broker."""
-    told: dict[str, Any] = {"name": spec.name or f"{spec.stream}-{number}"}
+    options: dict[str, Any] = {"name": spec.name or f"{spec.stream}-{number}"}
     if spec.positions is not None:
-        told["positions"] = spec.positions.made(PositionColumns)
+        options["positions"] = spec.positions.made(PositionColumns)
     if spec.mqtt is not None:
         named = {} if "{stream}" in spec.mqtt.topic else {"stream": spec.stream}
-        return spec.mqtt.made(MqttSource, fleet, **told, **named)
+        return spec.mqtt.made(MqttSource, fleet, **options, **named)
     if spec.nats is not None:
         named = {} if "{stream}" in spec.nats.subject else {"stream": spec.stream}
-        return spec.nats.made(NatsSource, fleet, **told, **named)
+        return spec.nats.made(NatsSource, fleet, **options, **named)
     if spec.kafka is not None:
-        return spec.kafka.made(KafkaSource, fleet, stream=spec.stream, **told)
+        return spec.kafka.made(KafkaSource, fleet, stream=spec.stream, **options)
     return None
 
 

@@ -141,7 +141,7 @@ class SinkSpec(BaseModel):
             found.append(JsonLinesSink(home / self.json_lines))
         if self.delta is not None:
             found.append(DeltaSink(self.delta if "://" in self.delta else home / self.delta))
-        told: list[tuple[ConnectorSpec | None, Callable[..., ResultSink]]] = [
+        sinks: list[tuple[ConnectorSpec | None, Callable[..., ResultSink]]] = [
             (self.iceberg, IcebergSink),
             (self.postgresql, PostgresqlSink),
             (self.webhook, WebhookSink),
@@ -149,7 +149,7 @@ class SinkSpec(BaseModel):
             (self.nats, NatsSink),
             (self.kafka, KafkaSink),
         ]
-        return found + [spec.made(make) for spec, make in told if spec is not None]
+        return found + [spec.made(make) for spec, make in sinks if spec is not None]
 
 
 class PositionsSpec(ConnectorSpec):

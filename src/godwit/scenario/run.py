@@ -245,8 +245,8 @@ def _latencies(status: Status) -> dict[QueryId, Latency]:
     """Of each query that has answered: p50, p95, p99 of its shape where most of its results leave."""
     found: dict[QueryId, Latency] = {}
     for query in status.queries:
-        told = [r for r in status.runners if r.shape == query.shape and r.rows_out]
-        if told:
-            times = max(told, key=lambda runner: runner.rows_out).latency_ms
+        emitting = [r for r in status.runners if r.shape == query.shape and r.rows_out]
+        if emitting:
+            times = max(emitting, key=lambda runner: runner.rows_out).latency_ms
             found[QueryId(query.name)] = (times.p50, times.p95, times.p99)
     return found

@@ -14,12 +14,12 @@ from godwit.scenario.spec import read_yaml
 
 def sinks_of_queries(file: Path) -> dict[str, list[ResultSink]]:
     """A file that says where results of queries go, as scenarios do: `busy: {parquet: out/busy}`."""
-    told = read_yaml(file)
-    if not isinstance(told, dict):
+    read = read_yaml(file)
+    if not isinstance(read, dict):
         msg = f"{file} names no query; write `busy: {{parquet: out/busy}}`"
         raise ConfigError(msg)
     try:
-        specs = {str(query): SinkSpec.model_validate(one) for query, one in told.items()}
+        specs = {str(query): SinkSpec.model_validate(one) for query, one in read.items()}
     except ValidationError as wrong:
         first = wrong.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

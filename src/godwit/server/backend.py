@@ -90,7 +90,8 @@ class Backend(ABC):
     def output(self, query: Query) -> tuple[Column, ...]: ...
 
     def explain(self, query: QueryId) -> str:
-        return explain(self.execution(query))
+        runs = self.execution(query)
+        return explain(runs, self.deployment.parked.get(runs.id))
 
     # --- commands
 

@@ -21,6 +21,8 @@ class CommandSent(BaseModel):
     #: "done" or "waiting"
     state: str
     epoch: int | None = None
+    #: queries that have no place from now on, with the reason: their rows wait, and they resume by themselves
+    suspended: dict[str, str] = {}
 
 
 def send(request: Request, command: Command, wait: bool) -> CommandSent:
@@ -28,5 +30,7 @@ def send(request: Request, command: Command, wait: bool) -> CommandSent:
     fleet = service_of(request).fleet
     if not wait:
         return CommandSent(command=fleet.post(command), state="waiting")
+    before = fleet.deployment.parked
     number, epoch = fleet.execute(command)
-    return CommandSent(command=number, state="done", epoch=epoch)
+    now = {str(query): why for query, why in fleet.deployment.parked.items() if before.get(query) != why}
+    return CommandSent(command=number, state="done", epoch=epoch, suspended=now)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from godwit.ids import QueryId
 from godwit.model.joins import OuterJoin
@@ -12,13 +12,12 @@ from godwit.protocol.watermarks import NEVER
 from godwit.sim.operators import Row, bound, pairs
 
 
-@dataclass(frozen=True)
-class SimMeeting:
+class SimMeeting(NamedTuple):
     """Rows that meet now; `met`: rows of the right that those of the left have met before."""
 
-    left: list[Row]
-    right: list[Row]
-    met: list[Row] = field(default_factory=list)
+    left: Sequence[Row]
+    right: Sequence[Row]
+    met: Sequence[Row] = ()
 
 
 def met(node: OuterJoin, meetings: Iterable[SimMeeting]) -> list[Row]:
@@ -35,27 +34,27 @@ def met(node: OuterJoin, meetings: Iterable[SimMeeting]) -> list[Row]:
     ]
 
 
-def alone(
-    node: OuterJoin,
-    side: int,
-    states: tuple[list[Row], list[Row]],
-    before: Mapping[QueryId, int],
-    now: Mapping[QueryId, int],
+def due_rows(
+    node: OuterJoin, side: int, rows: Iterable[Row], before: Mapping[QueryId, int], now: Mapping[QueryId, int]
 ) -> list[Row]:
-    """What comes out when the watermark has gone on: rows of a side whose partner can come no more, and has not."""
+    """Rows of a side whose partner can come no more, since the watermark has gone on."""
     wait, time = node.waits_us[side], str(node.state[side].time)
-    found = []
-    for row in states[side]:
+
+    def due(row: Row) -> bool:
         query = row[QUERY]
-        if not bound(before.get(query, NEVER), wait) <= row[time] < bound(now.get(query, NEVER), wait):
-            continue
-        both = ([row], states[1]) if side == 0 else (states[0], [row])
-        if not pairs(node.inner, *both):
-            found.append(_own(node, row, side))
-    return found
+        first, last = bound(before.get(query, NEVER), wait), bound(now.get(query, NEVER), wait)
+        return first <= int(row[time]) < last
+
+    return [row for row in rows if due(row)]
+
+
+def alone(node: OuterJoin, side: int, due: Iterable[Row], others: list[Row]) -> list[Row]:
+    """What comes out of rows that are due: those that have no partner."""
+    both = (lambda row: ([row], others)) if side == 0 else (lambda row: (others, [row]))
+    return [_own(node, row, side) for row in due if not pairs(node.inner, *both(row))]
 
 
 def _own(node: OuterJoin, row: Row, side: int) -> Row:
     mine, others = (node.left, node.right)[:: 1 if side == 0 else -1]
-    told = {column.name: row[column.name] for column in mine}
-    return {**dict.fromkeys(column.name for column in others), **told, QUERY: row[QUERY], CLASS: row[CLASS]}
+    own = {column.name: row[column.name] for column in mine}
+    return {**dict.fromkeys(column.name for column in others), **own, QUERY: row[QUERY], CLASS: row[CLASS]}

@@ -68,8 +68,8 @@ def _answers(operator: SimOver, rows: Iterable[Row], kept: list[Row]) -> list[Ro
         _remove(kept, [k for k in mine if k[GENERATION] <= row[GENERATION]])
         now = {**row, "n": last["n"] + 1, "s": last["s"] + row[operator.value]}
         kept.append(now)
-        told = {QUERY: row[QUERY], "k": row[operator.key], "ts": row[operator.time], "n": now["n"], "s": now["s"]}
-        made.append({**told, "before": last[operator.value]})
+        row_out = {QUERY: row[QUERY], "k": row[operator.key], "ts": row[operator.time], "n": now["n"], "s": now["s"]}
+        made.append({**row_out, "before": last[operator.value]})
     return made
 
 

@@ -149,7 +149,7 @@ class SimRunner:
         self.commits: list[SimCommit] = []
         #: receiver -> the messages for it
         self.outbox: dict[RegionId, list[PeerCommit[Rows]]] = {}
-        #: commits whose arrivals the coordinator has been told of
+        #: commits whose arrivals were reported to the coordinator
         self.reported = 0
         self.logs = Logs(world, region, shape)
         self.poller: InputPoller[Rows] = InputPoller(region, shape, self.logs)
@@ -217,8 +217,8 @@ class SimRunner:
 
     def _inherited(self) -> list[Arrived[Rows]]:
         """State that versions of queries before ours have left, once all of it is there."""
-        told = {arrived.move for arrived in self.pending}
-        missing = [move for move in self.kernel.moves.incoming if move.inherits and move not in told]
+        known = {arrived.move for arrived in self.pending}
+        missing = [move for move in self.kernel.moves.incoming if move.inherits and move not in known]
         found = (self.world.shelves.arrived(self.kernel.whole, move) for move in missing)
         return [one for one in found if one is not None]
 

@@ -32,13 +32,13 @@ def story(schedule: Schedule) -> str:
     lines = []
     for number, action in enumerate(schedule.actions):
         lines.append(f"  {number:>3}  {action}")
-        told = len(world.told)
+        before = len(world.log)
         try:
             world.play(action)
         except Exception as error:
             lines.append(f"       !! {error!r}")
             break
-        lines += [f"         -> {line}" for line in world.told[told:]]
+        lines += [f"         -> {line}" for line in world.log[before:]]
     faults = "\n".join(play(schedule)) or "nothing"
     return "\n".join([schedule.script().splitlines()[0], *lines, f"wrong in the end: {faults}"])
 
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
     parser.add_argument("--plans", action="store_true", help="schedules that change plans")
-    parser.add_argument("--seed", type=int, help="play one schedule and print its story")
+    parser.add_argument("--seed", type=int, help="play one schedule and print its script and what happened")
     options = parser.parse_args(arguments)
     drawing = draw_plans if options.plans else draw_keys if options.keys else draw
     if options.seed is not None:

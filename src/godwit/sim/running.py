@@ -2,7 +2,7 @@
 
 Each row makes a result: how many rows its key has had, and their sum. Counted per key the results are 1, 2, 3, ...,
 whoever makes them and in whichever order rows of different devices come: so the oracle sees what is lost, made twice,
-or told out of order.
+or put out out of order.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
 from godwit.sim import over, running
 from godwit.sim.operators import Row, bound
-from godwit.sim.outer import SimMeeting, alone, met
+from godwit.sim.outer import SimMeeting, alone, due_rows, met
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning, as_state
 
@@ -83,7 +83,7 @@ class _Step:
         plan = runner.shape.plan
         self.taps = TapTable(plan, runner.kernel.queries)
         old = [i for i, operator in enumerate(plan.operators) if isinstance(operator, OldRows)]
-        #: scans whose rows are told from those that were there before
+        #: scans whose rows are distinguished from those that were there before
         self.dated = {scan for index in old for scan in plan.scans_below(index)}
 
     def run(self) -> SimOutputs:
@@ -138,7 +138,7 @@ class _Step:
             made += [{**named, QUERY: query, CLASS: since} for query, since in classes.items()]
         return made
 
-    def _for_readers(self, index: int, rows: list[Row]) -> list[Row]:
+    def _for_readers(self, index: int, rows: Iterable[Row]) -> list[Row]:
         """Each row once for everybody who reads it and had begun when it was taken in."""
         readers = self.taps.at.get(index, {})
         return [
@@ -163,8 +163,8 @@ class _Step:
                 leaving += mine
             elif mine:
                 self.outputs.channels.append(Sent(to, index, LEAVING, mine))
-        told = ((row, self.kernel.queries[row[QUERY]].output) for row in leaving)
-        self.outputs.results += [(row[QUERY], tuple(row[c] for c in columns)) for row, columns in told]
+        results = ((row, self.kernel.queries[row[QUERY]].output) for row in leaving)
+        self.outputs.results += [(row[QUERY], tuple(row[c] for c in columns)) for row, columns in results]
         return [row for row in rows if row[QUERY] not in self.taps.cuts[index]]
 
     def _literals(self, row: Row) -> dict[str, int]:
@@ -229,16 +229,16 @@ class _Step:
         return self.runner.states.setdefault((index, side), [])
 
     def _aggregate(self, index: int, operator: Aggregate, partials: list[Row]) -> list[Row]:
-        let_go = self.kernel.released.get(index, {})
+        released = self.kernel.released.get(index, {})
         for row in partials:
-            late = row[WINDOW_END] <= bound(let_go.get(row[QUERY], NEVER), operator.lag_us)
+            late = row[WINDOW_END] <= bound(released.get(row[QUERY], NEVER), operator.lag_us)
             (self.outputs.late if late else self._state(index)).append(row)
         passed: list[Row] = []
         for arrived in self._arrivals(index):
             rows = [row for part in _rows(arrived).values() for row in part]
             done = bound(arrived.clock, operator.lag_us)
             passed += self._open(
-                index, operator, rows, done, bound(let_go.get(arrived.move.query, NEVER), operator.lag_us)
+                index, operator, rows, done, bound(released.get(arrived.move.query, NEVER), operator.lag_us)
             )
         self._hand_over(index, 1)
         before, now = self.kernel.release(index, self.markers)
@@ -308,15 +308,15 @@ class _Step:
         return made
 
     def _over(self, index: int, operator: SimOver, rows: list[Row]) -> list[Row]:
-        let_go, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
+        released, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
         for row in rows:
-            late = row[operator.time] < let_go.get(row[QUERY], NEVER)
+            late = row[operator.time] < released.get(row[QUERY], NEVER)
             (self.outputs.late if late else waiting).append(row)
         made: list[Row] = []
         for arrived in self._arrivals(index):
             parts = _rows(arrived)
             kept.extend(parts.get(1, []))
-            here = max(arrived.clock, let_go.get(arrived.move.query, NEVER))
+            here = max(arrived.clock, released.get(arrived.move.query, NEVER))
             made += over.taken_in(operator, waiting, kept, parts.get(0, []), arrived.clock, here, arrived.move.dual)
         self._hand_over(index, 2)
         _, now = self.kernel.release(index, self.markers)
@@ -337,7 +337,7 @@ class _Step:
         return made
 
     def _outer(self, index: int, operator: OuterJoin, inputs: list[list[Row]]) -> list[Row]:
-        """As a join; who has no partner is told when the watermark says so."""
+        """As a join; rows without a partner come out when the watermark says so."""
         fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
         left, right = self._state(index, 0), self._state(index, 1)
         meetings = [SimMeeting(fresh[0], [*right, *fresh[1]]), SimMeeting([*left], fresh[1], [*right])]
@@ -352,22 +352,23 @@ class _Step:
             ]
             for side, rows in mine.items():
                 self._state(index, side).extend(rows)
-        made = met(operator, meetings)
+        made = met(operator, [SimMeeting(*(self._for_readers(index, rows) for rows in one)) for one in meetings])
         self._hand_over(index, 2)
         before, now = self.kernel.release(index, self.markers)
         states = self._state(index, 0), self._state(index, 1)
         for side in operator.answers_for:
-            made += alone(operator, side, states, before, now)
+            due = self._for_readers(index, due_rows(operator, side, states[side], before, now))
+            made += alone(operator, side, due, self._for_readers(index, states[1 - side]))
         self._tidy(index, operator, now)
         return made
 
     def _in_time(self, index: int, operator: Join | OuterJoin, side: int, rows: list[Row]) -> list[Row]:
         time = operator.right_time if side else operator.left_time
         lag = operator.right_lag_us if side else operator.left_lag_us
-        let_go = self.kernel.released.get(index, {})
+        released = self.kernel.released.get(index, {})
         kept: list[Row] = []
         for row in rows:
-            late = row[time] < bound(let_go.get(row[QUERY], NEVER), lag)
+            late = row[time] < bound(released.get(row[QUERY], NEVER), lag)
             (self.outputs.late if late else kept).append(row)
         return kept
 

@@ -97,8 +97,8 @@ class World:
     inbox: list[Event] = field(default_factory=list)
     #: the regions' wall clock, in seconds
     now: float = 0.0
-    #: what the control plane did, for the story of a failing run
-    told: list[str] = field(default_factory=list)
+    #: what the control plane did, for the script of a failing run
+    log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plane = ControlPlane(
@@ -259,7 +259,7 @@ class World:
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for one in instructions:
-            self.told.append(_line(one))
+            self.log.append(_line(one))
             if isinstance(one, Publish | Revert):
                 self._publish(one)
                 self._done_in_place(one)

@@ -210,8 +210,12 @@ def lowest(query: Query) -> Query:
     index = next((i for i in range(len(plan.operators)) if plan.operators[i].stateful and can_be_tapped(plan, i)), None)
     if index is None:
         return query
-    pairs = ("a__ts", "a__v", "b__ts", "b__v")
-    return cut_at(query, index, pairs if isinstance(plan.operators[index], Join) else ("k", "__window_end", "n", "s"))
+    match plan.operators[index]:
+        case Join():
+            return cut_at(query, index, ("a__ts", "a__v", "b__ts", "b__v"))
+        case OuterJoin():
+            return cut_at(query, index, plan.sink.columns)
+    return cut_at(query, index, ("k", "__window_end", "n", "s"))
 
 
 def whole(query: Query) -> Query:
@@ -226,8 +230,10 @@ def promise(query: Query) -> tuple[int | None, int]:
     """(which column of its results is their time, how far that may lie behind the query's watermark)"""
     columns = query.output or query.shape.plan.sink.columns
     made = [operator for i, operator in enumerate(query.shape.plan.operators) if i in query.executed]
-    top = [operator for operator in made if isinstance(operator, Aggregate | Join)][-1:]
+    top = [operator for operator in made if isinstance(operator, Aggregate | Join | OuterJoin)][-1:]
     match top:
+        case [OuterJoin(how="semi" | "anti")]:
+            return columns.index("a__ts"), BAND
         case [Aggregate(lag_us=lag)]:
             return columns.index(WINDOW_END), lag - 1  # (a window that ends with the watermark is closed by it)
         case [Join()]:
@@ -237,9 +243,9 @@ def promise(query: Query) -> tuple[int | None, int]:
 
 def _outer(name: str, over: int, how: How) -> Query:
     left, right = (tuple(Column(f"{side}__{c}", "int") for c in ("ts", "k", "v")) for side in "ab")
-    told = ("a__ts", "a__v") if how in ("semi", "anti") else ("a__ts", "a__v", "b__ts", "b__v")
+    columns = ("a__ts", "a__v") if how in ("semi", "anti") else ("a__ts", "a__v", "b__ts", "b__v")
     band = (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND
-    operators: list[Operator] = [*_join()[:3], OuterJoin((1, 2), how, *band, left, right), Sink((3,), told)]
+    operators: list[Operator] = [*_join()[:3], OuterJoin((1, 2), how, *band, left, right), Sink((3,), columns)]
     return _query(name, operators, over)
 
 

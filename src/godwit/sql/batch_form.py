@@ -16,6 +16,7 @@ from sqlglot import exp, parse_one
 
 from godwit.model.plan import arrival_view
 from godwit.sql.dialect import PlainSpark
+from godwit.sql.functions import RANKING
 
 #: meta key of a Join: the same (`asof.py`)
 FORM = "godwit_asof"
@@ -100,6 +101,8 @@ class OverForm:
     lives: LivesForm | None
     #: the SELECT list without stars
     items: tuple[tuple[str, exp.Expr], ...]
+    #: so many rows of its key must come after a row before it is answered
+    ahead: int = 0
 
     def rewritten(self, select: exp.Select) -> exp.Select:
         if self.lives is not None:
@@ -108,11 +111,25 @@ class OverForm:
         parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
         for window in [found for part in parts for found in part.find_all(exp.Window)]:
             spec = window.args.get("spec")
-            ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in ("row_number", "lag")
+            ranking = isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKING
             if ranking or (spec is not None and spec.args.get("kind") == "ROWS"):
                 window.args["order"].set("expressions", [*window.args["order"].expressions, *_ordered(self.ties)])
             if self.lives is not None:
                 window.set("partition_by", [*(window.args.get("partition_by") or ()), exp.column(LIFE)])
+        return self._answered(select, parts) if self.ahead else select
+
+    def _answered(self, select: exp.Select, parts: list[exp.Expr]) -> exp.Select:
+        """Without the rows that still wait for those after them."""
+        window = next(found for part in parts for found in part.find_all(exp.Window))
+        after = f"count(*) OVER (ORDER BY x ROWS BETWEEN 1 FOLLOWING AND {self.ahead} FOLLOWING) = {self.ahead}"
+        there = parse_one(after, dialect=PlainSpark)
+        made = there.find(exp.Window)
+        assert made is not None
+        for name in ("partition_by", "order"):
+            given = window.args.get(name)
+            made.set(name, [key.copy() for key in given] if isinstance(given, list) else given and given.copy())
+        qualify = select.args.get("qualify")
+        select.set("qualify", exp.Qualify(this=exp.and_(qualify.this, there) if qualify else there))
         return select
 
 

@@ -64,8 +64,9 @@ class Emitter:
             case d.RunningNode():
                 return self._running(node, below)
             case d.OverNode():
+                kind = running.OverAhead if any(call.end < 0 for call in node.calls) else running.Over
                 order = (node.keys, node.time, node.ties)
-                return self._add(running.Over(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
+                return self._add(kind(below, node.columns, *order, node.calls, node.lag_us, node.keep_us))
             case d.RankNode():
                 return self._add(ranking.Ranked(below, node.columns, node.keys, node.time, node.calls, node.lag_us))
             case d.TopNode():

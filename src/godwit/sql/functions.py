@@ -29,7 +29,7 @@ COUNT_WINDOW = "count_window"
 #: make several rows of one; only in LATERAL VIEW, or alone in the SELECT list
 GENERATORS = frozenset(("explode", "explode_outer", "posexplode", "posexplode_outer"))
 #: only before OVER
-RANKING = frozenset(("row_number", "lag"))
+RANKING = frozenset(("row_number", "lag", "lead"))
 #: only before OVER: within a window that is final, or (row_number) for the first few rows of a key
 RANKS = frozenset(("row_number", "rank", "dense_rank"))
 
@@ -94,7 +94,6 @@ _RANKING = Refusal(
     "ranks rows over an unbounded order", "use row_number, rank or dense_rank, or percentile in a window"
 )
 _OVER = Refusal("needs OVER", "write OVER (PARTITION BY key ORDER BY ts) after it")
-_AHEAD = Refusal("looks at rows that have not come yet", "use lag, and look from the later row at the earlier one")
 _CUMULATE = Refusal("has windows of many lengths", "use a hopping window, or one tumbling window for each length")
 _SESSION_TIME = Refusal("reads a window struct", "use window.end (or window.start) as the time of a nested window")
 _MANY = Refusal("is not on godwit's list of checked functions", "compute it before the rows enter the stream")
@@ -115,8 +114,7 @@ _REFUSED: dict[Refusal, str] = {
     _GENERATOR: """inline inline_outer stack json_tuple
         variant_explode variant_explode_outer collations sql_keywords""",
     _RANKING: "percent_rank cume_dist ntile counter_diff",
-    _OVER: "row_number lag rank dense_rank",
-    _AHEAD: "lead",
+    _OVER: "row_number lag lead rank dense_rank",
     _SESSION_TIME: "window_time",
     _CUMULATE: "cumulate",
     _MANY: "arrays_zip aes_decrypt try_aes_decrypt hmac collate collation time_bucket to_xml",

@@ -66,6 +66,8 @@ class Overs:
         self._order: tuple[tuple[exp.Expr, ...], ScopeField] | None = None
         #: the first one, as it is written
         self._first: exp.Window | None = None
+        #: whether one looks at rows after its own: then the answers have no time
+        self.looks_ahead = False
 
     def over(self, expression: exp.Expr) -> exp.Expr:
         """The expression in terms of the operator's output."""
@@ -75,6 +77,8 @@ class Overs:
         """To be called after `over` has seen every expression."""
         assert self._order is not None
         assert self._first is not None
+        if self.looks_ahead:
+            self._check_ahead(self._first)
         if self._keep_us:
             self._check_keep(self._first)
         partition, time = self._order
@@ -96,7 +100,7 @@ class Overs:
             assert self._first is not None
             keys, time = self._first.args.get("partition_by") or (), self._first.args["order"].expressions[0].this
             lives = LivesForm(self._keep_us, time, tuple(keys), ties)
-        return OverForm(ties, lives, tuple(items))
+        return OverForm(ties, lives, tuple(items), max([0, *(-call.end for call in self._calls.values())]))
 
     def _check_keep(self, node: exp.Window) -> None:
         """Rows of a key that begin again: only where something is kept of a key, and by one relation's rows."""
@@ -106,6 +110,15 @@ class Overs:
         if not any(call.kind == "rows" or call.start is None for call in self._calls.values()):
             msg = "these window functions keep rows as long as their frames are, and no longer"
             raise SqlFault(msg, node, "remove the hint /*+ keep(..) */")
+
+    def _check_ahead(self, node: exp.Window) -> None:
+        """Rows wait for those after them, by number: what goes by time, or by all rows so far, is another question."""
+        if self._keep_us:
+            msg = "a row that waits for the next of its key is kept until that comes"
+            raise SqlFault(msg, node, "remove the hint /*+ keep(..) */")
+        if any(call.start is None or call.kind == "range" for call in self._calls.values()):
+            msg = "window functions that look ahead stand alone, or beside others that count rows"
+            raise SqlFault(msg, node, "compute the others in a sub-query below it")
 
     def _ties(self) -> list[tuple[str, exp.Column]]:
         """What orders rows of one time, as flat name and as a reference in the query: the device, then every column
@@ -130,6 +143,7 @@ class Overs:
         self._take_order(node)
         function = node.this
         call = self._ranking(node) if _name(function) in RANKING else self._aggregate(node, function)
+        self.looks_ahead = self.looks_ahead or call.end < 0
         if call not in self._calls:
             self._calls[call] = replace(call, name=f"{_MADE}{len(self._calls)}")
         return self._calls[call].name
@@ -162,9 +176,10 @@ class Overs:
             return OverCall("", name, None, "rows", None)
         offset = int(given[1].name) if len(given) > 1 and given[1].name.isdigit() else 1 if len(given) == 1 else 0
         if not 1 <= len(given) <= 3 or offset < 1 or (len(given) == 3 and not _is_constant(given[2])):
-            msg = "lag takes a column, how many rows before it is (1 or more) and perhaps a constant for none"
-            raise SqlFault(msg, node, "write lag(x), lag(x, 2) or lag(x, 2, 0)")
+            msg = f"{name} takes a column, how many rows away it is (1 or more) and perhaps a constant for none"
+            raise SqlFault(msg, node, f"write {name}(x), {name}(x, 2) or {name}(x, 2, 0)")
         constants = (given[2].sql("spark"),) if len(given) == 3 else ()
+        offset = offset if name == "lag" else -offset
         return OverCall("", name, self._argument(given[0]), "rows", offset, offset, constants)
 
     def _aggregate(self, node: exp.Window, function: exp.Expr) -> OverCall:
@@ -205,10 +220,12 @@ class Overs:
         kind = str(spec.args.get("kind") or "").upper()
         sides = [str(spec.args.get(f"{which}_side") or "").upper() for which in ("start", "end")]
         bounds = [spec.args.get(which) for which in ("start", "end")]
-        if kind not in ("ROWS", "RANGE") or "FOLLOWING" in sides or spec.args.get("exclude"):
-            msg = "a frame looks back: at rows that have not come yet it cannot look"
-            raise SqlFault(msg, node, f"write {_FRAME}")
+        endless = "FOLLOWING" in sides and (kind == "RANGE" or str(bounds[1]).upper() == "UNBOUNDED")
+        if kind not in ("ROWS", "RANGE") or endless or spec.args.get("exclude"):
+            msg = "a frame looks back: of rows that have not come yet it can count some, and no more"
+            raise SqlFault(msg, node, f"write {_FRAME}, or ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING")
         first, last = (_distance(bound, kind, node) for bound in bounds)
+        first, last = (-d if d and side == "FOLLOWING" else d for d, side in zip((first, last), sides, strict=True))
         if last is None or (first is not None and first < last):
             msg = "the frame ends before it begins"
             raise SqlFault(msg, node, f"write {_FRAME}")

@@ -175,6 +175,8 @@ class Compiler:
         columns, fields = [], []
         for (name, _), value in zip(items, values, strict=True):
             source = scope.field(value.name) if isinstance(value, exp.Column) else None
+            if source is not None and overs.looks_ahead:
+                source = replace(source, lag_us=None)
             columns.append(ColumnNode(_flat(alias, name), value))
             fields.append(replace(source or ScopeField(name, ""), name=name, flat=_flat(alias, name)))
         refuse_twins(node, fields)

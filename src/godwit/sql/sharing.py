@@ -26,6 +26,7 @@ from typing import Any
 
 from godwit.ids import QueryId, StreamId
 from godwit.model import signature
+from godwit.model.joins import OuterJoin
 from godwit.model.plan import (
     ARRIVED,
     PARAMETER,
@@ -84,6 +85,8 @@ class _Match:
 
 def split(query: Query, running: Iterable[Query], types: Types, number: int) -> Split:
     """Split a query at the highest joins and windows that others execute; `number` makes names of cuts unique."""
+    running = tuple(running)
+    _forget_ended(running)
     found = list(_matches(query, running))
     if not found:
         return Split(query)
@@ -121,18 +124,26 @@ def widened(query: Query, streams: Mapping[StreamId, Stream]) -> Query:
 
 def forms(query: Query) -> Mapping[int, Form]:
     """Of each join and window that can be shared. Kept: everybody who comes is compared with everybody who runs."""
-    key = query.shape.key, query.parameters, tuple(sorted(query.subscriptions.items()))
+    key = _key(query)
     if key not in _FORMS:
-        if len(_FORMS) >= MOST_FORMS:
-            _FORMS.clear()
         found = ((index, _Former(query).form(index)) for index in _shareable(query.shape.plan))
         _FORMS[key] = {index: form for index, form in found if form is not None}
     return _FORMS[key]
 
 
-#: queries whose forms are kept
-MOST_FORMS = 10_000
 _FORMS: dict[tuple[Any, ...], Mapping[int, Form]] = {}
+
+
+def _key(query: Query) -> tuple[Any, ...]:
+    return query.shape.key, query.parameters, tuple(sorted(query.subscriptions.items()))
+
+
+def _forget_ended(running: Collection[Query]) -> None:
+    """Forms of queries that have ended go, once they are more than those of the running ones."""
+    if len(_FORMS) > 2 * len(running) + 100:
+        kept = {_key(query) for query in running}
+        for key in [key for key in _FORMS if key not in kept]:
+            del _FORMS[key]
 
 
 def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
@@ -167,8 +178,10 @@ def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
 
 
 def _shareable(plan: Plan) -> list[int]:
-    wanted = (i for i, operator in enumerate(plan.operators) if isinstance(operator, Join | Aggregate))
-    return [i for i in wanted if can_be_tapped(plan, i)]
+    wanted = (i for i, operator in enumerate(plan.operators) if isinstance(operator, Join | OuterJoin | Aggregate))
+    # (a stream has a time, which rows of a full join have not)
+    timed = (i for i in wanted if getattr(plan.operators[i], "how", None) != "full")
+    return [i for i in timed if can_be_tapped(plan, i)]
 
 
 def _used(plan: Plan, operators: Collection[int]) -> set[str]:
@@ -239,14 +252,19 @@ class _Former:
             case Partial():
                 return there[0]
             case Join():
-                keys = [[self._text(side, known) for side in pair] for pair in operator.keys]
-                times = [self._text(time, known) for time in (operator.left_time, operator.right_time)]
-                rest = None if operator.residual is None else self._text(operator.residual, known)
-                band = operator.lower_us, operator.upper_us, operator.left_lag_us, operator.right_lag_us
-                return self._made(there, known, "join", keys, times, rest, *band)
+                return self._made(there, known, "join", *self._pairs(operator, known))
+            case OuterJoin():
+                columns = {column.name: known[column.name] for column in operator.columns}
+                return self._made(there, columns, operator.how, *self._pairs(operator.inner, known))
             case Aggregate():
                 return self._aggregate(there, known, operator, self._query.shape.plan.operators[operator.inputs[0]])
         return None
+
+    def _pairs(self, node: Join, known: Mapping[str, str]) -> Iterator[Any]:
+        yield [[self._text(side, known) for side in pair] for pair in node.keys]
+        yield [self._text(time, known) for time in (node.left_time, node.right_time)]
+        yield None if node.residual is None else self._text(node.residual, known)
+        yield from (node.lower_us, node.upper_us, node.left_lag_us, node.right_lag_us)
 
     def _aggregate(
         self, there: list[Form], known: Mapping[str, str], node: Aggregate, partial: Operator

@@ -82,6 +82,12 @@ def outbox_log(region: str, shape: str, receiver: str) -> str:
     return f"regions/{region}/shapes/{shape}/outbox/{receiver}"
 
 
+def sent_in(log: str) -> tuple[RegionId, str, RegionId] | None:
+    """(sender, shape, receiver) of a log of messages; None: it is another one."""
+    found = re.fullmatch(r"regions/([^/]+)/shapes/([^/]+)/outbox/([^/]+)", log)
+    return None if found is None else (RegionId(found[1]), found[2], RegionId(found[3]))
+
+
 def receivers(disk: Disk, region: str, shape: str) -> list[RegionId]:
     """The regions that a region has ever had a message for."""
     return sorted(RegionId(name) for name in disk.names(f"regions/{region}/shapes/{shape}/outbox"))

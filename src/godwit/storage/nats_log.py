@@ -3,36 +3,49 @@
     record 12 of a log        message 12 of its stream: JetStream counts from 1, as logs do
     append if free            `Nats-Expected-Last-Sequence: 11`: refused if somebody else was faster
     drop                      purge up to a number; the newest stays
+    news                      whoever appends says so, with the record, to those who read the log (no JetStream there):
+                              they need not ask whether there is something. What they did not hear they find by asking,
+                              once a second and after every lost connection
 
 Few rows travel in the record, as everywhere; more of them, and state, lie in files that the record names. A record that
-is still too large for a message lies in JetStream's object store, and the message names it.
+is still too large for a message lies there as well (`large_records.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
+from godwit.storage.base import Disk
+from godwit.storage.large_records import LargeRecords
 from godwit.storage.message_log import MessageLog
-from godwit.storage.nats_objects import NatsObjects
 from godwit.storage.nats_server import NatsServer
 
 #: JetStream's code for an expected sequence that is not the last one
 WRONG_LAST_SEQUENCE = 10071
-#: larger records are kept beside the log (servers take messages of 1 MB unless told otherwise)
-MOST_BYTES = 500_000
-#: before the name of such a record
-_LARGE = b"\0large:"
+#: how long a reader who is told of news does without asking (seconds); so many records are kept until they are read
+ASK_EVERY, UNREAD = 1.0, 128
+_NUMBER = struct.Struct(">Q")
+_NEVER = (0.0, -1)
 
 
 class NatsLogs:
     """All logs of a fleet."""
 
-    def __init__(self, server: NatsServer, objects: NatsObjects) -> None:
-        self.server, self._objects = server, objects
+    def __init__(self, server: NatsServer, disk: Disk) -> None:
+        """`disk`: for records that are too large for a message."""
+        self.server, self._disk = server, disk
+        self.heard: Callable[[str], None] = lambda log: None
 
     def log(self, name: str, *, shared: bool) -> NatsLog:
-        return NatsLog(self.server, self._objects, name, shared)
+        return NatsLog(self, LargeRecords(self._disk, name), name, shared)
+
+    def ask_again(self) -> None:
+        """What is known by hearsay counts no more."""
+        self.server.doubts += 1
 
     def remove(self, folder: str) -> None:
         """The logs below a folder, with all records."""
@@ -52,56 +65,99 @@ class NatsLogs:
 class NatsLog(MessageLog):
     """One log."""
 
-    def __init__(self, server: NatsServer, objects: NatsObjects, name: str, shared: bool) -> None:
+    def __init__(self, logs: NatsLogs, large: LargeRecords, name: str, shared: bool) -> None:
+        server = logs.server
         super().__init__(name, server.url, shared)
-        self._server, self._objects = server, objects
+        self._logs, self._server, self._large = logs, server, large
         # (names of streams know no slashes or dots; the description has the log's own)
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         self._stream, self._subject = f"{server.prefix}-log-{digest}", f"{server.prefix}.log.{digest}"
-        self._made = False
+        self._news = f"{server.prefix}.news.{digest}"
+        self._made, self._hears = False, False
+        #: (first, last) as asked for or told; when they were asked for, after how many doubts; how often news came
+        self._known, self._asked, self._told = (1, 0), _NEVER, 0
+        #: what came with the news and was not read yet
+        self._unread: dict[int, bytes] = {}
 
     def _put(self, number: int, data: bytes) -> bool:
         from nats.js.errors import APIError
 
         self._make()
-        if len(data) > MOST_BYTES:
-            beside = f"large/{self._name}/{number}-{hashlib.sha256(data).hexdigest()[:16]}"
-            self._objects.put(beside, data)
-            data = _LARGE + beside.encode()
-        headers = {"Nats-Expected-Last-Sequence": str(number - 1)}
+        message = self._large.message(number, data)
         try:
-            self._server.ask(lambda js: js.publish(self._subject, data, stream=self._stream, headers=dict(headers)))
+            self._server.ask(lambda js: self._publish(js, number, message))
         except APIError as refused:
             if refused.err_code == WRONG_LAST_SEQUENCE:
                 return False
             raise
         return True
 
+    async def _publish(self, js: Any, number: int, data: bytes) -> None:
+        headers = {"Nats-Expected-Last-Sequence": str(number - 1)}
+        await js.publish(self._subject, data, stream=self._stream, headers=headers)
+        await self._server.say(self._news, _NUMBER.pack(number) + data)
+
     def _get(self, number: int) -> bytes | None:
         from nats.js.errors import NotFoundError
 
-        self._make()
-        try:
-            found = self._server.ask(lambda js: js.get_msg(self._stream, seq=number))
-        except NotFoundError:
-            return None
-        data = bytes(found.data or b"")
-        return self._objects.get(data[len(_LARGE) :].decode()) if data.startswith(_LARGE) else data
+        data = self._unread.pop(number, None)
+        if data is None:
+            if self._mine is None and self._up_to_date() and number > self._known[1]:
+                return None
+            self._make()
+            try:
+                found = self._server.ask(lambda js: js.get_msg(self._stream, seq=number))
+            except NotFoundError:
+                self._asked = _NEVER  # cut off behind us, perhaps
+                return None
+            data = bytes(found.data or b"")
+        return self._large.record(data)
+
+    @property
+    def floor(self) -> int:
+        return (self._mine or self._heard())[0]
 
     def _there(self, number: int) -> bool:
-        first, last = self._bounds()
+        first, last = self._heard()
         return first <= number <= last
+
+    def _heard(self) -> tuple[int, int]:
+        if not self._hears:
+            self._make()
+            self._server.hear(self._news, self._hear)
+            self._hears, self._asked = True, _NEVER
+        return self._known if self._up_to_date() else self._bounds()
+
+    def _up_to_date(self) -> bool:
+        at, doubts = self._asked
+        return self._hears and doubts == self._server.doubts and time.monotonic() - at < ASK_EVERY
 
     def _bounds(self) -> tuple[int, int]:
         self._make()
+        asked, told = (time.monotonic(), self._server.doubts), self._told
         state: Any = self._server.ask(lambda js: js.stream_info(self._stream)).state
-        return max(state.first_seq, 1), state.last_seq
+        with self._lock:
+            last = state.last_seq if told == self._told else max(state.last_seq, self._known[1])
+            if last < self._known[1]:  # it was removed, and begins again
+                self._unread.clear()
+                self._tail.clear()
+            self._known, self._asked = (max(state.first_seq, 1), last), asked
+        return self._known
+
+    def _hear(self, told: bytes) -> None:
+        """Somebody has appended a record."""
+        (number,) = _NUMBER.unpack_from(told)
+        with self._lock:
+            self._told += 1
+            self._known = self._known[0], max(number, self._known[1])
+            self._unread[number] = told[_NUMBER.size :]
+            while len(self._unread) > UNREAD:
+                del self._unread[next(iter(self._unread))]
+        self._logs.heard(self._name)
 
     def _cut(self, first: int, below: int) -> None:
         self._server.ask(lambda js: js.purge_stream(self._stream, seq=below))
-        for name in self._objects.names(f"large/{self._name}"):
-            if int(name.partition("-")[0]) < below:
-                self._objects.delete(f"large/{self._name}/{name}")
+        self._large.cut(below)
 
     def _make(self) -> None:
         """The stream, if it is not there yet."""

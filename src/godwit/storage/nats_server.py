@@ -30,11 +30,13 @@ class NatsServer:
     def __init__(self, url: str, prefix: str, file: bool = True, patience: float = PATIENCE) -> None:
         """`prefix`: of the fleet's streams and subjects; not `file`: nothing survives the server (for tests)."""
         self.url, self.prefix, self.file, self._patience = url, prefix, file, patience
+        #: raised whenever something may have been said that was not heard: the connection was lost
+        self.doubts = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
         self._thread.start()
         try:
-            self._client = self._wait(_connected(url))
+            self._client = self._wait(_connected(url, self._lost))
         except Exception as fault:
             self._stop()
             msg = f"NATS at {url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
@@ -69,6 +71,21 @@ class NatsServer:
                 told = True
             time.sleep(PAUSE)
 
+    async def _lost(self) -> None:
+        self.doubts += 1
+
+    def hear(self, subject: str, told: Callable[[bytes], None]) -> None:
+        """Call `told`, which must not wait for anything, with what is said from now on."""
+
+        async def heard(message: Any) -> None:
+            told(message.data)
+
+        self.ask(lambda _: self._client.subscribe(subject, cb=heard))
+
+    async def say(self, subject: str, data: bytes) -> None:
+        """To whoever hears it; nobody answers. For the loop's own thread."""
+        await self._client.publish(subject, data)
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(4 * TIMEOUT)
 
@@ -82,7 +99,7 @@ class NatsServer:
         self._loop.close()
 
 
-async def _connected(url: str) -> Any:
+async def _connected(url: str, lost: Callable[[], Coroutine[Any, Any, None]]) -> Any:
     import nats
 
     more: dict[str, Any] = {}
@@ -93,5 +110,6 @@ async def _connected(url: str) -> Any:
         """What went wrong is told to whoever asked."""
 
     return await nats.connect(
-        url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet, **more
-    )
+        url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet,
+        disconnected_cb=lost, **more,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ regions/west/sources/passengers/floor               from which number on the log
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from godwit.storage import names
 from godwit.storage.message_log import MessageLog
@@ -18,12 +19,16 @@ class ObjectLogs:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self.heard: Callable[[str], None] = lambda log: None
 
     def log(self, name: str, *, shared: bool) -> ObjectLog:
         return ObjectLog(self._objects, name, shared)
 
     def remove(self, folder: str) -> None:
         """Records are objects in the folder, and go with it."""
+
+    def ask_again(self) -> None:
+        pass
 
     def close(self) -> None:
         pass

@@ -4,6 +4,7 @@
 s3://bucket/fleet?endpoint=http://host:8333      a bucket: S3, GCS (gs://), Azure (az://); see `bucket.py`
 nats://host:4222/fleet                           NATS JetStream: logs in streams, state in its object store
 nats://host:4222/fleet?segments=s3://bucket/f    logs in streams; documents and segments at another URL
+kafka://host:9092/fleet?segments=file:/data/f    logs in topics; documents and segments at another URL
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from godwit.errors import ConfigError, StateError
 from godwit.storage import names
 from godwit.storage.base import Disk, Durability
 from godwit.storage.bucket import SCHEMES, Bucket
+from godwit.storage.kafka_cluster import KafkaCluster
+from godwit.storage.kafka_log import KafkaLogs
 from godwit.storage.lease import Lease, lease_holder
 from godwit.storage.local import LocalDisk
 from godwit.storage.lock import FolderLock, holder, no_other
@@ -27,7 +30,7 @@ from godwit.storage.object_disk import ObjectDisk
 from godwit.storage.object_log import ObjectLogs
 from godwit.storage.store import Store
 
-BROKERS = ("nats", "tls")
+BROKERS = ("nats", "tls", "kafka")
 
 
 def is_folder(url: str | Path) -> bool:
@@ -57,7 +60,7 @@ def open_store(url: str | Path, durability: Durability = "process", *, alone: bo
         bucket = Bucket(str(url))
         return Store(ObjectDisk(bucket), served=ObjectLogs(bucket), objects=bucket)
     if scheme in BROKERS:
-        return _of_nats(str(url))
+        return (_of_kafka if scheme == "kafka" else _of_nats)(str(url))
     raise _unknown(str(url))
 
 
@@ -74,13 +77,32 @@ def _unknown(url: str) -> ConfigError:
 
 def _of_nats(url: str) -> Store:
     parts = urlparse(url)
-    prefix = parts.path.strip("/")
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", prefix):
-        msg = f"store '{url}': name the fleet, as in nats://{parts.netloc}/my-fleet (letters, digits, - and _)"
-        raise ConfigError(msg)
-    server = NatsServer(f"{parts.scheme}://{parts.netloc}", prefix)
+    server = NatsServer(f"{parts.scheme}://{parts.netloc}", _fleet(url))
     objects, apart = NatsObjects(server), parse_qs(parts.query).get("segments")
-    return Store(_disk(apart[-1]) if apart else ObjectDisk(objects), served=NatsLogs(server, objects), objects=objects)
+    disk = _disk(apart[-1]) if apart else ObjectDisk(objects)
+    return Store(disk, served=NatsLogs(server, disk), objects=objects)
+
+
+def _of_kafka(url: str) -> Store:
+    parts, told = urlparse(url), parse_qs(urlparse(url).query)
+    if "segments" not in told:
+        msg = f"store '{url}': Kafka keeps logs only; say where the rest goes, as in ?segments=file:/data/fleet"
+        raise ConfigError(msg)
+    disk = _disk(told["segments"][-1])
+    cluster = KafkaCluster(parts.netloc, _fleet(url), int(told.get("replication", ["-1"])[-1]))
+    return Store(disk, served=KafkaLogs(cluster, disk), objects=disk.objects if isinstance(disk, ObjectDisk) else None)
+
+
+def _fleet(url: str) -> str:
+    """The fleet that the path of a broker's URL names."""
+    parts = urlparse(url)
+    name = parts.path.strip("/")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
+        msg = (
+            f"store '{url}': name the fleet, as in {parts.scheme}://{parts.netloc}/my-fleet (letters, digits, - and _)"
+        )
+        raise ConfigError(msg)
+    return name
 
 
 def _disk(url: str) -> Disk:

@@ -42,10 +42,16 @@ REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can
 class ServedLogs(Protocol):
     """Logs that a server keeps: a broker, or an object store."""
 
+    #: told of a log that somebody has appended to, by servers that pass such news on; must not wait for anything
+    heard: Callable[[str], None]
+
     def log(self, name: str, *, shared: bool) -> MessageLog: ...
 
     def remove(self, folder: str) -> None:
         """The logs below a folder, with all records."""
+
+    def ask_again(self) -> None:
+        """Whoever looks next sees what is there now: what was heard a moment ago is not enough."""
 
     def close(self) -> None: ...
 
@@ -123,6 +129,11 @@ class Store:
         if self.served is not None:
             self.served.remove(folder)
         self.disk.delete_folder(folder)
+
+    def look_again(self) -> None:
+        """From now on a look finds whatever anybody has appended before."""
+        if self.served is not None:
+            self.served.ask_again()
 
     def close(self) -> None:
         """Hang up, if somebody else keeps the logs."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 COORDINATOR = "coordinator"
 
@@ -108,9 +109,29 @@ class FullDisk:
     seconds: float
 
 
-Fault = KillProcess | PauseProcess | SlowProcess | CutLink | DelayLink | KillBroker | CutStore | SlowStore | FullDisk
+@dataclass(frozen=True)
+class JumpClock:
+    """The wall clock of the process jumps by so much and, after a while, back."""
+
+    process: str
+    by: float
+    seconds: float
+
+
+Fault = (
+    KillProcess
+    | PauseProcess
+    | SlowProcess
+    | CutLink
+    | DelayLink
+    | KillBroker
+    | CutStore
+    | SlowStore
+    | FullDisk
+    | JumpClock
+)
 Step = SendBatches | MoveDevice | PlaceQuery | Fault
-FAULTS = (KillProcess, PauseProcess, SlowProcess, CutLink, DelayLink, KillBroker, CutStore, SlowStore, FullDisk)
+FAULTS = get_args(Fault)
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,8 @@ class FaultWeights:
     slow_store: float = 0.0
     #: of stores that are folders
     full_disk: float = 0.0
+    #: where the launcher can set clocks
+    clock: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -202,5 +225,7 @@ def _step(
             return SlowStore(rng.choice([5.0, 20.0, 50.0]), seconds)
         case "full_disk":
             return FullDisk(rng.choice(regions), seconds)
+        case "clock":
+            return JumpClock(rng.choice(anybody), rng.choice([-3600.0, -30.0, -1.0, 1.0, 30.0, 3600.0]), seconds)
         case _:
             return DelayLink(rng.choice(regions), rng.choice([20.0, 100.0, 400.0]), seconds)

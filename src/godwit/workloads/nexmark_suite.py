@@ -126,5 +126,6 @@ def _bid(rows: dict[str, object], settings: Settings) -> dict[str, object]:
 
 def _text(settings: Settings, what: int, n: np.ndarray, length: int) -> list[str]:
     """Small letters, of one length: a few of them drawn, and repeated to fill it."""
-    drawn = [LETTERS[below(settings, what * 10 + i, n, len(LETTERS))] for i in range(min(length, 8))]
-    return [("".join(letters) * (length // len(drawn) + 1))[:length] for letters in zip(*drawn, strict=True)]
+    drawn = np.stack([below(settings, what * 10 + i, n, len(LETTERS)) for i in range(min(length, 8))], axis=1)
+    letters = LETTERS[drawn[:, np.arange(length) % drawn.shape[1]]]
+    return list(np.ascontiguousarray(letters).view(f"<U{length}")[:, 0].tolist())

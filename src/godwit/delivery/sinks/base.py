@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from godwit.delivery.json_rows import json_rows
 from godwit.ids import QueryId, RegionId
@@ -73,6 +72,8 @@ class ResultBatch:
                 yield mine.select(list(self.columns))
 
     def _many(self, segment: Segment) -> Iterator[pa.Table]:
+        import pyarrow.dataset as ds  # (takes a second, for pandas comes with it)
+
         rows = ds.dataset(segment.paths, format="parquet").scanner(
             columns=list(self.columns), filter=ds.field(QUERY) == self.query
         )

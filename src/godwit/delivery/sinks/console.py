@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, ClassVar
 
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class ConsoleSink(ResultSink):
@@ -16,10 +16,14 @@ class ConsoleSink(ResultSink):
     exactly_once: ClassVar[bool] = False
 
     def __init__(self, rows: int = 20, console: Console | None = None) -> None:
+        from rich.console import Console
+
         self._rows, self._console = rows, console or Console()
         self.name = "console"
 
     def write(self, batch: ResultBatch) -> None:
+        from rich.table import Table
+
         shown, more = Table(*batch.columns, title=f"{batch.query} · {batch.region} · {batch.number}"), 0
         for table in batch.tables():
             some = table.slice(0, max(self._rows - shown.row_count, 0))

@@ -10,13 +10,14 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.delivery.sinks.run_name import run_name
 from godwit.errors import ConfigError, DeliveryError
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class WebhookSink(ResultSink):
@@ -40,6 +41,8 @@ class WebhookSink(ResultSink):
         if not url.startswith(("http://", "https://")):
             msg = f"webhook '{url}': not an address; write http://... or https://..."
             raise ConfigError(msg)
+        import httpx
+
         self._url, self._headers, self._secret = url, dict(headers or {}), secret
         self._rows, self._timeout = rows, timeout
         self._client: httpx.Client | None = None
@@ -59,6 +62,8 @@ class WebhookSink(ResultSink):
         self._client = None
 
     def write(self, batch: ResultBatch) -> None:
+        import httpx
+
         self._client = self._client or httpx.Client(headers=self._headers, timeout=self._timeout)
         for part, rows in batch.pieces(self._rows):
             told = {"query": batch.name, "region": batch.region, "number": batch.number, "part": part, "rows": rows}

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -114,8 +115,14 @@ class Feeder:
         time, device = self.schema.stream.time, self.schema.stream.device
         columns = [time] if device is None else [time, device]
         # Names come as numbers: to group by them is twice as fast.
-        reader = ds.ParquetFileFormat(dictionary_columns=[] if device is None else [device])
-        table = _dataset(segment, reader).to_table(columns=columns, filter=ds.field(DEAD).is_null() if staged else None)
+        names = [] if device is None else [device]
+        if staged or segment.inline is not None:
+            reader = ds.ParquetFileFormat(dictionary_columns=names)
+            alive = ds.field(DEAD).is_null() if staged else None
+            table = _dataset(segment, reader).to_table(columns=columns, filter=alive)
+        else:  # (without a plan for it, that takes half the time)
+            tables = (pq.read_table(path, columns=columns, read_dictionary=names) for path in segment.paths)
+            table = pa.concat_tables(tables)
         if device is None:
             name = DeviceId(self.stream)
             table = table.append_column("__name", pa.array([name] * table.num_rows, pa.string()))

@@ -12,6 +12,7 @@ from godwit.control.commands import Alter, MigrateKeys, Replace, Replan, Submit,
 from godwit.ids import QueryId
 from godwit.model.change_text import parse_changes
 from godwit.model.explain import explain as explained
+from godwit.model.explain import parted
 from godwit.model.plan import Query
 from godwit.replan.wishes import PlanWish
 from godwit.server.access import Caller, Role
@@ -172,7 +173,8 @@ def _explained(service: Service, sql: str, name: str) -> dict[str, Any]:
     fleet = service.fleet
     compiled = compile_query(sql, fleet.deployment.streams, QueryId(name), (), fleet.functions)
     output = [{"name": c.name, "type": c.type} for c in fleet.output(compiled)]
-    return {"plan": explained(compiled), "shape": compiled.shape.key, "columns": output}
+    reason = parted(compiled, fleet.deployment, fleet.topology)
+    return {"plan": explained(compiled, reason), "shape": compiled.shape.key, "columns": output}
 
 
 def _altered(service: Service, name: QueryId, sql: str) -> dict[str, Any]:
