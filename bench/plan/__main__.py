@@ -1,19 +1,21 @@
-"""Experiments of plan changes: `python -m bench.plan [experiment ...]`; only `constants` needs Spark.
+"""Experiments of plan changes: `python -m bench.plan [experiment ...]`.
 
 Each writes docs/results/plan/<name>.json; docs/results/plan.md and the plots are made from whatever has been run.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from bench._harness import machine, save
 from bench.plan import fitting, model, report, spark, swapping
 from bench.plan.settings import HIGH, LOW, Setting
 from godwit.engine.session import spark_session
-from godwit.replan.forecast import CostConstants
 
 AXES = {"9 and 10": "W, ms", "11": "inter-arrival time of B, ms", "12": "W, ms"}
 
@@ -47,16 +49,28 @@ def swaps() -> None:
     save(report.FOLDER / "swaps.json", out)
 
 
+def measured(part: int) -> None:
+    """Changes that are timed, for `constants`; needs a quiet machine."""
+    session, found = spark_session(quick=True), list[dict[str, Any]]()
+    for one in fitting.samples(session, part):
+        found.append(fitting.to_json(one))
+        print(f"{one.setting} x {one.scale:g}, {one.strategy}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
+        save(report.FOLDER / "measured" / f"{part}.json", {"measured": found, "machine": machine()})
+
+
 def constants() -> None:
-    """Needs Spark, and a quiet machine: the cost models' constants, fitted to changes that are timed."""
-    found = list[fitting.FitSample]()
-    for one in fitting.samples(spark_session()):
-        found.append(one)
-        cold = "compiled" if one.cold else "again"
-        print(f"{one.setting}, {one.strategy}, {cold}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
-        if len(found) >= len(fields(CostConstants)):  # (whatever was measured when time runs out)
-            out = {"title": "Cost models fitted to this engine", **fitting.fitted(found), "machine": machine()}
-            save(report.FOLDER / "constants.json", out)
+    """The cost models' constants, fitted to the changes that were timed."""
+    parts = [json.loads(path.read_text()) for path in sorted((report.FOLDER / "measured").glob("*.json"))]
+    found = [fitting.from_json(told) for part in parts for told in part["measured"]]
+    title = "Forecast and measured length of changes on Spark"
+    out = {"title": title, **fitting.fitted(found), "machine": parts[0]["machine"]}
+    save(report.FOLDER / "constants.json", out)
+
+
+def spark_million() -> None:
+    points = spark.million(spark_session(quick=True))
+    title = "On Spark: a change with a million rows of state"
+    save(report.FOLDER / "spark_million.json", {"title": title, "changes": points, "machine": machine()})
 
 
 def spark_lengths() -> None:
@@ -86,6 +100,8 @@ EXPERIMENTS = {
     "spark-lengths": spark_lengths,
     "spark-low": spark_low,
     "spark-high": spark_high,
+    "spark-million": spark_million,
+    **{f"measured-{part}": partial(measured, part) for part in range(fitting.PARTS)},
     "constants": constants,
 }
 

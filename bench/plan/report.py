@@ -30,6 +30,8 @@ def write() -> None:
             parts += _over_time(path.stem, found)
         elif "changes" in found:
             parts += _spark_lengths(found)
+        elif "constants" in found and "samples" in found:
+            parts += _forecasts(found)
         elif "spark" in found:
             parts += _spark_series(path.stem, found)
         elif "swaps" in found:
@@ -75,6 +77,29 @@ def _spark_lengths(found: Any) -> list[str]:
         for n, change in enumerate(run["changes"])
     ]
     return [f"## {found['title']}", "", describe(found["machine"]), "", *table(head, rows)]
+
+
+def _forecasts(found: Any) -> list[str]:
+    told = [f"- {name}: {share}" for name, share in found["held back, within 25 %"].items()]
+    head = list(found["samples"][0])
+    rows = [[_short(one[key]) for key in head] for one in found["samples"]]
+    parts = [
+        f"## {found['title']}",
+        "",
+        describe(found["machine"]),
+        "",
+        f"{found['settings']} settings; held back from the fit,",
+    ]
+    return [
+        *parts,
+        "forecast within 25 % of the measured length:",
+        "",
+        *told,
+        "",
+        f"Constants: {found['constants']}",
+        "",
+        *table(head, rows),
+    ]
 
 
 def _spark_series(name: str, found: Any) -> list[str]:

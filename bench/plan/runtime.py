@@ -8,18 +8,24 @@ results per row do not. A change is made several times, there and back.
 from __future__ import annotations
 
 import datetime as dt
-import random
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bench.plan.settings import LINKS, Setting
 from godwit.api.fleet import Fleet
+from godwit.api.handles import QueryHandle
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.plan import Join
@@ -27,6 +33,7 @@ from godwit.model.signature import StateKey
 from godwit.model.topology import Site, Topology
 from godwit.replan.change_progress import under_way
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
+from godwit.replan.tracks import of_new, runs_both
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
@@ -67,15 +74,18 @@ class Timed(ResultSink):
 
 
 class Meter:
-    """What all runners have done: rows taken in, and how long micro-batches with rows took."""
+    """What all runners have done: rows that boxes beside another one have taken in, how long micro-batches with rows
+    took."""
 
     def __init__(self) -> None:
-        self.rows, self.took = 0, list[tuple[float, float]]()
+        self.beside, self.took = 0, list[tuple[float, float]]()
 
     def committed(self, runner: Any, number: int, record: Any) -> None:
-        metrics = record["metrics"]
-        self.rows += metrics["rows_in"]
-        if metrics["rows_in"]:
+        metrics, plan = record["metrics"], runner.shape.plan
+        if runs_both(plan):
+            new = of_new(plan)
+            self.beside += sum(rows for place, rows in metrics["taken"].items() if int(place.split("/")[0]) in new)
+        if metrics["taken"]:
             self.took.append((time.perf_counter(), metrics["took_ms"]))
 
 
@@ -83,41 +93,40 @@ class Load:
     """Rows of a setting, pushed as the wall clock goes."""
 
     def __init__(self, fleet: Fleet, setting: Setting, scale: float, seed: int = 1) -> None:
-        self._fleet, self._setting, self._scale, self._rng = fleet, setting, scale, random.Random(seed)
+        self._fleet, self._draw = fleet, np.random.default_rng(seed)
+        self._rates = {alias: scale * 1000 / gap for alias, gap in zip("abcd", setting.gaps_ms, strict=True)}
+        self._values = {
+            link.lower(): max(1, round(scale / sigma)) for link, sigma in zip(LINKS, setting.sigma, strict=True)
+        }
         self.pushed, self.kept, self._begun, self._step = 0, list[tuple[float, int, int]](), 0.0, 0
 
     def run(self, seconds: float) -> None:
         """Push for so long; a step that is late is made up for, and nothing is left out."""
         self._begun = self._begun or time.perf_counter() - self._step * STEP_S
-        end = self._step + round(seconds / STEP_S)
+        end = self._step + max(1, round(seconds / STEP_S))
         while self._step < end:
             wait = self._begun + self._step * STEP_S - time.perf_counter()
             if wait > 0:
                 time.sleep(wait)
-            self.push()
+            self.push(1)
+            if self._step % 5 == 0:
+                self.kept.append((time.perf_counter(), *rows_kept(self._fleet)))
 
-    def push(self) -> None:
-        for alias in "abcd":
-            rows = self._rows(alias)
-            self.pushed += len(rows)
-            if rows:
-                self._fleet.push(alias, rows)
-        self._step += 1
-        if self._step % 5 == 0:
-            self.kept.append((time.perf_counter(), *rows_kept(self._fleet)))
+    def push(self, steps: int) -> None:
+        """Rows of some steps at once."""
+        for alias in self._rates:
+            count = int(self._draw.poisson(self._rates[alias] * STEP_S * steps))
+            self.pushed += count
+            if count:
+                self._fleet.push(alias, self._rows(count, steps))
+        self._step += steps
 
-    def _rows(self, alias: str) -> list[dict[str, Any]]:
-        gap_s = self._setting.gaps_ms["abcd".index(alias)] / 1000 / self._scale
-        rows, at = list[dict[str, Any]](), self._rng.expovariate(1 / gap_s)
-        while at < STEP_S:
-            keys = {
-                link.lower(): self._rng.randrange(max(1, round(self._scale / sigma)))
-                for link, sigma in zip(LINKS, self._setting.sigma, strict=True)
-            }
-            moment = START + dt.timedelta(seconds=self._step * STEP_S + at)
-            rows.append({"n": self._rng.randrange(10**6), **keys, "ts": moment})
-            at += self._rng.expovariate(1 / gap_s)
-        return rows
+    def _rows(self, count: int, steps: int) -> pa.Table:
+        first, last = (int((self._step + k) * STEP_S * 1e6) for k in (0, steps))
+        times = int(START.timestamp() * 1e6) + np.sort(self._draw.integers(first, last, count))
+        keys = {name: self._draw.integers(0, most, count, dtype=np.int32) for name, most in self._values.items()}
+        numbers = self._draw.integers(0, 10**6, count, dtype=np.int32)
+        return pa.table({"n": numbers, **keys, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
 
 
 def rows_kept(fleet: Fleet) -> tuple[int, int]:
@@ -135,6 +144,83 @@ def rows_kept(fleet: Fleet) -> tuple[int, int]:
     return leaves, inner
 
 
+@contextmanager
+def running(
+    spark: SparkSession,
+    setting: Setting,
+    scale: float,
+    probing: bool = False,
+    order: str = OLD_ORDER,
+    fill_s: float = 0.0,
+) -> Iterator[Bench]:
+    """A running fleet with Figure 4's query, its states filled with rows of so many seconds."""
+    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, retention=Retention(keep=True)) as fleet:
+        fleet.topology.add(Topology.of([Site("here")]))  # type: ignore[arg-type]
+        for alias in "abcd":
+            fleet.stream(alias, "n int, ab int, bc int, cd int, ts timestamp", site="here", ahead=None)
+        query = fleet.submit(sql(setting.window_ms), "q", joins="stateless" if probing else "materialised")
+        if order != OLD_ORDER:
+            fleet.replan("q", order=order, strategy="moving-state")
+            fleet.process_available()
+        one = Bench(fleet, query, Timed(), Load(fleet, setting, scale), Meter())
+        query.write_to(one.sink)
+        fleet.pool.follow(one.meter.committed)
+        for _ in range(round(fill_s)):
+            one.load.push(round(1 / STEP_S))
+            fleet.process_available()
+        fleet.start()
+        yield one
+
+
+@dataclass
+class Bench:
+    fleet: Fleet
+    query: QueryHandle
+    sink: Timed
+    load: Load
+    meter: Meter
+
+    def change(self, strategy: str, order: str, most_s: float = 30.0) -> dict[str, Any]:
+        """Change the plan while rows come."""
+        fleet, load = self.fleet, self.load
+        begun, asked_at, beside, pushed = time.perf_counter(), time.time(), self.meter.beside, load.pushed
+        asked = threading.Thread(
+            target=lambda: fleet.replan("q", order=order, strategy=strategy, run_out=strategy == "pause-drain-resume")
+        )
+        asked.start()
+        while time.perf_counter() - begun < most_s and (asked.is_alive() or changing(fleet)):
+            load.run(STEP_S)
+        meanwhile = load.pushed - pushed
+        load.run(1.0)
+        told = PlanChangeRecord.from_json(fleet.store.get_document(PLAN_CHANGES)[-1])
+        left = [p for p in told.phases if p.phase == "left" and not p.version.endswith("-both")]
+        read = sum(p.rows for p in left) if strategy in ("moving-state", "background") else 0
+        return {
+            "at_s": round(begun - load._begun, 2),
+            "length_s": (told.ended or time.time()) - asked_at,
+            "silence_s": self.sink.longest_gap(begun, time.perf_counter()),
+            "rows_meanwhile": meanwhile,
+            "state_rows": sum(p.rows for p in left),
+            "extra_rows": self.meter.beside - beside + read,
+            "phases": [(p.phase, round(p.at - asked_at, 3), p.rows, p.bytes) for p in told.phases],
+        }
+
+    def calm(self, seconds: float) -> tuple[float, float | None]:
+        """(longest gap between results, micro-batch with rows at the median, ms)"""
+        begun = time.perf_counter()
+        self.load.run(seconds)
+        took = [ms for at, ms in self.meter.took if at > begun]
+        return self.sink.longest_gap(begun, time.perf_counter()), median(took) if took else None
+
+    def verdict(self) -> dict[str, Any]:
+        self.fleet.process_available()
+        self.fleet.stop()
+        self.fleet.close_sources()
+        self.fleet.process_available()
+        found = self.query.verdict()
+        return {"results": found.got, "oracle": "equal" if found.equal else "different"}
+
+
 def run(
     spark: SparkSession,
     setting: Setting,
@@ -143,83 +229,30 @@ def run(
     warm_s: float,
     calm_s: float,
     changes: int = 2,
-    most_s: float = 30.0,
+    fill_s: float = 0.0,
 ) -> dict[str, Any]:
-    """`changes` of plan in a row, each after a calm time; "none": the old plan throughout, "new": the new one."""
-    order = {"new": NEW_ORDER}.get(strategy, OLD_ORDER)
-    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, retention=Retention(keep=True)) as fleet:
-        fleet.topology.add(Topology.of([Site("here")]))  # type: ignore[arg-type]
-        for alias in "abcd":
-            fleet.stream(alias, "n int, ab int, bc int, cd int, ts timestamp", site="here", ahead=None)
-        probing = {"joins": "stateless"} if strategy.startswith("stateless") else {}
-        query, sink, load = fleet.submit(sql(setting.window_ms), "q", **probing), Timed(), Load(fleet, setting, scale)  # type: ignore[arg-type]
-        if order != OLD_ORDER:
-            fleet.replan("q", order=order, strategy="moving-state")
-        query.write_to(sink)
-        meter = Meter()
-        fleet.pool.follow(meter.committed)
-        fleet.start()
-        load.run(warm_s)
+    """`changes` of plan in a row, each after a calm time; "none": the old plan throughout, "new": the new one. A change
+    of probing joins moves nothing."""
+    order, probing = {"new": NEW_ORDER}.get(strategy, OLD_ORDER), strategy == "stateless-order"
+    with running(spark, setting, scale, probing, order, fill_s) as bench:
+        bench.load.run(warm_s)
         found = []
-        for number in range(changes if strategy not in ("none", "new", "stateless") else 0):
-            begun = time.perf_counter()
-            load.run(calm_s)
-            calm = sink.longest_gap(begun, time.perf_counter())
-            before = meter.rows, load.pushed
-            order = (NEW_ORDER, OLD_ORDER)[number % 2]
-            told = _changed(fleet, load, sink, strategy, order, most_s)
-            fleet.process_available()
-            extra = meter.rows - before[0] - (load.pushed - before[1])
-            found.append({**told, "calm_gap_s": calm, "extra_rows": extra, "phases": _phases(fleet)})
-        begun = time.perf_counter()
-        load.run(calm_s)
-        calm = sink.longest_gap(begun, time.perf_counter())
-        took = sorted(ms for at, ms in meter.took if at > begun)
-        fleet.process_available()
-        fleet.stop()
-        fleet.close_sources()
-        fleet.process_available()
-        verdict = query.verdict()
+        for number in range(changes if strategy not in ("none", "new") else 0):
+            gap, _ = bench.calm(calm_s)
+            told = bench.change(strategy, (NEW_ORDER, OLD_ORDER)[number % 2])
+            found.append({**told, "calm_gap_s": gap})
+        gap, took = bench.calm(calm_s)
+        load, sink = bench.load, bench.sink
         return {
             "strategy": strategy,
             "changes": found,
-            "calm_gap_s": calm,
-            "calm_batch_ms": took[len(took) // 2] if took else None,
+            "calm_gap_s": gap,
+            "calm_batch_ms": took,
             "rows": load.pushed,
             "kept": [(round(at - load._begun, 2), leaves, inner) for at, leaves, inner in load.kept],
             "results_at": [(round(at - load._begun, 2), rows) for at, rows in sink.came],
-            "results": verdict.got,
-            "oracle": "equal" if verdict.equal else "different",
+            **bench.verdict(),
         }
-
-
-def _changed(fleet: Fleet, load: Load, sink: Timed, strategy: str, order: str, most_s: float) -> dict[str, Any]:
-    begun, pushed = time.perf_counter(), load.pushed
-    asked = threading.Thread(
-        target=lambda: fleet.replan("q", order=order, strategy=strategy, run_out=strategy == "pause-drain-resume")
-    )
-    asked.start()
-    while time.perf_counter() - begun < most_s:
-        load.run(STEP_S)
-        if not asked.is_alive() and not changing(fleet):
-            break
-    ended = time.perf_counter()
-    load.run(1.0)
-    return {
-        "at_s": round(begun - load._begun, 2),
-        "length_s": ended - begun,
-        "silence_s": sink.longest_gap(begun, time.perf_counter()),
-        "rows_meanwhile": load.pushed - pushed,
-    }
-
-
-def _phases(fleet: Fleet) -> list[tuple[str, float, int, int]]:
-    """(phase, seconds since the change began, rows, bytes) of the last change, as the fleet has recorded it."""
-    known = fleet.store.get_document(PLAN_CHANGES) or []
-    if not known:
-        return []
-    last = PlanChangeRecord.from_json(known[-1])
-    return [(p.phase, round(p.at - last.began, 3), p.rows, p.bytes) for p in last.phases]
 
 
 def changing(fleet: Fleet) -> bool:

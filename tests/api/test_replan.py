@@ -15,6 +15,7 @@ from godwit.api.handles import QueryHandle
 from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import DeviceId, SiteId
 from godwit.maintenance.housekeeping import Retention
+from godwit.model.changes import CapacityChanged
 from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site, Topology
 from godwit.region import step
@@ -237,6 +238,55 @@ def test_a_lag_that_begins_during_the_change_loses_nothing(fleet: Fleet, strateg
     _lagging(fleet, "ac", 17, 20, 40, 70, 110)
     _lagging(fleet, "b", 15, 16, 17, 20, 40, 41, 70, 110, 130)
     _lagging(fleet, "ac", 131)
+    _ends_well(fleet, query)
+
+
+#: rows of a and c that no b brings together meet only where a and c are joined first
+DIVIDED = (
+    f"SELECT a.v AS x, b.v AS y, c.v AS z FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} "
+    f"JOIN c ON a.k = c.k AND c.ts {NEAR.format('a')} AND element_at(array(1, 2, 3), a.v - c.v) > 0"
+)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_new_plan_that_fails_is_given_up_and_the_old_goes_on(fleet: Fleet, when: str) -> None:
+    """Its states cannot be computed, or its first rows make Spark fail: nothing is lost, and the record says why."""
+    query = fleet.submit(DIVIDED, "q")
+
+    def push(seconds: range, meet: bool) -> None:
+        for second in seconds:
+            at = START + dt.timedelta(seconds=second)
+            for stream, v in (("a", 5), ("b", 1), ("c", 2)):
+                fleet.push(stream, [{"k": second % 2, "v": v + second % 2, "ts": at}])
+            for stream in "ac" if meet else "":
+                fleet.push(stream, [{"k": 9, "v": 7, "ts": at}])
+        fleet.process_available()
+
+    push(range(10, 14), when == "before")
+    before = fleet.execution(query.id).shape
+    fleet.replan("q", order="(a JOIN c) JOIN b", strategy="background")
+    push(range(14, 16), when == "meanwhile")
+    push(range(16, 30), False)
+    (runs,) = fleet.deployment.queries.values()
+    assert runs.shape == before
+    (told,) = [PlanChangeRecord.from_json(one) for one in fleet.store.get_document(PLAN_CHANGES)]
+    assert "INVALID_INDEX_OF_ZERO" in told.reverted
+    _ends_well(fleet, query)
+
+
+def test_a_prepared_plan_that_finds_no_place_is_given_up(fleet: Fleet) -> None:
+    """While the change waits for b, the site gets too small for both plans."""
+    query = fleet.submit(ALL_NEAR, "q")
+    _lagging(fleet, "abc", *range(10, 16))
+    _lagging(fleet, "ac", 40)
+    fleet.replan("q", order="(a JOIN b) JOIN c", strategy="moving-state")
+    fleet.change([CapacityChanged(SiteId("west"), 5.0)])
+    _lagging(fleet, "abc", *range(41, 60))
+    (runs,) = fleet.deployment.queries.values()
+    assert (runs.id, runs.successor) == (query.id, None)
+    (told,) = [PlanChangeRecord.from_json(one) for one in fleet.store.get_document(PLAN_CHANGES)]
+    assert "no place" in told.reverted
+    fleet.replan("q", order="(b JOIN c) JOIN a", dry_run=True)
     _ends_well(fleet, query)
 
 

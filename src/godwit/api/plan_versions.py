@@ -194,6 +194,8 @@ class PlanVersions:
             why = "it shares operators with other queries, which would have to change with it"
         elif old.target is not None:
             why = f"its results are stream '{old.target}', which is fed by this version"
+        elif self._fleet.in_processes:
+            why = "its regions are other processes, which do not tell how far their joins are"
         elif name in self._fleet.parked or old.id in self._fleet.parked:
             why = "it has no place now"
         elif any(operator[0] == old.id for operator in deployment.key_routes):
@@ -276,7 +278,7 @@ class PlanVersions:
                 self._retire(new)
             case NextStep.SWITCH if new.successor is not None:
                 self._asked.discard((new.id, step))
-                self.switch(self._fleet.aliases.name_of(new.id), new, new.successor, True)
+                self._succeed(new, new.successor)
             case NextStep.SWITCH:
                 name = self._fleet.aliases.name_of(new.id)
                 reason = legacy.broken(self._fleet.store, new.id)
@@ -286,6 +288,16 @@ class PlanVersions:
                     self._reverted[_final(new.id)] = reason
                 self._asked.discard((new.id, step))  # it is asked for again if there is no place now
                 self.switch(name, new, replace(last, id=_final(new.id), inherits=new.id, until=0), False)
+
+    def _succeed(self, old: Query, new: Query) -> None:
+        """What was prepared comes; without a place for it, the old version goes on as before."""
+        name = self._fleet.aliases.name_of(old.id)
+        try:
+            self.switch(name, old, new, True)
+        except DeploymentError as fault:
+            log.warning("%s", fault)
+            self._fleet.control.ask(QueryAdjusted(old.id))
+            self._records.end(_name(old.id), str(fault))
 
     def _retire(self, new: Query) -> None:
         old = self._progress.before(new)
