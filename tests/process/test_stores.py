@@ -101,7 +101,7 @@ def test_a_region_that_is_gone_for_good_is_forgotten(tmp_path: Path, ending: Exi
     assert set(fleet.deployment.sites) == {"east", "cloud"}
     assert "accepted: epoch" in _godwit(launcher, "change", url, "device t0 -> east", "device t2 -> cloud")
     feed.send(3)
-    assert "site west" in _godwit(launcher, "history", url, "-o", "json")
+    assert "SiteRemoved(west)" in _godwit(launcher, "history", url, "-o", "json")
     _ends_as_the_oracle_says(launcher, fleet, feed, spark)
 
 

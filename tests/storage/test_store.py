@@ -45,7 +45,11 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"kafka://{address}"
 
 
-@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", *SERVED])
+#: (Java starts for it)
+KAFKA = pytest.param("kafka", marks=pytest.mark.full)
+
+
+@pytest.fixture(params=["local", "local, power", "memory", "faulty", "volatile, power", *list(SERVED)[:-1], KAFKA])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param in SERVED:
         at, fleet = request.getfixturevalue(SERVED[request.param]), f"t{uuid.uuid4().hex[:8]}"

@@ -50,7 +50,8 @@ def forget_region(
     region, sites = _checked(fleet, name)
     devices = [device for device, at in fleet.deployment.devices.items() if at in sites]
     with tempfile.TemporaryDirectory(prefix="godwit-forget-") as folder:
-        spec = FleetFile(fleet.url, (RegionSpec(name),), run_folder=Path(folder))
+        # (it hands over and tidies nothing: whether the region kept its rows for ever is not known here)
+        spec = FleetFile(fleet.url, (RegionSpec(name, keep=True),), run_folder=Path(folder))
         launcher = Launcher(spec, token=fleet.token)
         say(f"a process under the name '{name}' is started here, to hand over what it had")
         launcher.start_region(spec.regions[0])
