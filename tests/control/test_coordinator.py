@@ -261,7 +261,7 @@ def test_folding_keeps_the_final_topology() -> None:
 def test_stories_can_be_kept_and_read() -> None:
     plane = running()
     plane.change([moved("d1", "e3")])
-    story = next(one.story for one in acked(plane) if isinstance(one, Record))
+    story = next(one.record for one in acked(plane) if isinstance(one, Record))
     story = story.timed("plan", 0.002).timed("publish", 0.001).with_state(InstanceId.parse("q/3"), 4096, 0.05)
     assert ReconfigurationRecord.from_json(story.to_json()) == story
     assert "hand-over f1 -> cloud, 1 hops, 4,096 bytes in 50.0 ms" in story.text()
