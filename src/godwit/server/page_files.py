@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import Response
-from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -25,17 +25,18 @@ class PageFiles(StaticFiles):
         try:
             return await super().get_response(path, scope)
         except AnyHTTPException as fault:
-            told = {"error": "NotFound", "message": f"there is nothing at /{path}", "remedy": INDEX}
-            raise HTTPException(fault.status_code, told, dict(fault.headers or {})) from fault
+            if fault.status_code != 404:
+                raise
+            told = {"error": "NotFound", "message": f"there is nothing at {scope['path']}", "remedy": INDEX}
+            raise HTTPException(404, told) from fault
 
 
 def _methods(scope: Scope) -> str:
     """What a route of this path takes, if there is one."""
-    found: set[str] = set()
-    for route in scope["app"].routes:
-        if not isinstance(route, Mount) and route.matches(scope)[0] is Match.PARTIAL:
-            found |= getattr(route, "methods", None) or set()
-    return ", ".join(sorted(found))
+    for path, methods in scope["app"].openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", path), scope["path"]):
+            return ", ".join(sorted(method.upper() for method in methods))
+    return ""
 
 
 def _about(operation: dict[str, Any]) -> str:
