@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
-from godwit.engine import segments
+import pytest
+
+from godwit.engine import local_files, segments
 from godwit.engine.local_files import QUIET, RAW, file_system
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -30,6 +34,24 @@ def test_permissions_are_left_as_they_are(spark: Any, tmp_path: Path) -> None:
         files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("0640"))
         modes.append(stat.S_IMODE(os.stat(tmp_path / "file").st_mode))
     assert modes[0] != modes[1] == 0o640
+
+
+def test_regions_that_ask_at_once_add_it_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def added(jvm: Any) -> str:
+        asked.append(jvm)
+        time.sleep(0.05)
+        return QUIET
+
+    monkeypatch.setattr(local_files, "_chosen", {})
+    monkeypatch.setattr(local_files, "_added", added)
+    threads = [threading.Thread(target=file_system, args=(spark,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) == 1
 
 
 def test_what_spark_writes_is_read_again(spark: Any, tmp_path: Path) -> None:

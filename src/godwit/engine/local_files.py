@@ -1,14 +1,15 @@
 """The file system that Spark's tasks write local files with: one that starts no process.
 
 Hadoop sets the permissions of every file and folder that it makes by running `chmod`, where its native library is not
-there (PySpark has none). That are about five processes for each file of a large micro-batch, and the task waits for
-them. Files have the permissions of the process instead, as those that Python writes. The class is compiled when it is
-first asked for, by Janino, which Spark carries, and lives in this Java: a cluster's executors do not have it.
+there (PySpark has none), and a task that writes a file of a large micro-batch waits for it. Files have the permissions of
+the process instead, as those that Python writes. The class is compiled when it is first asked for, by Janino, which
+Spark carries, and lives in this Java: a cluster's executors do not have it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import suppress
 from typing import Any, cast
 
@@ -36,16 +37,19 @@ public class Adding {
 }
 """
 _chosen: dict[int, str] = {}
+#: a class can be added once; regions ask from threads of their own
+_adding = threading.Lock()
 
 
 def file_system(spark: SparkSession) -> str:
     """The name of the class."""
     context = spark.sparkContext
     known = id(context._gateway)
-    if known not in _chosen:
-        local = str(context.master).startswith("local")
-        _chosen[known] = _added(cast("Any", context._jvm)) if local else RAW
-    return _chosen[known]
+    with _adding:
+        if known not in _chosen:
+            local = str(context.master).startswith("local")
+            _chosen[known] = _added(cast("Any", context._jvm)) if local else RAW
+        return _chosen[known]
 
 
 def _added(jvm: Any) -> str:
