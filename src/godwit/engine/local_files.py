@@ -1,8 +1,8 @@
 """The file system that Spark's tasks write local files with: one that starts no process.
 
 Hadoop sets the permissions of every file and folder that it makes by running `chmod`, where its native library is not
-there (PySpark has none), and a task that writes a file of a large micro-batch waits for it. Files have the permissions of
-the process instead, as those that Python writes. The class is compiled when it is first asked for, by Janino, which
+there (PySpark has none), and a task that writes a file of a large micro-batch waits for it. Files have the permissions
+of the process instead, as those that Python writes. The class is compiled when it is first asked for, by Janino, which
 Spark carries, and lives in this Java: a cluster's executors do not have it.
 """
 
