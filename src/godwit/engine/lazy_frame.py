@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import cast
 
@@ -227,10 +228,18 @@ def _parsed(schema: str) -> StructType:
     return StructType.fromJson(json.loads(schema))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class PlanKey:
+    """Stands for the same calls over the same columns. It is looked up several times in each step of a micro-batch, so
+    it is compared as an object, not by its contents."""
+
+    what: Hashable
+    inputs: tuple[Hashable, ...]
+
+
 @lru_cache(maxsize=4 * MOST)
-def _key_of(what: Hashable, inputs: tuple[Hashable, ...]) -> Hashable:
-    """Something small that stands for them: it is looked up several times in each step of a micro-batch."""
-    return object()
+def _key_of(what: Hashable, inputs: tuple[Hashable, ...]) -> PlanKey:
+    return PlanKey(what, inputs)
 
 
 def _rows(spark: SparkSession, leaf: Leaf) -> LazyFrame:
