@@ -1,4 +1,7 @@
-"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves, many keys."""
+"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves, many keys.
+
+Totals of very many keys are a figure of the area `sql`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
-from bench.falcon import many_totals, migration_rate, routing
+from bench.falcon import migration_rate, routing
 from bench.falcon.play import NONE, play
 from bench.falcon.run import warm
 from bench.falcon.sending import Cell, Cut
@@ -41,9 +44,6 @@ def figures() -> Iterator[dict[str, Any]]:
     yield _ratio("p99 under 1,000 migrations per minute against calm, tm", rate, "p99_ms", "calm_p99_ms", 1.1)
     (placed,) = routing.measured(100_000, CUT)
     yield _ratio("micro-batch with 100,000 keys placed against rest alone", placed, "batch_ms", "rest_batch_ms", 1.5)
-    few, many = (many_totals.measured(count, CUT) for count in (10_000, 100_000))
-    both = {**many, "few_ms": few["batch_ms"]}
-    yield _ratio("micro-batch over totals of 100,000 keys against 10,000", both, "batch_ms", "few_ms", 2.0)
 
 
 def _by_strategy(cell: Cell) -> dict[str, dict[str, Any]]:
