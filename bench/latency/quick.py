@@ -13,9 +13,9 @@ from godwit.engine.session import spark_session
 def figures() -> Iterator[dict[str, Any]]:
     """See bench/quick.py. `python -m bench.latency` has all cases, for longer, and engine mode `jobs` beside them."""
     spark = spark_session(app="godwit bench", cores=2)
-    for name, found in plans(spark, rounds=30).items():
-        yield _plan(name, found, 30)
-    yield from program.figures(program.run(spark, seconds=15.0))
+    for name, found in plans(spark, rounds=40).items():
+        yield _plan(name, found, 40)
+    yield from program.figures(program.run(spark, seconds=20.0))
     yield from steady.figures(spark, steady.QUICK, seconds=5.0, warm_s=5.0)
     yield from shapes.figures(spark, (1, 8), seconds=6.0, warm_s=6.0)
     yield from idle.figures(spark, seconds=5.0, count=8)
