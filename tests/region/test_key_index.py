@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from godwit.engine import segments
+from godwit.operators import lookup
 from godwit.operators.key_index import KeyIndexes, hashes_of
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -32,3 +36,20 @@ def test_an_index_finds_the_rows_of_a_key_and_is_made_once(spark: SparkSession, 
     assert rows == {(a, b, n) for a, b, n in zip(*table.to_pydict().values(), strict=True) if (a, b) in asked}
     assert indexes.rows(segment, ["name", "lane"], hashes).equals(found)
     assert indexes.rows(segment, ["lane"], hashes_of(wanted.slice(0, 1), ["lane"])).num_rows == 1667
+
+
+def test_keys_are_found_in_every_segment_that_has_an_index(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "INDEXED", 1)
+    place = Place(Store.local(tmp_path), "some")
+    place.store.disk.make_folder("some")
+    live = []
+    for n in range(3):
+        table = pa.table({"key": pa.array(range(100 * n, 100 * n + 100), pa.int64())})
+        schema = spark.createDataFrame(table.slice(0, 0)).schema.json()
+        live.append(segments.write_table(table, place / f"rows{n}", schema, None, in_file=True))
+    fresh = pa.table({"key": pa.array([7, 107, 207], pa.int64())})
+    values = {"key": fresh["key"].unique()}
+    found = lookup._found(cast("Any", SimpleNamespace(live=live)), values, KeyIndexes(), [fresh])
+    assert sorted(key for rows in found.values() for key in rows["key"].to_pylist()) == [7, 107, 207]

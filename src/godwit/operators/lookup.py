@@ -75,8 +75,8 @@ def _found(
         else:
             tables = segments.tables_of(segment)
         for table in tables:
-            for key, wanted in values.items():
-                table = table.filter(pc.is_in(table[key], value_set=wanted))
+            for key, among in values.items():
+                table = table.filter(pc.is_in(table[key], value_set=among))
             if table.num_rows:
                 found.setdefault(segment.schema, []).append(revised(table, segment))
     arrow = {schema: to_arrow_schema(segments.struct(schema), timezone="UTC") for schema in found}
