@@ -1,6 +1,6 @@
-"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves, many keys.
+"""The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves.
 
-Totals of very many keys are a figure of the area `sql`.
+Keys that are placed one by one take longer: `python -m bench.falcon routing`. Totals of many keys are in the area `sql`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
-from bench.falcon import migration_rate, routing
+from bench.falcon import migration_rate
 from bench.falcon.play import NONE, play
 from bench.falcon.run import warm
 from bench.falcon.sending import Cell, Cut
@@ -42,8 +42,6 @@ def figures() -> Iterator[dict[str, Any]]:
     }
     (rate,) = migration_rate.measured("tm", CUT)
     yield _ratio("p99 under 1,000 migrations per minute against calm, tm", rate, "p99_ms", "calm_p99_ms", 1.1)
-    (placed,) = routing.measured(100_000, CUT)
-    yield _ratio("micro-batch with 100,000 keys placed against rest alone", placed, "batch_ms", "rest_batch_ms", 1.5)
 
 
 def _by_strategy(cell: Cell) -> dict[str, dict[str, Any]]:

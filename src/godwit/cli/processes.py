@@ -73,7 +73,7 @@ def forget_region(
     store: StoreUrl,
     wait: Annotated[float, typer.Option(help="Seconds that handing over may take.")] = 300.0,
 ) -> None:
-    """A region whose process is gone for good: what it had goes to the others. Needs Spark here, for a while."""
+    """A region whose process is gone for good: what it had goes to the others (experimental). Needs Spark here."""
     from godwit.process.connect import connect
     from godwit.process.forget_region import forget_region as forget
 
