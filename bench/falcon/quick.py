@@ -1,6 +1,6 @@
 """The headline of `bench.quick falcon`: falcon against every baseline on TM, delta on NQ7, many moves.
 
-Keys that are placed one by one take longer: `python -m bench.falcon routing`. Totals of many keys are in the area `sql`.
+Keys that are placed one by one take longer: `python -m bench.falcon routing`. Totals of many keys: area `sql`.
 """
 
 from __future__ import annotations
