@@ -75,7 +75,7 @@ def test_errors_say_what_to_do(call: Call, folder: Path, tmp_path: Path) -> None
         assert words in told.stderr
         assert told.stdout == ""
     (folder / "history.jsonl").write_text("{")
-    assert "history.jsonl:1: not a story" in call("history", folder).stderr
+    assert "history.jsonl:1: not a record" in call("history", folder).stderr
 
 
 def test_unknown_commands_and_help(call: Call) -> None:

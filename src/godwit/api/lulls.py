@@ -47,7 +47,7 @@ class Lulls:
         waited = now - self._since.setdefault(place, now)
         due = now >= self._begun.get(place, 0.0) + PACE_S and (not self._needed.get(place) or self._lull(place))
         if due or waited > LONGEST_S or not self._fleet.pool.running:
-            self._begun[place] = now
+            self._begun = {**{p: at for p, at in self._begun.items() if now < at + PACE_S}, place: now}
             self._since.pop(place, None)
             self._needed.pop(place, None)
             return True

@@ -12,6 +12,7 @@ from godwit.errors import ConfigError
 if TYPE_CHECKING:
     from godwit.control.commands import Command
     from godwit.storage.command_log import CommandLog
+    from godwit.storage.store import Store
 
 #: a path, or what `godwit.storage.open_store` takes
 Folder = Annotated[str, typer.Argument(help="The fleet's folder, or its store's URL (nats://..., s3://...).")]
@@ -75,31 +76,36 @@ def text(sql: str) -> str:
 
 def answered(folder: str, command: Command, wait: float) -> None:
     """Write the command, say what has become of it; a refusal ends with exit code 1."""
-    before = suspended(folder)
-    say(*ask(folder, command), wait)
-    for query, why in suspended(folder).items() if wait else ():
+    store = opened(folder)
+    before = suspended(store)
+    say(*ask(store, command), wait)
+    for query, why in suspended(store).items() if wait else ():
         if before.get(query) != why:
             typer.echo(f"suspended: {query}: {why}", err=True)
 
 
-def suspended(folder: str) -> dict[str, str]:
+def opened(folder: str) -> Store:
+    from godwit.storage.open_store import open_store
+
+    return open_store(folder)
+
+
+def suspended(store: Store) -> dict[str, str]:
     """Queries of a fleet that have no place now, with the reason."""
     from godwit.storage.epoch_log import Control
     from godwit.storage.names import CONTROL
-    from godwit.storage.open_store import open_store
 
-    store = open_store(folder)
     if not store.disk.exists(CONTROL):
         return {}
+    store.look_again()
     control = Control(store)
     return {str(query): why for query, why in control.deployment_at(control.last).parked.items()}
 
 
-def ask(folder: str, command: Command) -> tuple[CommandLog, int]:
+def ask(store: Store, command: Command) -> tuple[CommandLog, int]:
     from godwit.storage.command_log import CommandLog
-    from godwit.storage.open_store import open_store
 
-    commands = CommandLog(open_store(folder), must_exist=True)
+    commands = CommandLog(store, must_exist=True)
     return commands, commands.append(command)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from godwit.cli.ask import Folder, answered, ask, say
+from godwit.cli.ask import Folder, answered, ask, opened, say
 from godwit.cli.changes import given, trace_at
 from godwit.errors import ConfigError
 
@@ -43,9 +43,9 @@ def change(
     if speed <= 0:
         msg = f"--speed must be more than 0, not {speed:g}"
         raise ConfigError(msg)
-    sent, last = 0, None
+    store, sent, last = opened(folder), 0, None
     for moves in paced(trace_at(trace), speed):
-        last = ask(folder, ChangeTopology(tuple(moves)))
+        last = ask(store, ChangeTopology(tuple(moves)))
         sent += len(moves)
     if last is not None:
         say(*last, wait)

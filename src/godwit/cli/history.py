@@ -64,7 +64,7 @@ def read(folder: str | Path) -> list[Record]:
         try:
             found.append(json.loads(line))
         except json.JSONDecodeError as error:
-            msg = f"{store.where(HISTORY)}:{i}: not a story ({error.msg}); the line was cut off, remove it"
+            msg = f"{store.where(HISTORY)}:{i}: not a record ({error.msg}); the line was cut off, remove it"
             raise StateError(msg) from error
     return newest(found)
 

@@ -1,4 +1,4 @@
-"""Windows by the time of arrival close though nothing more arrives: time itself is told to the streams they read."""
+"""Windows by the time of arrival close though nothing more arrives: time itself advances the streams they read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from godwit.model.deployment import Deployment
 from godwit.protocol.span import span
 
 
-class Told(Protocol):
-    """Whose source logs time is told to: a fleet, or the process of a region."""
+class SourceLogOwner(Protocol):
+    """Whoever writes source logs: a fleet, or the process of a region."""
 
     gateway: Gateway
 
@@ -27,7 +27,7 @@ class Told(Protocol):
 class ArrivalClocks:
     """Appends an entry without rows to each such stream, as long as one of its windows may be open."""
 
-    def __init__(self, fleet: Told, every: float = 0.0, silent_every: float | None = None) -> None:
+    def __init__(self, fleet: SourceLogOwner, every: float = 0.0, silent_every: float | None = None) -> None:
         """`every`: not more often than so (seconds). `silent_every`: after a silence, too, and so often, where other
         processes have logs of the stream whose rows nobody here sees; None: there are no others."""
         self._fleet, self._every, self._silent_every = fleet, every, silent_every

@@ -35,7 +35,9 @@ class ForgottenRegion:
     parked: dict[QueryId, str]
 
     def text(self) -> str:
-        lines = [f"region '{self.region}' is forgotten; what it had taken in was handed over, nothing is lost"]
+        lines = [
+            f"region '{self.region}' is forgotten; what it had taken in was handed over (experimental: check your results)"
+        ]
         if self.sites:
             lines.append(f"sites that are gone: {', '.join(self.sites)}")
         if self.devices:

@@ -70,8 +70,10 @@ class ResultBatch:
             place = self._place(segment)
             if segment.inline is not None and place is not None and place.stop > place.start:
                 columns = _values(segment.inline)
-                mine = zip(*(columns[name][place] for name in self.columns), strict=True)
-                yield [dict(zip(self.columns, row, strict=True)) for row in mine]
+                for start in range(place.start, place.stop, size):
+                    part = slice(start, min(start + size, place.stop))
+                    mine = zip(*(columns[name][part] for name in self.columns), strict=True)
+                    yield [dict(zip(self.columns, row, strict=True)) for row in mine]
                 continue
             for table in self._few(segment) if segment.rows <= FEW_ROWS else self._many(segment):
                 yield from (table.slice(start, size).to_pylist() for start in range(0, table.num_rows, size))
