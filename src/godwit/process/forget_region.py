@@ -35,9 +35,8 @@ class ForgottenRegion:
     parked: dict[QueryId, str]
 
     def text(self) -> str:
-        lines = [
-            f"region '{self.region}' is forgotten; what it had taken in was handed over (experimental: check your results)"
-        ]
+        lines = [f"region '{self.region}' is forgotten; what it had taken in was handed over"]
+        lines.append("(experimental: look at your results, later windows may be missing)")
         if self.sites:
             lines.append(f"sites that are gone: {', '.join(self.sites)}")
         if self.devices:
