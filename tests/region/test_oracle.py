@@ -113,7 +113,7 @@ def test_a_device_that_comes_back_before_its_rows_were_read(open_fleet: Callable
     assert verdicts(World(open_fleet, {"tumbling": QUERIES["tumbling"]}), script) == []
 
 
-@pytest.mark.parametrize("name", ["spread", "session"])
+@pytest.mark.parametrize("name", ["spread", "join", "session"])
 def test_large_batches_answer_the_same(open_fleet: Callable[..., Fleet], name: str) -> None:
     """Batches that are not small are written by Spark's tasks, and rows that hardly group are kept as they come."""
     spread = """SELECT load, count(*) AS n, count(coach) AS c, sum(boarded) AS s, avg(boarded) AS m, max(train) AS t,
@@ -131,11 +131,7 @@ def test_large_batches_answer_the_same(open_fleet: Callable[..., Fleet], name: s
     assert deferred == (name == "spread")
 
 
-#: with few queries large and small jobs differ in nothing but the tables: `test_large_batches_answer_the_same`
-LATER = ("large", "small-job")
-
-
-@pytest.mark.parametrize("mode", [pytest.param(m, marks=pytest.mark.full) if m in LATER else m for m in MODES])
+@pytest.mark.parametrize("mode", MODES)
 def test_every_execution_mode_answers_the_same(
     spark: SparkSession, open_fleet: Callable[..., Fleet], mode: str
 ) -> None:
