@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -71,11 +72,13 @@ def region(
 def forget_region(
     name: Annotated[str, typer.Argument(help="The region's name.")],
     store: StoreUrl,
+    devices_to: Annotated[str | None, typer.Option(help="A site of another region, for all its devices.")] = None,
     wait: Annotated[float, typer.Option(help="Seconds that handing over may take.")] = 300.0,
 ) -> None:
-    """A region whose process is gone for good: what it had goes to the others (experimental). Needs Spark here."""
+    """A region whose process is gone for good: what it had goes to the others. Needs Spark here."""
     from godwit.process.connect import connect
     from godwit.process.forget_region import forget_region as forget
 
     with connect(store) as fleet:
-        typer.echo(forget(fleet, name, say=lambda text: typer.echo(text, err=True), timeout=wait).text())
+        say = partial(typer.echo, err=True)
+        typer.echo(forget(fleet, name, devices_to=devices_to, say=say, timeout=wait).text())
