@@ -210,6 +210,7 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
             assert verdict.equal, str(verdict)
             assert verdict.got == rows
         assert answered["tumbling"] > 20
+        assert min(answered.values()) > 0, answered
     finally:
         opened.stop()
 

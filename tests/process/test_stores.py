@@ -183,6 +183,7 @@ def _ends_as_the_oracle_says(launcher: Launcher, fleet: ConnectedFleet, feed: Fe
             assert verdict.equal, str(verdict)
             assert verdict.got == rows
         assert answered["tumbling"] > 5
+        assert answered["join"] > 5
         entries = (opened.store.log(f"regions/{region}/sources/passengers").after(0) for region in ("edge", "cloud"))
         assert sum(sum(record["rows"].values()) for log in entries for _, record in log) == feed.rows
         return answered["tumbling"]
