@@ -73,7 +73,7 @@ def test_no_request_that_fits_the_document_makes_the_server_fail(serve: Serve) -
 def test_the_same_for_longer(serve: Serve) -> None:
     server = serve()
     prepared(server)
-    fuzz(server, 100)
+    print(f"{fuzz(server, 100)} requests that fit the document")
 
 
 def malformed(rng: random.Random) -> bytes:
@@ -144,5 +144,6 @@ def test_a_hundred_thousand_malformed_requests_leave_memory_flat(serve: Serve) -
     before = psutil.Process(os.getpid()).memory_info().rss
     found = send_malformed(server, 100_000)
     grown = psutil.Process(os.getpid()).memory_info().rss - before
+    print(f"answers {found}; memory {before / 1e6:.0f} MB, then {grown / 1e6:+.1f} MB")
     assert not [status for status in found if status is not None and status >= 500], found
     assert grown < 100_000_000

@@ -113,7 +113,8 @@ def _beside(topology: Path) -> Path:
 def _streams(path: Path, topology: Topology) -> tuple[dict[StreamId, Stream], Feeds]:
     """What is declared, and which device feeds what: as the file says, else every device every stream."""
     from godwit.ids import DeviceId, StreamId
-    from godwit.scenario.spec import DeviceSpec, StreamSpec, read_yaml
+    from godwit.scenario.spec import DeviceSpec, StreamSpec
+    from godwit.yaml_files import read_yaml
 
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("streams"), list):

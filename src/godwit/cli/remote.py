@@ -17,6 +17,7 @@ from godwit.cli.history import show as show_history
 from godwit.cli.migrate import named_keys
 from godwit.cli.output import Output, as_json, form
 from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
+from godwit.cli.results import Follow
 from godwit.cli.status import All
 from godwit.cli.status import show as show_status
 from godwit.errors import ConfigError
@@ -34,13 +35,9 @@ def profile(environment: Mapping[str, str]) -> dict[str, str]:
     file = home / "godwit" / "profile.yaml"
     if not file.exists():
         return {}
-    import yaml
+    from godwit.yaml_files import read_yaml
 
-    try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"{file} cannot be read as a profile ({error}); it has the lines `server: URL` and `token: TOKEN`"
-        raise ConfigError(msg) from error
+    told = read_yaml(file)
     if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
         msg = f"{file} is not a profile; it has the lines `server: URL` and `token: TOKEN`"
         raise ConfigError(msg)
@@ -200,9 +197,7 @@ def alter_stream(
     typer.echo(f"{stream}: {columns}")
 
 
-def results(
-    query: Query, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as results come.")] = False
-) -> None:
+def results(query: Query, follow: Follow = False) -> None:
     """A query's results, a line of JSON per row."""
     with connected() as fleet:
         one, none = fleet.query(query), True
