@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from godwit.control.redeploy.strategy import STRATEGIES as REDEPLOYMENTS
+from godwit.migration.base import STRATEGIES as STATES
+from godwit.migration.phases import KEY_STRATEGIES
+from godwit.placement.rules.base import RULES
 from godwit.placement.search.names import SEARCHES
+from godwit.replan.steps import PLAN_STRATEGIES
 from godwit.server.access import digest_of, load_tokens
 from tests.cli.conftest import Call
 
@@ -87,7 +93,16 @@ def test_the_line_of_a_token_can_be_read_whatever_its_name_is(call: Call, tmp_pa
     assert (caller.name, caller.device, caller.streams) == ("a: b, {}", "t: 1", ("x, y",))
 
 
-def test_the_help_of_place_names_every_search(call: Call) -> None:
-    told = " ".join(call("place", "--help").stdout.split())
-    for name in SEARCHES:
-        assert name in told
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("place", SEARCHES),
+        ("explain", {**RULES, **REDEPLOYMENTS, **STATES}),
+        ("coordinator", {**RULES, **STATES}),
+        ("migrate", KEY_STRATEGIES),
+        ("replan", PLAN_STRATEGIES),
+    ],
+)
+def test_help_names_every_strategy(call: Call, command: str, names: Mapping[str, object]) -> None:
+    told = "".join(call(command, "--help").stdout.split())  # (lines are broken at hyphens, too)
+    assert [name for name in names if name not in told] == []

@@ -12,6 +12,7 @@ import typer
 
 from godwit.cli.ask import text
 from godwit.cli.changes import lines
+from godwit.cli.choices import KeyStrategy
 from godwit.cli.history import Last, Number
 from godwit.cli.history import show as show_history
 from godwit.cli.migrate import named_keys
@@ -81,7 +82,7 @@ def alter(
     sql: Annotated[str, typer.Argument(help="A file with the same SQL and other literals, or the SQL itself.")],
     no_wait: NoWait = False,
 ) -> None:
-    """Give a running query other parameters."""
+    """Give a running query other literals; the SQL must be the same otherwise."""
     with connected() as fleet:
         _say(fleet.alter(query, text(sql), wait=not no_wait))
 
@@ -123,7 +124,7 @@ def migrate(
         list[str] | None, typer.Option(help="A key, a pattern ('S41-*'), or '*' for the rest; repeatable.")
     ] = None,
     keys_file: Annotated[Path | None, typer.Option(help="Keys from a .parquet, .arrow, .csv or text file.")] = None,
-    strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
+    strategy: KeyStrategy = "auto",
     operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
 ) -> None:
@@ -190,7 +191,7 @@ def alter_stream(
     stream: Annotated[str, typer.Argument(help="The stream's name.")],
     add: Annotated[str, typer.Argument(help="Its new columns: 'color string, weight double'.")],
 ) -> None:
-    """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    """Add columns to a stream. Queries that run go on; rows without the columns have NULL there."""
     with connected() as fleet:
         told = fleet.alter_stream(stream, add=add)
     columns = ", ".join(f"{one['name']} {one['type']}" for one in told["columns"])
