@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +27,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: object, **__: object) -> None:
         pytest.fail("Spark was started for a call that cannot succeed")
 
-    monkeypatch.setattr("godwit.api.fleet.Fleet.embedded", started)
+    monkeypatch.setattr("godwit.api.fleet.spark_session", started)
     monkeypatch.setattr("godwit.engine.session.spark_session", started)
 
 
@@ -39,6 +41,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("serve F --topology PAGE", "not YAML"),
         ("serve F --config PAGE", "not YAML"),
         ("serve F --tokens PAGE", "not YAML"),
+        ("serve PAGE --port 0", "page.md cannot be a fleet's folder: File exists"),
         ("serve F --tokens no.yaml", "cannot read the tokens file no.yaml: No such file"),
         ("serve F --host nobody.invalid --tokens TOKENS", "cannot listen on nobody.invalid, port 8321"),
         ("mobility build --towers no.csv --gtfs no --out F", "--towers no.csv: there is no such file"),
@@ -79,6 +82,18 @@ def test_a_port_in_use_is_said_before_spark_starts(call: Call, tmp_path: Path, n
         result = call("serve", tmp_path / "fleet", "--port", port)
     assert result.exit_code == 1
     assert f"cannot listen on 127.0.0.1, port {port}: Address already in use; give another --port" in result.output
+
+
+def test_a_folder_in_use_is_said_before_spark_starts(call: Call, tmp_path: Path, no_spark: None) -> None:
+    script = "import sys\nfrom godwit.storage.lock import FolderLock\nlock = FolderLock(sys.argv[1])\nlock.take()\n"
+    command = [sys.executable, "-c", script + "print('taken', flush=True)\ninput()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "taken\n"
+        result = call("serve", tmp_path, "--port", "0")
+        other.communicate("\n")
+    assert result.exit_code == 1
+    assert f"is in use by process {other.pid}" in result.output
 
 
 def test_the_line_of_a_token_can_be_read_whatever_its_name_is(call: Call, tmp_path: Path) -> None:

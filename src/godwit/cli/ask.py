@@ -70,7 +70,8 @@ def text(sql: str) -> str:
     try:
         return Path(sql).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"'{sql}' is neither SQL nor a file of it ({error})"
+        why = (error.strerror or error) if isinstance(error, OSError) else error
+        msg = f"'{sql}' is neither SQL nor a file with SQL ({why}); put SQL into quotes, or check the path"
         raise ConfigError(msg) from error
 
 

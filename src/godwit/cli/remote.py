@@ -169,7 +169,11 @@ def explain(
 ) -> None:
     """What a query would become, or what one that runs is, where it runs and what its rows wait for."""
     with connected() as fleet:
-        running = " " not in query.strip() and query in fleet.queries
+        running, named = query in fleet.queries, " " not in query.strip() and not Path(query).exists()
+        if named and not running:
+            known = ", ".join(fleet.queries) or "none"
+            msg = f"'{query}' is no query that runs ({known}), no file, and no SQL; check its spelling"
+            raise ConfigError(msg)
         told: dict[str, Any] = fleet.query(query).explained() if running else {"plan": fleet.explain(text(query))}
         if change:
             told["change"] = fleet.explain_change(lines(change))
