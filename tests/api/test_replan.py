@@ -96,30 +96,6 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     assert f"by {strategy}" in told.text()
 
 
-@pytest.mark.parametrize(
-    "strategy", ["background", *(pytest.param(s, marks=pytest.mark.full) for s in STRATEGIES if s != "background")]
-)
-def test_a_query_that_feeds_a_stream_changes_its_plan_and_who_reads_the_stream_notices_nothing(
-    fleet: Fleet, strategy: str
-) -> None:
-    random_ = random.Random(3)
-    feeds = fleet.submit(f"INSERT INTO met {PLAIN}", "q")
-    reads = fleet.submit("SELECT x, count(*) AS n FROM met GROUP BY x, window(ts, '4 seconds')", "r")
-    _push(fleet, random_, range(12))
-    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
-    _push(fleet, random_, range(12, 20), process=False)
-    fleet.process_available()
-    _push(fleet, random_, range(20, 45))
-    assert len(fleet.deployment.queries) == 2
-    before = reads.results().count()
-    assert before > 5  # (its windows close while rows come, not only in the end)
-    _ends_well(fleet, feeds)
-    found = reads.verdict()
-    assert found.equal, str(found)
-    fleet.withdraw("q")
-    assert "query:q" not in fleet.plane.topology.devices
-
-
 FOUR = (
     f"SELECT a.v AS x, b.v AS y, c.v AS z, d.v AS u FROM a JOIN b ON a.k = b.k AND b.ts {NEAR.format('a')} "
     f"JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} JOIN d ON a.k = d.k AND d.ts {NEAR.format('a')}"

