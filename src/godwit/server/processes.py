@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from godwit.api.query_aliases import QueryAliases
-from godwit.api.query_versions import QueryVersions
+from godwit.api.query_versions import executions
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys, to_json
 from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.errors import DeploymentError, SourceError
@@ -87,11 +87,7 @@ class ProcessBackend(Backend):
         return QueryAliases(self._store).runs(query, self.deployment)
 
     def executions(self, query: QueryId) -> list[Query]:
-        aliases, now = QueryAliases(self._store), self.deployment
-        latest = aliases.runs(query, now)
-        earlier = QueryVersions(self._store).of(query) if latest.shape.plan.sink.key is None else ()
-        known = (aliases.execution(name, now) for name in earlier if name != latest.id)
-        return [*(one for one in known if one is not None), latest]
+        return executions(self._store, query, self.deployment)
 
     def segments(self, shape: str) -> Mapping[RegionId, Sequence[Segment]]:
         found: dict[RegionId, Sequence[Segment]] = {}
