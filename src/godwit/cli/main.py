@@ -42,11 +42,7 @@ COMMANDS = {
     "check": ("check", "check", "Verify every record and file of a fleet, and repair what can be computed again."),
     "coordinator": ("processes", "coordinator", "Run the control plane as a process, without Spark."),
     "region": ("processes", "region", "Run one region as a process with a Spark of its own."),
-    "forget-region": (
-        "processes",
-        "forget_region",
-        "Write off a region whose process is gone for good (experimental).",
-    ),
+    "forget-region": ("processes", "forget_region", "Write off a region whose process is gone for good."),
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
     "down": ("up", "down", "Stop the processes of a fleet file."),
     "ps": ("up", "ps", "List the processes of a fleet file: where they listen, their epoch and memory."),
