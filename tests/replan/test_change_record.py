@@ -14,7 +14,7 @@ Q, NEW = QueryId("q"), QueryId("q~3")
 
 
 def _commit(rows_out: int, rows_in: int = 2) -> dict[str, Any]:
-    return {"metrics": {"rows_out": rows_out, "rows_in": rows_in}}
+    return {"rows_out": rows_out, "rows_in": rows_in}
 
 
 def test_phases_and_the_longest_silence_are_kept(tmp_path: Path) -> None:

@@ -243,11 +243,6 @@ class FleetCore(ABC):
             now = before
         return found
 
-    @property
-    def in_processes(self) -> bool:
-        """Whether regions are other processes."""
-        return self._elsewhere is not None
-
     def runners_of(self, shape: str) -> list[Runner]:
         return self.pool.of_shape(shape)
 

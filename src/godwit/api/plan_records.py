@@ -46,9 +46,8 @@ class PlanRecords:
             if query in self._active:
                 self._keep(replace(self._active.pop(query), ended=self._now(), reverted=reverted))
 
-    def committed(self, shape: str, query: QueryId | None, record: Record) -> None:
+    def committed(self, shape: str, query: QueryId | None, metrics: Record) -> None:
         """`query`: whose versions the shape runs, if its plan is being changed."""
-        metrics = record["metrics"]
         with self._lock:
             now = self._now()
             if metrics["rows_out"]:

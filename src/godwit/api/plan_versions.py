@@ -28,7 +28,7 @@ from godwit.control.events import PlanChanged, QueryAdjusted, QueryWithdrawn
 from godwit.control.plan_versions import change_plan
 from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
-from godwit.ids import QueryId, SiteId
+from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.instances import instance_id
 from godwit.model.plan import Join, Operator, Query
 from godwit.model.taps import readers
@@ -39,7 +39,7 @@ from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
-from godwit.replan.change_progress import ChangeProgress, NextStep, under_way
+from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
 from godwit.replan.forecast import ChangeCase, Forecast, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
@@ -81,8 +81,11 @@ class PlanVersions:
         self._fleet = fleet
         #: steps of versions that were asked for, so that a command is written once
         self._asked: set[tuple[QueryId, NextStep]] = set()
+        #: lines of versions (`ChangeProgress`)
         self._lines: dict[QueryId, int] = {}
-        self._found: dict[object, int] = {}
+        self._found: dict[tuple[object, ...], int] = {}
+        #: (region, shape) -> how far who runs it is, as its last commit in a change of plan says
+        self._views: dict[tuple[RegionId, str], RunnerView] = {}
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         self._records = PlanRecords(fleet.store)
@@ -116,7 +119,7 @@ class PlanVersions:
 
     def prepare(self, name: QueryId, old: Query, new: Query) -> None:
         """The joins let no row go from now on; when their states reach back far enough, the new version takes over."""
-        self._fleet.control.ask(QueryAdjusted(old.id, successor=new))
+        self._fleet.control.ask(QueryAdjusted(old.id, old.probes, new))
         self._records.phase(name, "keep", old.id)
 
     def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
@@ -130,7 +133,7 @@ class PlanVersions:
         asked = order_of(node, order)
         if asked != query.probes:
             self._records.begin(name, order, chosen, query.shape.key)
-            self._fleet.control.ask(QueryAdjusted(query.id, probes=asked))
+            self._fleet.control.ask(QueryAdjusted(query.id, asked, query.successor))
             self._records.phase(name, "switch", query.id)
             self._records.end(name)
         return True
@@ -194,8 +197,6 @@ class PlanVersions:
             why = "it shares operators with other queries, which would have to change with it"
         elif old.target is not None:
             why = f"its results are stream '{old.target}', which is fed by this version"
-        elif self._fleet.in_processes:
-            why = "its regions are other processes, which do not tell how far their joins are"
         elif name in self._fleet.parked or old.id in self._fleet.parked:
             why = "it has no place now"
         elif any(operator[0] == old.id for operator in deployment.key_routes):
@@ -241,15 +242,21 @@ class PlanVersions:
 
     def _committed(self, runner: Runner, number: int, record: Record) -> None:
         """Called by regions' threads: what is to follow is left to the control loop."""
-        for parcel in record.get("left", ()):
-            self._fleet.pool.wake()  # whoever goes on with it need not look for it
-            left = [segment for part in parcel["parts"].values() for segment in part]
-            version = QueryId(parcel["move"][1])
-            name = _name(version)
-            sizes = sum(s["rows"] for s in left), sum(s["bytes"] for s in left)
-            self._records.phase(name, "left", version, *sizes)
-        self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
-        for query in list(self._fleet.deployment.of_shape(runner.shape.key)):
+        report = legacy.reported(runner.shape.key, runner.kernel, record)
+        if report is None:
+            self._records.committed(runner.shape.key, None, record["metrics"])
+        else:
+            self._fleet.pool.wake()  # whoever goes on with what was left need not look for it
+            self.hear(runner.region, report)
+
+    def hear(self, region: RegionId, report: legacy.PlanReport) -> None:
+        """Of a commit of a shape whose queries change their plans."""
+        shape = report.shape
+        self._views[region, shape] = report.view
+        for version, rows, size in report.left:
+            self._records.phase(_name(version), "left", version, rows, size)
+        self._records.committed(shape, self._changing(shape), report.metrics)
+        for query in list(self._fleet.deployment.of_shape(shape)):
             new = self._heir(query) if query.until else query
             if new is None or not (new.inherits or new.successor or runs_both(new.shape.plan)):
                 continue
@@ -267,8 +274,13 @@ class PlanVersions:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
         new = self._fleet.deployment.queries.get(version)
         step = None if new is None else self._progress.next(new)
-        if new is None or step is None:
-            return
+        if new is not None and step is not None:
+            try:
+                self._take(new, step)
+            finally:  # (it is asked for again if it was in vain)
+                self._asked.discard((version, step))
+
+    def _take(self, new: Query, step: NextStep) -> None:
         match step:
             case NextStep.RELEASE:
                 legacy.release(self._fleet.store, new.id)
@@ -277,7 +289,6 @@ class PlanVersions:
             case NextStep.RETIRE:
                 self._retire(new)
             case NextStep.SWITCH if new.successor is not None:
-                self._asked.discard((new.id, step))
                 self._succeed(new, new.successor)
             case NextStep.SWITCH:
                 name = self._fleet.aliases.name_of(new.id)
@@ -286,7 +297,6 @@ class PlanVersions:
                 if reason is not None:
                     log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
                     self._reverted[_final(new.id)] = reason
-                self._asked.discard((new.id, step))  # it is asked for again if there is no place now
                 self.switch(name, new, replace(last, id=_final(new.id), inherits=new.id, until=0), False)
 
     def _succeed(self, old: Query, new: Query) -> None:
@@ -296,7 +306,7 @@ class PlanVersions:
             self.switch(name, old, new, True)
         except DeploymentError as fault:
             log.warning("%s", fault)
-            self._fleet.control.ask(QueryAdjusted(old.id))
+            self._fleet.control.ask(QueryAdjusted(old.id, old.probes, None))
             self._records.end(_name(old.id), str(fault))
 
     def _retire(self, new: Query) -> None:
@@ -312,16 +322,31 @@ class PlanVersions:
         subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
         self._fleet.dispatcher.succeed(old.id, subject)
         legacy.forget(self._fleet.store, old.id)
+        self._forget(old.id)
+
+    def _forget(self, version: QueryId) -> None:
+        """It is gone: nothing follows from it any more."""
+        self._lines.pop(version, None)
+        shapes = self._fleet.deployment.shapes()
+        for seen in [seen for seen in list(self._views) if seen[1] not in shapes]:
+            self._views.pop(seen, None)
+        for key in [key for key in list(self._found) if key[0] == version]:
+            self._found.pop(key, None)
 
     def _heir(self, old: Query) -> Query | None:
         return next((q for q in list(self._fleet.deployment.queries.values()) if q.inherits == old.id), None)
+
+    def _runners(self, shape: str) -> list[RunnerView]:
+        """All that run a shape; none, if one of them is not known."""
+        views = [self._views.get((region, shape)) for region in self._fleet.pool.wanted(shape)]
+        return [view for view in views if view is not None] if None not in views else []
 
     @property
     def _progress(self) -> ChangeProgress:
         fleet = self._fleet
         return ChangeProgress(
             fleet.deployment,
-            lambda shape: [runner.kernel for runner in fleet.runners_of(shape)],
+            self._runners,
             self._line_us,
             lambda version: legacy.released(fleet.store, version.id),
             self._found,

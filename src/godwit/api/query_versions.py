@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from godwit.api.query_aliases import QueryAliases
 from godwit.ids import QueryId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query
 from godwit.storage.names import VERSIONS
 from godwit.storage.store import Store
 
@@ -30,3 +33,13 @@ class QueryVersions:
         """Another query begins under the name."""
         if self._earlier.pop(query, None) is not None:
             self._store.put_document(VERSIONS, self._earlier)
+
+
+def executions(store: Store, query: QueryId, deployment: Deployment) -> list[Query]:
+    """Those whose results are read under a query's name, the newest last, as the store says."""
+    aliases = QueryAliases(store)
+    latest = aliases.runs(query, deployment)
+    sink = latest.shape.plan.sink
+    earlier = QueryVersions(store).of(query) if sink.key is None else ()
+    known = (aliases.execution(name, deployment) for name in earlier if name != latest.id)
+    return [*(one for one in known if one is not None and one.shape.plan.sink.written == sink.written), latest]

@@ -78,13 +78,13 @@ class PlanChanged:
 
 @dataclass(frozen=True)
 class QueryAdjusted:
-    """A query's row says something else from now on; nothing moves."""
+    """A query's row says this from now on; nothing moves."""
 
     query: QueryId
-    #: in which order new rows probe the other streams; None: as before
-    probes: tuple[str, ...] | None = None
+    #: in which order new rows probe the other streams; empty: it has no probing join
+    probes: tuple[str, ...]
     #: the version that it is to go over to; None: to none
-    successor: Query | None = None
+    successor: Query | None
 
 
 @dataclass(frozen=True)

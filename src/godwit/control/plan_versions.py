@@ -42,8 +42,7 @@ def adjust_query(planner: Planner, request: QueryAdjusted) -> None:
     """One row changes; nothing moves."""
     known = planner.rows.queries.get(request.query)
     if known is not None:
-        probes = known.probes if request.probes is None else request.probes
-        adjusted = replace(known, probes=probes, successor=request.successor)
+        adjusted = replace(known, probes=request.probes, successor=request.successor)
         planner.journal.put(planner.rows.queries, known.id, adjusted)
 
 

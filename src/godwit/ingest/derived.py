@@ -17,8 +17,8 @@ from godwit.ids import RegionId
 from godwit.ingest.gateway import Gateway
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Query
-from godwit.model.taps import producer
-from godwit.protocol.watermarks import Mark
+from godwit.model.taps import PRODUCER, producer
+from godwit.protocol.watermarks import NEVER, Mark
 from godwit.region.runner import Runner
 from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
@@ -37,14 +37,16 @@ class Publisher:
                 continue
             sink = len(query.shape.plan.operators) - 1
             if runner.region in runner.deployment.owners(query, sink):
-                rows, clock = self._rows(query, record), runner.derived_clocks()[query.id]
+                # While one version takes over from another, both have results: none can say how far they are.
+                alone = not query.until and query.inherits not in runner.deployment.queries
+                rows, clock = self._rows(query, record), runner.derived_clocks()[query.id] if alone else NEVER
                 with self._lock:  # (rows are read before: whoever pushes does not wait for that)
                     self._publish(runner.region, query, number, rows, clock)
 
     def _publish(self, region: RegionId, query: Query, number: int, table: pa.Table, clock: int) -> None:
         assert query.target is not None
         device = producer(query.id)
-        sender = f"{region}|{device}"
+        sender = f"{region}|{PRODUCER}{query.id}"  # (commits are numbered by version)
         if number <= self._gateway.sequence(query.target, sender):
             return
         source = self._gateway.source(query.target, device)

@@ -101,7 +101,8 @@ PRODUCER = "query:"
 
 
 def producer(query: QueryId) -> DeviceId:
-    return DeviceId(f"{PRODUCER}{query}")
+    """One for all versions of a query."""
+    return DeviceId(f"{PRODUCER}{query.partition('~')[0]}")
 
 
 #: the input of an operator to which the rows of queries that are cut there are sent, where they leave elsewhere

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from godwit import errors
 from godwit.api.key_names import as_keys
 from godwit.api.options import AHEAD, check_changes
+from godwit.api.query_versions import executions
 from godwit.control.commands import (
     Alter,
     ChangeTopology,
@@ -29,6 +30,7 @@ from godwit.control.commands import (
     Declare,
     MigrateKeys,
     PlaceByHand,
+    Replace,
     Replan,
     Submit,
     Withdraw,
@@ -46,7 +48,7 @@ from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
-from godwit.model.plan import QUERY, Column, Stream
+from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
@@ -186,9 +188,13 @@ class ConnectedFleet:
         """As `Fleet.alter`."""
         self.execute(Alter(name, sql))
 
-    def replan(self, name: str, *, order: str, strategy: str = "auto") -> None:
+    def replan(self, name: str, *, order: str, strategy: str = "auto", run_out: bool = False) -> None:
         """As `Fleet.replan`."""
-        self.execute(Replan(name, order, strategy))
+        self.execute(Replan(name, order, strategy, run_out))
+
+    def replace(self, name: str, sql: str) -> None:
+        """As `Fleet.replace`."""
+        self.execute(Replace(name, sql))
 
     def migrate(self, query: str, *, keys: str | Sequence[Any], to: str, strategy: str = "auto") -> None:
         """As `Fleet.migrate`."""
@@ -197,26 +203,43 @@ class ConnectedFleet:
     # --- rows
 
     def push(
-        self, stream: str, rows: Any, *, device: str | None = None, sequence: int | None = None, timeout: float = 30.0
+        self,
+        stream: str,
+        rows: Any,
+        *,
+        device: str | None = None,
+        sequence: int | None = None,
+        timeout: float = 30.0,
+        dead: list[dict[str, Any]] | None = None,
     ) -> bool:
         """Rows of one device, or of several told apart by the stream's device column, to where they are attached.
 
-        With a `sequence` they are sent again until they are taken, once. Without, an error may mean either.
+        With a `sequence` they are sent again until they are taken, once. Without, an error may mean either. `dead` is
+        filled with those that did not fit, each with the reason.
         """
+        dead = [] if dead is None else dead
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
         if device is not None:
-            return self._push(stream, table, device, device, sequence, timeout)
+            return self._push(stream, table, device, device, sequence, timeout, dead)
         known = self.deployment.streams.get(StreamId(stream))
         if known is None or known.device is None:
-            return self._push(stream, table, stream, None, sequence, timeout)
+            return self._push(stream, table, stream, None, sequence, timeout, dead)
         taken = False
         senders = table.column(known.device).cast(pa.string())
         for one in pc.unique(senders).to_pylist():
-            taken = self._push(stream, table.filter(pc.equal(senders, one)), one, one, sequence, timeout) or taken
+            mine = table.filter(pc.equal(senders, one))
+            taken = self._push(stream, mine, one, one, sequence, timeout, dead) or taken
         return taken
 
     def _push(
-        self, stream: str, rows: pa.Table, of: str, device: str | None, sequence: int | None, timeout: float
+        self,
+        stream: str,
+        rows: pa.Table,
+        of: str,
+        device: str | None,
+        sequence: int | None,
+        timeout: float,
+        dead: list[dict[str, Any]],
     ) -> bool:
         from godwit.process.region_process import as_body
 
@@ -226,6 +249,7 @@ class ConnectedFleet:
             try:
                 region = region or self._home(of)
                 answer, _ = self._caller(region_document(region)).call(head, body)
+                dead += answer["dead"]
                 return bool(answer["taken"])
             except ElsewhereError as elsewhere:
                 region = RegionId(elsewhere.region)
@@ -261,19 +285,18 @@ class ConnectedFleet:
     # --- results and status
 
     def results(self, query: str) -> pa.Table:
-        """The committed results of a query, from all regions, as they were committed."""
-        known = self.deployment.queries.get(QueryId(query))
-        if known is None:
-            msg = f"there is no query '{query}'; running: {', '.join(self.deployment.queries) or 'none'}"
-            raise DeploymentError(msg)
-        found = []
-        for region in regions_of(self.store.disk, known.shape.key):
-            for entry in entries(self.store, region, known.shape.key, 0):
-                held = (segment for segment in entry.results if may_hold(segment, query))
-                for table in (table for segment in held for table in segment.tables(keep=False)):
-                    mine = table.filter(pc.equal(table.column(QUERY), query))
-                    found.append(mine.select(list(known.shape.plan.sink.columns)))
+        """The committed results of a query, from all regions and versions, as they were committed."""
+        versions = executions(self.store, QueryId(query), self.deployment)
+        found = [table for version in versions for table in self._results_of(version)]
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+
+    def _results_of(self, version: Query) -> Iterator[pa.Table]:
+        for region in regions_of(self.store.disk, version.shape.key):
+            for entry in entries(self.store, region, version.shape.key, 0):
+                held = (segment for segment in entry.results if may_hold(segment, version.id))
+                for table in (table for segment in held for table in segment.tables(keep=False)):
+                    mine = table.filter(pc.equal(table.column(QUERY), version.id))
+                    yield mine.select(list(version.shape.plan.sink.columns))
 
     def regions(self) -> dict[RegionId, ProcessMember]:
         """The processes that were ever there."""

@@ -35,6 +35,7 @@ from godwit.process.members import Membership, ProcessMember, SilenceWatch, regi
 from godwit.process.notify import Notifier
 from godwit.process.reports import unread
 from godwit.process.wire import Head, WireCaller, WireError
+from godwit.region.legacy import PlanReport
 from godwit.storage import names
 from godwit.storage.names import source_log
 from godwit.storage.store import Store
@@ -310,6 +311,9 @@ class CoordinatorAgent(RunningFleet):
             self._read[region] = number
             if "read" in report:
                 self._departures.hear(region, report["epoch"], map(DeviceId, report["read"]))
+                continue
+            if "plan" in report:
+                self._operations.plans.hear(region, PlanReport.from_json(report))
                 continue
             if first and "acked" in report:
                 continue  # of epochs from before this process

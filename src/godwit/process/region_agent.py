@@ -33,7 +33,10 @@ from godwit.process.members import Membership, ProcessMember, region_document
 from godwit.process.notify import Notifier
 from godwit.process.reports import Reports
 from godwit.process.sequences import SequenceIndex
+from godwit.protocol.inputs import parts_plans
 from godwit.region.epochs import EpochReader
+from godwit.region.legacy import reported
+from godwit.region.plan_lines import draw_line
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
 from godwit.region.transfer import StateTransfer
@@ -147,6 +150,8 @@ class RegionAgent:
                 self._save()
                 self._keep_house()
                 self.arrivals.beat()
+                if any(query.inherits in self.deployment.queries for query in self.deployment.queries.values()):
+                    self.pool.wake()  # other processes leave state to versions here, and do not say so
                 if time.monotonic() >= self._revive_at:
                     self.pool.revive()
                     self._revive_at = time.monotonic() + REVIVE_EVERY
@@ -204,6 +209,7 @@ class RegionAgent:
                     self._declare(stream, after)
                 elif before.streams[name] != stream:
                     self.gateway.widen(self.analyst.declare(stream))
+            self._draw_line(number, after)
             self.pool.expect(before, delta, after)
             self.deployment, self._followed = after, number
             self.gateway.adopt(delta, before, after)
@@ -213,6 +219,14 @@ class RegionAgent:
         if not self.pool.runs(self.region):
             self._acknowledge(Epoch(number))
 
+    def _draw_line(self, number: int, after: Deployment) -> None:
+        """Where versions of queries part in the source logs here: before any runner has heard of it, and for ever."""
+        parting = [query for query in after.queries.values() if parts_plans(query, number)]
+        streams = {scan.stream for query in parting for _, scan in query.shape.plan.scans}
+        if streams:
+            ends = {stream: self.store.log(names.source_log(self.region, stream)).last for stream in sorted(streams)}
+            draw_line(self.store, self.region, number, ends, self._epochs.control.first)
+
     def _declare(self, stream: Stream, deployment: Deployment | None = None) -> None:
         self.gateway.declare(self.analyst.declare(stream), deployment or self.deployment)
 
@@ -221,6 +235,9 @@ class RegionAgent:
 
     def _committed(self, runner: Runner, number: int, record: Record) -> None:
         self.reports.committed(record)
+        report = reported(runner.shape.key, runner.kernel, record)
+        if report is not None:
+            self.reports.changing(report)
 
     def _save(self) -> None:
         """How far was followed, now and then: an epoch that is followed twice changes nothing."""

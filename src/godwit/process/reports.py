@@ -1,5 +1,5 @@
 """What a region's process tells the coordinator: acknowledged epochs, state that has come, queries that failed, devices
-that have left and were read to the end.
+that have left and were read to the end, and how far changes of plan are.
 
 A log per region (`reports/REGION`), written by its process alone. What is old is of no use to anybody, and goes.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from godwit.ids import Epoch, RegionId
+from godwit.region.legacy import PlanReport
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.store import Store
@@ -36,6 +37,10 @@ class Reports:
         sent = [{"move": parcel["move"], "parts": {"0": [{"bytes": _bytes(parcel)}]}} for parcel in record["handovers"]]
         told = {"failed": record["failed"], "arrived": record["arrived"], "handovers": sent}
         self._append({"commit": {**told, "metrics": {"wall": record["metrics"]["wall"]}}})
+
+    def changing(self, report: PlanReport) -> None:
+        """How far a runner is with a change of plan, after a commit."""
+        self._append(report.to_json())
 
     def read_to_the_end(self, devices: Collection[str], epoch: int) -> None:
         """These devices have left, and all that they sent to this region was read."""

@@ -247,7 +247,7 @@ class InputPoller(Generic[R]):
     def _line(self, positions: Mapping[str, int], changes: Iterable[tuple[int, EpochChange]]) -> Line | None:
         """The next epoch with a line that is not reached; those before it may be adopted."""
         for number, change in changes:
-            if not any(_changes_plan(query, number) for query in change.deployment.of_shape(self.shape.key)):
+            if not any(parts_plans(query, number) for query in change.deployment.of_shape(self.shape.key)):
                 continue
             ends = {
                 index: self.logs.start(number, f"{self.region}/{scan.stream}") for index, scan in self.shape.plan.scans
@@ -308,6 +308,6 @@ def arrived_us(entered: float) -> int:
     return round(entered * 1e6)
 
 
-def _changes_plan(query: Query, epoch: int) -> bool:
+def parts_plans(query: Query, epoch: int) -> bool:
     """Whether a query's plan version begins, or ends, with an epoch."""
     return query.until == epoch or (query.inherits is not None and query.begins == epoch)

@@ -190,7 +190,9 @@ class RegionKernel:
         after = change.deployment
         old, new = _ids(before, self.shape), _ids(after, self.shape)
         suspended = any((q in before.parked) != (q in after.parked) for q in new)
-        return old != new or suspended or bool(change.moves_of(self.shape.key)) or change.fenced != self.fenced
+        plans = any(_changes_plan(before.queries[q], before, after) for q in old & new)
+        concerned = old != new or suspended or plans or bool(change.moves_of(self.shape.key))
+        return concerned or change.fenced != self.fenced
 
     def _must_publish(self, markers: Mapping[int, Epoch]) -> bool:
         """Whether others, or an instance here, wait for this region to be drained further than it last said."""
@@ -458,6 +460,13 @@ class RegionKernel:
             if mark is None or mark.left:
                 self.book.forget(source, operator)
                 self._departing.discard((operator, source))
+
+
+def _changes_plan(query: Query, before: Deployment, after: Deployment) -> bool:
+    """Whether its joins let no row go from now on, for which others wait; or the version before it has gone, so that it
+    alone says how far results are."""
+    keeps = (query.successor is None) != (after.queries[query.id].successor is None)
+    return keeps or (query.inherits in before.queries and query.inherits not in after.queries)
 
 
 def _ids(deployment: Deployment, shape: Shape) -> set[QueryId]:

@@ -6,6 +6,7 @@ else deletes; the new version's runners take it when all of it is there. It goes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from godwit.engine import segments
@@ -13,6 +14,8 @@ from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.protocol.handover import Migration
+from godwit.protocol.kernel import RegionKernel
+from godwit.replan.change_progress import RunnerView, under_way
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record, Segment
@@ -39,6 +42,40 @@ def leave(store: Store, record: Record) -> None:
             for side, found in parcel["parts"].items()
         }
         store.put_document(f"{folder}/{move.operator}", {"parts": parts, "clock": parcel["clock"]})
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """What a commit says of changes of plan, to whoever takes their next steps."""
+
+    shape: str
+    view: RunnerView
+    #: (version, rows, bytes) of each operator's state that the commit leaves to the next version
+    left: tuple[tuple[QueryId, int, int], ...]
+    #: rows in and out
+    metrics: Record
+
+    def to_json(self) -> Record:
+        return {"plan": self.shape, "view": self.view.to_json(), "left": self.left, "metrics": self.metrics}
+
+    @staticmethod
+    def from_json(told: Record) -> PlanReport:
+        left = tuple((QueryId(version), rows, size) for version, rows, size in told["left"])
+        return PlanReport(told["plan"], RunnerView.from_json(told["view"]), left, told["metrics"])
+
+
+def reported(shape: str, kernel: RegionKernel, record: Record) -> PlanReport | None:
+    """None: no query of the shape changes its plan."""
+    parcels, known = record.get("left", ()), kernel.deployment
+    if not parcels and not any(under_way(query, known) for query in list(known.of_shape(shape))):
+        return None
+    left = []
+    for parcel in parcels:
+        rows = [segment for part in parcel["parts"].values() for segment in part]
+        sizes = sum(s["rows"] for s in rows), sum(s["bytes"] for s in rows)
+        left.append((QueryId(parcel["move"][1]), *sizes))
+    metrics = {name: record["metrics"][name] for name in ("rows_in", "rows_out")}
+    return PlanReport(shape, RunnerView.of(kernel), tuple(left), metrics)
 
 
 def _kept(segment: Segment, folder: Place, name: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.region.epochs import EpochReader
 from godwit.region.link_delays import EPOCHS, LinkDelays
+from godwit.region.plan_lines import line_drawn
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
 from godwit.storage.store import Store
@@ -101,7 +102,9 @@ class Reader:
                 unheard = []
 
     def start(self, epoch: int, source: str) -> int:
-        return self.control.start(epoch - 1, source)
+        region, _, stream = source.partition("/")
+        drawn = line_drawn(self.store, region, stream, epoch)
+        return self.control.start(epoch - 1, source) if drawn is None else drawn
 
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterator[tuple[int, SourceEntry[Segment]]]:
         log = self._sources[scan_log(index, scan)]

@@ -232,6 +232,10 @@ class RunnerPool:
         if (loop := self._loops.get(region)) is not None:
             loop.wake(shapes)
 
+    def wanted(self, shape: str) -> list[RegionId]:
+        """Where a shape runs, or is to run."""
+        return [region for region, key in list(self._wanted) if key == shape]
+
     def runs(self, region: RegionId) -> bool:
         """Whether anything runs in a region, or is about to."""
         return any(where == region for where, _ in list(self._wanted))

@@ -1,4 +1,4 @@
-"""What a change of plan that is under way can do next, as the regions' kernels say. Pure; runtime and simulator ask.
+"""What a change of plan that is under way can do next, as those say that run it. Pure; runtime and simulator ask.
 
 one switch      the joins let no row go any more ── when their states reach back far enough, SWITCH: the new version
                 takes rows and state over ── RETIRE the old one
@@ -13,11 +13,12 @@ further behind. What joins had let go of, up to their *line*, is never missed on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from godwit.ids import Epoch
+from godwit.ids import Epoch, QueryId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Join, Plan, Query
@@ -33,17 +34,50 @@ class NextStep(Enum):
 
 
 @dataclass(frozen=True)
+class RunnerView:
+    """How far one that runs a shape is, as its last commit says. It never goes back, so an old one is only late."""
+
+    epoch: Epoch
+    #: versions that it knows to go over to another one: their joins let no row go
+    kept: frozenset[QueryId]
+    #: versions whose state from the one before is still to come
+    waiting: frozenset[QueryId]
+    #: operator -> the epoch up to which it has passed markers on
+    published: Mapping[int, Epoch]
+    #: operator -> version -> the watermark that it has released
+    released: Mapping[int, Mapping[QueryId, int]]
+
+    @staticmethod
+    def of(kernel: RegionKernel) -> RunnerView:
+        return RunnerView(
+            kernel.deployment.epoch,
+            frozenset(q.id for q in kernel.deployment.of_shape(kernel.shape.key) if q.successor is not None),
+            frozenset(move.query for move in list(kernel.moves.incoming) if move.inherits),
+            dict(kernel.published),
+            {operator: dict(clocks) for operator, clocks in list(kernel.released.items())},
+        )
+
+    def to_json(self) -> list[Any]:
+        return [self.epoch, sorted(self.kept), sorted(self.waiting), *map(_listed, (self.published, self.released))]
+
+    @staticmethod
+    def from_json(told: list[Any]) -> RunnerView:
+        epoch, kept, waiting, published, released = told
+        return RunnerView(epoch, frozenset(kept), frozenset(waiting), dict(published), dict(released))
+
+
+@dataclass(frozen=True)
 class ChangeProgress:
     deployment: Deployment
-    #: of a shape, by its key: those that run it
-    kernels: Callable[[str], Collection[RegionKernel]]
+    #: of a shape, by its key: all that run it; none, if one of them is not known
+    runners: Callable[[str], Collection[RunnerView]]
     #: of a version that runs both plans: its line, where the old plan's joins stood when it began; where they share the
     #: answers by age, the time of the newest row that they had; None: unknown
     line_us: Callable[[Query], int | None]
     #: of a version that lets windows run out: whether rows go into the new box by now
     released: Callable[[Query], bool]
     #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later
-    found: dict[object, int]
+    found: dict[tuple[object, ...], int]
 
     def next(self, version: Query) -> NextStep | None:
         """What can be done for a version; None: nothing now."""
@@ -65,13 +99,12 @@ class ChangeProgress:
     def _taken_over(self, old: Query, new: Query) -> bool:
         """Whether the new version has all state, and the old one's last results are committed."""
         since = Epoch(old.until)
-        ours, theirs = list(self.kernels(new.shape.key)), list(self.kernels(old.shape.key))
-        if not ours or any(kernel.deployment.epoch < since for kernel in (*ours, *theirs)):
-            return False
-        if any(move.query == new.id and move.inherits for kernel in ours for move in list(kernel.moves.incoming)):
+        ours, theirs = self.runners(new.shape.key), self.runners(old.shape.key)
+        if not ours or not theirs or any(one.epoch < since for one in (*ours, *theirs)):
             return False
         sink = len(old.shape.plan.operators) - 1
-        return all(kernel.published.get(sink, Epoch(0)) >= since for kernel in theirs)
+        taken = not any(new.id in one.waiting for one in ours)
+        return taken and all(one.published.get(sink, Epoch(0)) >= since for one in theirs)
 
     def _only_new_rows(self, version: Query) -> bool:
         """Whether no result to come can have a row from before the two plans ran side by side: rows to come are past
@@ -88,9 +121,8 @@ class ChangeProgress:
 
     def _line(self, version: Query) -> int | None:
         """How far the furthest join stood when all of them had ceased to let rows go, where they are now."""
-        kernels, joins = list(self.kernels(version.shape.key)), _joins(version.shape.plan)
-        there = [kernel.deployment.queries.get(version.id) for kernel in kernels]
-        if not kernels or any(known is None or known.successor is None for known in there):
+        runners, joins = self.runners(version.shape.key), _joins(version.shape.plan)
+        if not runners or not all(version.id in one.kept for one in runners):
             return None
         key = (version.id, *(self.deployment.placement.get(instance_id(version.id, i)) for i in joins))
         if key not in self.found:
@@ -98,7 +130,7 @@ class ChangeProgress:
         return self.found[key]
 
     def _clock(self, version: Query, operator: int) -> int:
-        clocks = (k.released.get(operator, {}).get(version.id, NEVER) for k in self.kernels(version.shape.key))
+        clocks = (r.released.get(operator, {}).get(version.id, NEVER) for r in self.runners(version.shape.key))
         return max(clocks, default=NEVER)
 
 
@@ -110,3 +142,8 @@ def under_way(version: Query, deployment: Deployment) -> bool:
 
 def _joins(plan: Plan) -> list[int]:
     return [i for i, operator in enumerate(plan.operators) if isinstance(operator, Join)]
+
+
+def _listed(table: Mapping[int, Any]) -> list[Any]:
+    """As JSON has it, which knows only strings as keys."""
+    return [[key, value] for key, value in table.items()]

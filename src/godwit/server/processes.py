@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from godwit.api.query_aliases import QueryAliases
-from godwit.api.query_versions import QueryVersions
+from godwit.api.query_versions import executions
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys, to_json
 from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.errors import DeploymentError, SourceError
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
+from godwit.ingest.together import Parcel
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId
@@ -86,11 +87,7 @@ class ProcessBackend(Backend):
         return QueryAliases(self._store).runs(query, self.deployment)
 
     def executions(self, query: QueryId) -> list[Query]:
-        aliases, now = QueryAliases(self._store), self.deployment
-        latest = aliases.runs(query, now)
-        earlier = QueryVersions(self._store).of(query) if latest.shape.plan.sink.key is None else ()
-        known = (aliases.execution(name, now) for name in earlier if name != latest.id)
-        return [*(one for one in known if one is not None), latest]
+        return executions(self._store, query, self.deployment)
 
     def segments(self, shape: str) -> Mapping[RegionId, Sequence[Segment]]:
         found: dict[RegionId, Sequence[Segment]] = {}
@@ -138,13 +135,14 @@ class ProcessBackend(Backend):
 
     # --- rows
 
-    def push(self, stream: str, rows: Any, *, device: DeviceId | None, sequence: int | None) -> bool:
+    def push(self, parcel: Parcel) -> bool:
+        stream, rows = parcel.stream, parcel.rows
         try:
             table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
         except (pa.ArrowException, TypeError, AttributeError) as error:
             msg = f"rows of '{stream}' are not a table ({error}); each is an object with the stream's columns"
             raise SourceError(msg) from error
-        return self._fleet.push(stream, table, device=device, sequence=sequence)
+        return self._fleet.push(stream, table, device=parcel.device, sequence=parcel.sequence, dead=parcel.dead)
 
     def unread(self, stream: str) -> int:
         reading = {

@@ -20,7 +20,7 @@ from godwit.protocol.inputs import Arrived
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.box import JoinBox, reordered
-from godwit.replan.change_progress import ChangeProgress, NextStep, under_way
+from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
 from godwit.replan.tracks import Answers, answers, both, first, matching, of_new, runs_both, second
 from godwit.sim.operators import Row, pairs
 from godwit.sim.worlds import STREAMS
@@ -42,7 +42,7 @@ class Shelves:
     left: dict[tuple[QueryId, int], tuple[Parts, int]] = field(default_factory=dict)
     released: set[QueryId] = field(default_factory=set)
     lines: dict[QueryId, int] = field(default_factory=dict)
-    found: dict[object, int] = field(default_factory=dict)
+    found: dict[tuple[object, ...], int] = field(default_factory=dict)
     #: query -> its versions, oldest first
     versions: dict[QueryId, list[Query]] = field(default_factory=dict)
 
@@ -119,7 +119,7 @@ class SimPlanVersions:
             new = replace(both(old, new, STREAMS, SIDE_BY_SIDE[strategy]), id=version)
             self._switch(name, old, new, False)
         else:
-            self._ask(QueryAdjusted(old.id, successor=new))
+            self._ask(QueryAdjusted(old.id, old.probes, new))
 
     def revert(self, deployment: Deployment, name: QueryId) -> None:
         """The new box is of no use: back to the old plan, while both run."""
@@ -174,7 +174,7 @@ class SimPlanVersions:
     def _progress(self, deployment: Deployment) -> ChangeProgress:
         return ChangeProgress(
             deployment,
-            lambda shape: [runner.kernel for (_, key), runner in self._runners.items() if key == shape],
+            lambda shape: [RunnerView.of(one.kernel) for (_, key), one in self._runners.items() if key == shape],
             lambda version: self._line_us(deployment, version),
             lambda version: version.id in self.shelves.released,
             self.shelves.found,

@@ -61,6 +61,11 @@ def report_log(region: str) -> str:
     return f"{REPORTS}/{region}"
 
 
+def plan_lines(region: str) -> str:
+    """Where versions of queries part in the region's source logs, if its process has drawn the line."""
+    return f"regions/{region}/plan_lines"
+
+
 def source_log(region: str, stream: str) -> str:
     return f"regions/{region}/sources/{stream}"
 
