@@ -13,7 +13,7 @@ from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKe
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
 from godwit.model.keys import HashRange, KeySet, listed
 from godwit.protocol.handover import Migration
-from godwit.sim.worlds import FEEDS, STREAMS, joined, running, session, topology, tumbling
+from godwit.sim.worlds import FEEDS, STREAMS, full_join, joined, running, session, topology, tumbling
 
 QUERY, WEST, EAST = QueryId("q"), RegionId("west"), RegionId("east")
 
