@@ -1,4 +1,8 @@
-"""Figure 13: 10 to 100,000 keys (TM), and count windows of 10 to 10,000 rows (NQ6)."""
+"""Figure 13: 10 to 100,000 keys (TM), and count windows of 10 to 10,000 rows (NQ6).
+
+In short, windows of 10 rows alone: at 500 rows/s a seller has three auctions a second, and a window of 1,000 rows would
+close once in five minutes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ STRATEGIES = ("falcon", "hot-backup", "on-demand", "partial-pause", "full-restar
 
 def cells(short: bool) -> list[Cell]:
     keys = (10, 1000) if short else (10, 100, 1000, 10_000, 100_000)
-    rows = (10, 1000) if short else (10, 100, 1000, 10_000)
+    rows = (10,) if short else (10, 100, 1000, 10_000)
     strategies = ("falcon", "partial-pause") if short else STRATEGIES
     return [
         *(Cell("fig13", "tm", n, strategies, keys=n) for n in keys),

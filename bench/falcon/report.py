@@ -61,9 +61,12 @@ def write() -> None:
 
 
 def _where(found: Sequence[dict[str, Any]]) -> list[str]:
-    cut = found[-1]["cut"]
-    told = f"{cut['rate']:g} rows/s, {2 * cut['rounds']} migrations by each strategy"
-    lines = [f"{told}; {describe(found[-1]['machine'])}.", ""]
+    """Cells may be of different runs: each says how it was made."""
+    runs: dict[str, dict[str, None]] = {}
+    for one in found:
+        told = f"{one['cut']['rate']:g} rows/s, {2 * one['cut']['rounds']} migrations by each strategy"
+        runs.setdefault(f"{told}; {describe(one['machine'])}.", {})[str(one["cell"]["x"])] = None
+    lines = [line for how, cells in runs.items() for line in (f"{', '.join(cells)}: {how}", "")]
     busiest = max(one["machine"].get("others_cpu_percent", 0.0) for one in found)
     if busiest > MOST_CPU:
         lines += [

@@ -13,7 +13,7 @@ from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKe
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
 from godwit.model.keys import HashRange, KeySet, listed
 from godwit.protocol.handover import Migration
-from godwit.sim.worlds import FEEDS, STREAMS, joined, running, session, topology, tumbling
+from godwit.sim.worlds import FEEDS, STREAMS, full_join, joined, running, session, topology, tumbling
 
 QUERY, WEST, EAST = QueryId("q"), RegionId("west"), RegionId("east")
 
@@ -253,12 +253,13 @@ def test_auto_takes_what_the_operator_declares_and_what_cannot_work_is_refused()
     window = tumbling("q", 0).shape.plan.operators[3]
     dual = running("q", 0).shape.plan.operators[2]
     join = joined("q", 0).shape.plan.operators[3]
+    outer = full_join("q", 0).shape.plan.operators[3]
     sessions = session("q", 0).shape.plan.operators[3]
     assert [chosen(AUTO, node) for node in (window, dual, join)] == ["delta", "falcon", "delta"]
-    assert all(chosen(name, window) == name for name in KEY_STRATEGIES)
+    assert all(chosen(name, node) == name for name in KEY_STRATEGIES for node in (window, join))
     for name, node, said in (
         ("delta", dual, "cannot run before its state is there"),
-        ("falcon", join, "pairs rows of two inputs"),
+        ("falcon", outer, "a watermark that all keys of an instance share"),
         ("hot-backup", sessions, "sessions grow"),
         ("magic", window, "there is no strategy 'magic'"),
     ):

@@ -39,6 +39,16 @@ def test_a_car_that_moves_on_goes_up_once_and_down_after_the_dwell() -> None:
     assert at(policy, E2, 15.0) == [KeyGoes(CAR, E2)]
 
 
+def test_a_key_that_somebody_else_has_put_elsewhere_goes_up_from_there() -> None:
+    policy = SourceMobility(PARENTS)
+    assert at(policy, E1, 0.0) == []
+    policy.put(CAR, E1)
+    assert at(policy, E2, 1.0) == [KeyGoes(CAR, ROOT)]
+    policy.put(CAR, E1)  # it is on its way
+    assert list(policy.arrived(CAR)) == []
+    assert policy.keys[CAR].at == ROOT
+
+
 def test_many_edges_in_a_row_cost_one_migration() -> None:
     policy = settled_at_e1()
     assert at(policy, E2, 10.0) == [KeyGoes(CAR, ROOT)]

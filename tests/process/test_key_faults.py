@@ -27,6 +27,8 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.lane("other"), pytest.mark.timeout(600)]
 KEYS = ("t0", "t1")
+JOIN = """SELECT a.train, b.train AS other, a.ts, b.ts AS met FROM passengers a JOIN passengers b
+          ON a.coach = b.coach AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 4 SECONDS WHERE a.boarded > 4"""
 SITES = {"edge": "west", "cloud": "cloud"}
 #: query -> (its strategy, what it is to be killed in)
 PHASES = {
@@ -40,7 +42,7 @@ KILLS = [(query, phase) for query, (_, phases) in PHASES.items() for phase in ph
 @pytest.fixture(scope="module")
 def feed(fleet: ConnectedFleet) -> Feed:
     for query in PHASES:
-        fleet.submit({**QUERIES, "totals": TOTALS}[query], query)
+        fleet.submit({**QUERIES, "totals": TOTALS, "join": JOIN}[query], query)
     feed = Feed(fleet)
     feed.send(4)
     fleet.process_available()

@@ -29,8 +29,15 @@ DWELL = 0.6
 class Cars:
     """A cloud, edges below it (some of them below a metro site), and cars that send."""
 
-    def __init__(self, open_fleet: Callable[..., Fleet], sql: str, strategy: str = "auto", metro: bool = False) -> None:
-        fleet = self.fleet = open_fleet(mobility=Following(dwell=DWELL, strategy=strategy))
+    def __init__(
+        self,
+        open_fleet: Callable[..., Fleet],
+        sql: str,
+        strategy: str = "auto",
+        metro: bool = False,
+        dwell: float = DWELL,
+    ) -> None:
+        fleet = self.fleet = open_fleet(mobility=Following(dwell=dwell, strategy=strategy))
         names = ["cloud", *(["metro"] if metro else []), "e1", "e2", "e3"]
         above = {
             "metro": "cloud",
@@ -112,6 +119,18 @@ def test_in_a_deeper_hierarchy_a_key_goes_no_further_up_than_it_must(open_fleet:
     cars.fleet.notify_handover("c0", "e3")
     cars.until("e3")
     assert cars.way() == ["e1", "metro", "e2", "cloud", "e3"]
+    cars.equal()
+
+
+def test_a_key_that_was_migrated_by_hand_goes_up_from_there(open_fleet: Callable[..., Fleet]) -> None:
+    cars = Cars(open_fleet, TOTALS, dwell=600.0)
+    cars.send()
+    policy = until(lambda: cars.fleet.mobility.watched.get(("q", cars.operator))).policy  # type: ignore[call-overload]
+    until(lambda: ("c0",) in policy.keys)
+    cars.fleet.migrate("q", keys=["c0"], to="e1")
+    cars.until("e1")
+    cars.fleet.notify_handover("c0", "e2")
+    cars.until("cloud")
     cars.equal()
 
 

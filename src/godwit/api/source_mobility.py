@@ -194,8 +194,11 @@ class MobilityDriver:
         self._devices = {**self._devices, **{d: s for d, s in devices.items() if s is not None}}
 
     def _seen(self, operated: Operated, one: _Watched, key: Key, site: SiteId, now: float) -> None:
-        if key not in one.policy.keys:
+        known = one.policy.keys.get(key)
+        if known is None:
             one.policy.place(key, self._at(operated, key) or site, site, now)
+        elif known.edge != site:
+            one.policy.put(key, self._at(operated, key) or known.at)  # (it may have been migrated by hand meanwhile)
         self._act(operated, one, one.policy.seen(key, site, now))
 
     def _at(self, operated: Operated, key: Key) -> SiteId | None:

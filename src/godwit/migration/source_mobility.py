@@ -114,6 +114,12 @@ class SourceMobility:
         """A key that is heard of for the first time, and that is processed at a site already."""
         self.keys[key] = Whereabouts(at, edge, now)
 
+    def put(self, key: Key, at: SiteId) -> None:
+        """Somebody else has migrated it."""
+        known = self.keys.get(key)
+        if known is not None and known.going is None:
+            self.keys[key] = replace(known, at=at)
+
     def tick(self, now: float) -> Iterator[MobilityAdvice]:
         """Time has passed: keys whose sources have stayed go down to them."""
         for key, known in list(self.keys.items()):
