@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -68,19 +70,23 @@ def line(area: str, figure: Mapping[str, Any]) -> Figure:
     }
 
 
-def run(area: str, limit: float = LIMIT) -> list[Figure]:
-    """The figures of one area, from a process of its own."""
+def run(area: str, limit: float = LIMIT, package: str = "") -> list[Figure]:
+    """The figures of one area, from a process of its own, which ends with all that it has started."""
     program = (
-        f"import json\nfrom bench.{area}.quick import figures\n"
+        f"import json\nfrom {package or f'bench.{area}'}.quick import figures\n"
         "for f in figures(): print(json.dumps(f, default=str), flush=True)"
     )
     command = [sys.executable, "-c", program]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
-        output, error = done.stdout, done.stderr.strip().splitlines()[-1:] if done.returncode else []
-    except subprocess.TimeoutExpired as late:
-        output = late.stdout.decode() if isinstance(late.stdout, bytes) else ""
-        error = [f"not finished after {limit:g} s"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            output, said = process.communicate(timeout=limit)
+            error = said.strip().splitlines()[-1:] if process.returncode else []
+        except BaseException as cause:
+            os.killpg(process.pid, signal.SIGKILL)  # its session: servers that it has started, too
+            if not isinstance(cause, subprocess.TimeoutExpired):
+                raise
+            output, error = process.communicate()[0], [f"not finished after {limit:g} s"]
     found = [line(area, json.loads(text)) for text in output.splitlines() if text.startswith("{")]
     if error:
         found.append(line(area, {"experiment": "failed", "note": " ".join(error)[:300]}))
@@ -97,6 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     except UnknownAreaError as error:
         print(error, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # (so that an area's processes are ended, too)
     here = machine()
     figures = [figure for area in areas for figure in _one(area)]
     if options.save:

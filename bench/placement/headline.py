@@ -13,7 +13,8 @@ from typing import Any
 
 from bench.placement.common import THREADS, WORKFLOWS, figure, timed
 from godwit.placement.published.instances import riot_latency_problem, riot_problem
-from godwit.placement.search.base import SEARCHES, Options, find, prepare, search
+from godwit.placement.search.base import Options, find, prepare, search
+from godwit.placement.search.names import SEARCHES
 
 #: the published Java artifact, measured on a machine like this one with 2 threads
 JAVA_ESC, JAVA_GREEDY, JAVA_HEURISTIC = 150_000.0, {"pred": 391.0, "train": 220.0}, {7: 2000.0, 1023: 9500.0}
@@ -111,7 +112,8 @@ def memory() -> Iterator[dict[str, Any]]:
 
 _START = """
 import json, time
-from godwit.placement.search.base import SEARCHES, prepare
+from godwit.placement.search.base import prepare
+from godwit.placement.search.names import SEARCHES
 imported = time.process_time()
 for name in SEARCHES:
     prepare(name)

@@ -45,6 +45,8 @@ QUERIES = {
     "tumbling": "SELECT train, count(*) AS n, sum(boarded) AS b, window.end AS until FROM passengers "
     "GROUP BY train, window(ts, '10 seconds')",
     "filter": "SELECT train, n, boarded, ts FROM passengers WHERE boarded > 4",
+    "join": "SELECT a.train, a.n, b.train AS other, b.n AS m, a.ts, b.ts AS met FROM passengers a JOIN passengers b "
+    "ON a.boarded = b.boarded AND a.ts BETWEEN b.ts - INTERVAL 1 SECOND AND b.ts + INTERVAL 2 SECONDS",
 }
 #: a process that is killed takes long to start: fewer of those, so that there is more of everything else
 OFTEN = FaultWeights(send=2.0, move=3.0, place=2.0, kill_region=0.3, kill_coordinator=0.5)

@@ -120,7 +120,7 @@ def figures(parts: Sequence[str] = PARTS) -> Iterator[dict[str, Any]]:
                 http.post("/v1/queries", json={"name": "all", "sql": sql}).raise_for_status()
                 yield from _pushed(url)
             if "page" in parts:
-                yield from page.figures(url)
+                yield from page.figures(url, CLIENTS)
     if "mqtt" in parts:
         yield from mqtt.figures()
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import psutil
 import pytest
 from bench.core import report
 
 from bench import quick
+from tests.waiting import until
 
 
 def test_an_unknown_area_is_an_error_that_lists_the_areas(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,3 +60,26 @@ def test_the_cores_figures_compare_with_the_edition_before() -> None:
     assert end["ratio"] > 100
     assert not growth["met"]  # four times as long is not flat
     assert "device move, 10000 sites" in report.page()
+
+
+def test_an_area_that_takes_too_long_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server that an area has started would go on, and hold up whatever is measured next."""
+    package, mark = tmp_path / "bench_slow", tmp_path / "pid"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "quick.py").write_text(
+        "import subprocess, sys, time\n"
+        "def figures():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"    open({str(mark)!r}, 'w').write(str(child.pid))\n"
+        "    yield {'experiment': 'a', 'met': True}\n"
+        "    time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = quick.run("slow", limit=2, package="bench_slow")
+    assert [one["experiment"] for one in found] == ["slow/a", "slow/failed"]
+    until(lambda: not _runs(int(mark.read_text())), 10)
+
+
+def _runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

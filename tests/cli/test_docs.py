@@ -52,3 +52,14 @@ def test_python_in_the_docs_parses(name: str) -> None:
     for block in shown:
         if not block.startswith("streams:"):
             ast.parse(block)
+
+
+def test_every_table_has_a_head() -> None:
+    """Rows behind an empty line are no table any more: they are shown as text with bars."""
+    wrong = []
+    for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for rows in re.findall(r"(?:^\|.*\n?)+", file.read_text(), flags=re.MULTILINE):
+            lines = rows.splitlines()
+            if len(lines) < 2 or not re.fullmatch(r"\|[-:| ]+\|", lines[1]):
+                wrong.append(f"{file.name}: {lines[0][:60]}")
+    assert wrong == []

@@ -12,7 +12,8 @@ from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.problem.network import Network
 from godwit.placement.problem.problem import Problem
-from godwit.placement.search.base import SEARCHES, Options, search
+from godwit.placement.search.base import Options, search
+from godwit.placement.search.names import SEARCHES
 from tests.placement.helpers import all_plans, random_problem
 
 

@@ -87,7 +87,7 @@ def test_a_trained_model(file, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["missing.yaml"], "there is no file missing.yaml"),
+        (["missing.yaml"], "cannot read missing.yaml: No such file"),
         (["FILE", "-a", "magic"], "no placement search 'magic'"),
         (["FILE", "-o", "xml"], "use auto, json or table"),
         (["FILE", "--weights", "1,2"], "not four numbers"),
@@ -113,7 +113,7 @@ def test_faults_are_one_clear_line(file, arguments, words):
         ("alert: {site: tower}", "alarm: {site: tower}", "unknown operators alarm"),
         ("constraints:", "objective: speed\nconstraints:", "objective 'speed' is unknown"),
         ("constraints:", "latency_ms: {ghost: {hub: 1}}\nconstraints:", "no such operator"),
-        ("workflow:", "workflow: [", "neither YAML nor JSON"),
+        ("workflow:", "workflow: [", "not YAML"),
     ],
 )
 def test_faults_in_the_file_name_their_place(tmp_path, old, new, words):

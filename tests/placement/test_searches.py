@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
-from godwit.placement.search.base import SEARCHES, Options, find, prepare, search
+from godwit.placement.search.base import Options, find, prepare, search
 from godwit.placement.search.front import whole_front
+from godwit.placement.search.names import SEARCHES
 from tests.placement.helpers import all_plans, problems, random_problem, reference_cost
 
 EVERY = sorted(SEARCHES)

@@ -11,7 +11,7 @@ from godwit.testing import readings
 from tests.region.world import DISORDER
 
 COLUMNS = {
-    "line": lambda rng: f"S4{rng.randrange(2)}",
+    "line": lambda rng: f"S4{rng.randrange(1, 3)}",
     "coach": lambda rng: rng.randrange(3),
     "boarded": lambda rng: rng.randrange(10),
     "alighted": lambda rng: rng.randrange(10),

@@ -63,6 +63,7 @@ def _play(script: ChaosScript, folder: Path, spark: SparkSession) -> None:
     try:
         verdicts = [opened.query(name).verdict() for name in NAMES]
         assert all(verdict.equal for verdict in verdicts), f"{script}\n" + "\n".join(map(str, verdicts))
+        assert min(verdict.got for verdict in verdicts) > 0, "nothing was tested"
         assert sum(sum(record["rows"].values()) for record in _entries(opened)) == feed.rows
     finally:
         opened.stop()

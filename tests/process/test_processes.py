@@ -247,6 +247,7 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
             assert verdict.equal, str(verdict)
             assert verdict.got == rows or name == "busy"  # (of what was replaced only results since then are judged)
         assert answered["tumbling"] > 20
+        assert min(answered.values()) > 0, answered
     finally:
         opened.stop()
 

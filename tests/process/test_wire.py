@@ -155,7 +155,7 @@ def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
         "store: x\nlease: soon\nregions: {a: }": "lease",
         "store: x\nregions: {a/b: }": "a/b",
         "store: ftp://bucket\nregions: {a: }": "one of file:, s3:",
-        "store: [": "cannot be read",
+        "store: [": "not YAML",
     }.items():
         file.write_text(text)
         with pytest.raises(ConfigError, match=says):

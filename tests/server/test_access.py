@@ -63,7 +63,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
         ("tokens: [{name: a, role: read, sha256: secret}]", "tokens.0.sha256"),
         ("tokens: [{name: a, role: read, sha256: %s, admin: yes}]" % ("a" * 64), "tokens.0.admin"),
         ("nothing", "top level"),
-        ("a: [", "cannot be read"),
+        ("a: [", "not YAML"),
     ],
 )
 def test_a_bad_file_of_tokens_is_refused_with_the_place(tmp_path: Path, text: str, place: str) -> None:

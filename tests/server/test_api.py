@@ -214,3 +214,23 @@ def test_a_slow_subscriber_is_let_go_and_holds_nobody_up() -> None:
             return [one.queue.get_nowait().text for _ in range(one.queue.qsize())]
 
     assert asyncio.run(play()) == ['{"n": 0}', '{"n": 1}', '{"n": 2}', LAGGED.text]
+
+
+def test_rows_that_do_not_fit_are_told_with_the_reason(serve: Serve) -> None:
+    with serve().client() as client:
+        declare(client)
+        push, wrong = "/v1/streams/passengers/rows", {**row(1, 2), "boarded": "many"}
+        for path in (push, f"{push}?device=t1", f"{push}?device=t1&sequence=1"):
+            told = client.post(path, json=[row(7, 1), wrong]).json()
+            assert (told["taken"], told["rows"], told["dead"]) == (True, 1, 1)
+            (letter,) = told["dead_letters"]
+            assert letter["row"] == wrong
+            assert "boarded" in letter["reason"]
+        assert client.post(f"{push}?device=t1&sequence=1", json=[row(7, 1), wrong]).json() == {
+            "taken": False,
+            "rows": 0,
+        }
+        told = client.post(f"{push}?device=t1", json={**row(3, 3), "train": "t2"}).json()
+        assert (told["rows"], told["dead"]) == (0, 1)
+        assert "another device" in told["dead_letters"][0]["reason"]
+        assert len(client.get("/v1/dead-letters").json()) == 4

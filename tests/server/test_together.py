@@ -119,3 +119,14 @@ def test_many_posts_at_once_each_get_their_answer(serve: Callable[..., Running])
     with server.client() as client:
         client.post("/v1/queries", json={"name": "all", "sql": "SELECT boarded, ts FROM passengers"})
         assert client.get("/v1/health").status_code == 200
+
+
+def test_what_does_not_fit_is_told_to_whoever_sent_it(fleet: Fleet) -> None:
+    bad = parcel("t2", 4)
+    bad.rows.append({"train": "t2", "boarded": "many", "ts": row("t2", 5)["ts"]})
+    given = [parcel("t1", 1), bad, parcel("t3", 3)]
+    assert push_together(fleet, given) == [True] * 3
+    assert [len(one.dead) for one in given] == [0, 1, 0]
+    assert bad.dead[0]["reason"] == "boarded: 'many' is no int"
+    assert stored(fleet) == [("t1", 1), ("t2", 4), ("t3", 3)]
+    assert len(fleet.dead_letters()) == 1

@@ -240,11 +240,52 @@ PASSED_BY = Schedule(
         *(Tick(region, Sight()) for region in ("cloud", "east") * 2),
     ),
 )
+
+
 #: what is broken -> (where, its name, the broken rule, a schedule that sees it: a seed, or written by hand)
+def _one_generation(self: MigrationLedger, query: Any, operator: int, key: Any, generation: int) -> int:
+    return generation
+
+
+def _all_meet(*_: Any) -> int:
+    return 0
+
+
+def _any_key(self: MigrationLedger, query: Any, operator: int, key: Any, generation: int) -> int:
+    mine = (move.goes_before for move in self.parting(operator) if move.query == query)
+    return max((epoch for epoch in mine if epoch <= generation), default=0)
+
+
+#: a row of the left is there when the copy is opened, its partner comes afterwards
+COPIED_BETWEEN = Schedule(
+    0,
+    "top-down",
+    "incremental",
+    (
+        SubmitQuery("q0", "joined", 0),
+        Send("d1", "left", ((27, 2, 3),)),
+        MoveKeys("q0", (2,), "b1", "falcon-oop"),
+        Send("d3", "right", ((27, 2, 2),)),
+    ),
+)
+#: the same while other keys of the source wait to be sent
+COPIED_BESIDE = Schedule(
+    0,
+    "top-down",
+    "holistic-concurrent",
+    (
+        SubmitQuery("q0", "joined", 0),
+        Send("d3", "right", ((18, 0, 3), (18, 3, 1), (21, 0, 0))),
+        MoveKeys("q0", ("buckets", 4, 23), "ha", "partial-pause"),
+        MoveKeys("q0", (0, 3), "b1", "hot-backup"),
+        Send("d2", "left", ((23, 3, 3),)),
+    ),
+)
+
 BROKEN: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "state left behind": (EpochChange, "moves_of", lambda *_: [], 0),
     "clock not held": (MigrationLedger, "held", _never_held, 54),
-    "no generations": (MigrationLedger, "owned_since", _no_generations, 535),
+    "rows meet those that have left": (MigrationLedger, "company", _all_meet, 4102),
     "sent early": (MigrationLedger, "ready", _always_ready, 1336),
     "sessions ignored": (WatermarkTracker, "hear", _one_session, OVERTAKEN),
     "rows follow": (Deployment, "route", _follow_the_device, OVERTAKEN),
@@ -267,6 +308,8 @@ BROKEN_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "no acknowledgement": (MigrationLedger, "admits", _admitted_at_once, ANSWERED_LATE),
     "results overtake": (MigrationLedger, "admits", _overtaking, ANSWERED_LATE),
     "generations without keys": (MigrationLedger, "owned_since", _no_generations, 0),
+    "copied rows meet no others": (MigrationLedger, "company", _one_generation, COPIED_BETWEEN),
+    "rows are parted by moves of other keys": (MigrationLedger, "company", _any_key, COPIED_BESIDE),
     "totals by generation": (running, "run", _totals_by_generation, 22),
     "clock not held": (MigrationLedger, "held", _never_held, 129),
     "watermark published while state is pending": (MigrationLedger, "pending", _never_held, 150),

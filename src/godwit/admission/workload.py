@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from godwit.admission.model import BaseStream, Host, HostLink
 from godwit.admission.rates import Base, JoinSpec, Node, Predicate, RateQuery, Unary, signature_of
 from godwit.errors import ConfigError
+from godwit.yaml_files import read_yaml
 
 _UNARY = ("filter", "project", "aggregate")
 _M = TypeVar("_M", bound=BaseModel)
@@ -141,15 +141,7 @@ class _Join(_Entry):
 
 def read(path: Path) -> Workload:
     """Read a file; every fault names its place in the file."""
-    try:
-        data = yaml.safe_load(path.read_text())
-    except OSError as error:
-        msg = f"cannot read workload '{path}': {error.strerror}; give the path of a YAML file"
-        raise ConfigError(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        msg = f"workload '{path}' is not YAML: {error}"
-        raise ConfigError(msg) from error
-    return parse(data, str(path))
+    return parse(read_yaml(path, what="workload "), str(path))
 
 
 def parse(data: Any, name: str = "workload") -> Workload:

@@ -38,6 +38,7 @@ from godwit.replan.optimiser import ReplanPolicy
 from godwit.sql import Builder, compile_query
 from godwit.sql.keep import with_changes
 from godwit.storage.base import Durability
+from godwit.storage.lock import FolderLock
 
 
 class Fleet(ChangingFleet):
@@ -73,7 +74,12 @@ class Fleet(ChangingFleet):
     @staticmethod
     def embedded(folder: str | Path, cores: int | None = None, **options: str) -> Fleet:
         """All regions share one local Spark session; logs and state lie in `folder`. Reopens what is there."""
-        return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+        lock = FolderLock(folder)
+        lock.take()  # before Spark starts, which takes seconds
+        try:
+            return Fleet(Path(folder), spark_session(cores=cores), **options)  # type: ignore[arg-type]
+        finally:
+            lock.release()
 
     @staticmethod
     def connect(url: str, *, token: str | None = None) -> RemoteFleet:

@@ -45,7 +45,7 @@ def alter(
     sql: Annotated[str, typer.Argument(help="A file with the same SQL and other literals, or the SQL itself.")],
     wait: Wait = 60.0,
 ) -> None:
-    """Give a running query other parameters. It begins again with them; its shape must stay the same."""
+    """Give a running query other literals; the SQL must be the same otherwise. It begins again with them."""
     from godwit.control.commands import Alter
 
     answered(folder, Alter(query, text(sql)), wait)
@@ -57,7 +57,7 @@ def alter_stream(
     add: Annotated[str, typer.Argument(help="Its new columns: 'color string, weight double'.")],
     wait: Wait = 60.0,
 ) -> None:
-    """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    """Add columns to a stream. Queries that run go on; rows without the columns have NULL there."""
     from godwit.control.commands import AlterStream
 
     answered(folder, AlterStream(stream, add), wait)
@@ -70,7 +70,8 @@ def text(sql: str) -> str:
     try:
         return Path(sql).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"'{sql}' is neither SQL nor a file of it ({error})"
+        why = (error.strerror or error) if isinstance(error, OSError) else error
+        msg = f"'{sql}' is neither SQL nor a file with SQL ({why}); put SQL into quotes, or check the path"
         raise ConfigError(msg) from error
 
 

@@ -25,6 +25,9 @@ def demo(
     page: Annotated[bool, typer.Option(help="Serve the page while the trains run, and print its address.")] = True,
 ) -> None:
     """Trains on a ring, a dozen queries, three regions, and the oracle's verdict."""
+    if real_data is not None and not (real_data / "base_stations_berlin_ring.csv").is_file():
+        msg = f"--real-data {real_data} has no base_stations_berlin_ring.csv; give the folder with the three data sets"
+        raise ConfigError(msg)
     from rich.console import Console
 
     from godwit.demo.show import DemoOptions, show

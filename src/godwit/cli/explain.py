@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from godwit.cli.changes import given
+from godwit.cli.choices import Redeployment, Rule, State
 from godwit.cli.output import Output, as_json, form
 from godwit.errors import ConfigError
 
@@ -31,12 +32,12 @@ def explain(
         list[str] | None, typer.Option(help="A change ('device t1 -> east') or a file of them; may be repeated.")
     ] = None,
     sink: Annotated[str | None, typer.Option(help="The site at which results leave.")] = None,
-    rule: Annotated[str, typer.Option(help="bottom-up, top-down, nearest-common-ancestor or search.")] = "bottom-up",
-    redeployment: Annotated[str, typer.Option(help="incremental, holistic-serial, ...")] = "incremental",
-    state: Annotated[str, typer.Option(help="delta, adhoc-query, transfer, recreate-best, ...")] = "delta",
+    rule: Rule = "bottom-up",
+    redeployment: Redeployment = "incremental",
+    state: State = "delta",
     output: Output = "table",
 ) -> None:
-    """Plan a query and, with --change, a reconfiguration: contexts, migration queries and marker. Nothing happens."""
+    """Show a query's plan and places and, with --change, what a reconfiguration would do. Nothing is run."""
     how = form(output)
     from godwit.control.control_plane import ControlPlane
     from godwit.control.events import Park
@@ -113,7 +114,8 @@ def _beside(topology: Path) -> Path:
 def _streams(path: Path, topology: Topology) -> tuple[dict[StreamId, Stream], Feeds]:
     """What is declared, and which device feeds what: as the file says, else every device every stream."""
     from godwit.ids import DeviceId, StreamId
-    from godwit.scenario.spec import DeviceSpec, StreamSpec, read_yaml
+    from godwit.scenario.spec import DeviceSpec, StreamSpec
+    from godwit.yaml_files import read_yaml
 
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("streams"), list):

@@ -55,10 +55,11 @@ def read(folder: str | Path) -> list[Record]:
     from godwit.storage.open_store import open_store
 
     store = open_store(folder)
-    if not store.disk.exists(HISTORY):
-        known = "nothing was reconfigured yet" if store.disk.exists(CONTROL) else "it is not a fleet's folder"
-        msg = f"{folder} has no history.jsonl: {known}; give the folder that the fleet was opened with"
+    if not store.disk.exists(CONTROL):
+        msg = f"{folder} is not a fleet's folder: it has no control log; give the folder it was opened with"
         raise ConfigError(msg)
+    if not store.disk.exists(HISTORY):
+        return []
     found = []
     for i, line in enumerate(store.read_lines(HISTORY), start=1):
         try:

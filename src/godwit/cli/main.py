@@ -23,37 +23,37 @@ from godwit.errors import GodwitError
 
 #: command -> (module in this package, what it holds there, one line of help)
 COMMANDS = {
-    "demo": ("demo", "demo", "Trains on a ring, a dozen queries, three regions, and the oracle's verdict."),
+    "demo": ("demo", "demo", "Run trains on a ring, a dozen queries, three regions, and compare with plain Spark."),
     "run": ("run", "run", "Run a scenario file and compare its results with the oracle."),
-    "explain": ("explain", "explain", "What a query becomes, and what a change of the topology would do to it."),
+    "explain": ("explain", "explain", "Show a query's plan and places, and what a change of the topology would do."),
     "submit": ("ask", "submit", "Submit a query to a running fleet."),
     "withdraw": ("ask", "withdraw", "Stop a query of a running fleet."),
-    "alter": ("ask", "alter", "Give a running query other parameters."),
-    "alter-stream": ("ask", "alter_stream", "Give a stream columns more."),
+    "alter": ("ask", "alter", "Give a running query other literals."),
+    "alter-stream": ("ask", "alter_stream", "Add columns to a stream."),
     "replan": ("replan", "replan", "Give a running query another plan."),
-    "replace": ("replan", "replace", "Give a running query another text; what both have goes on."),
+    "replace": ("replan", "replace", "Give a running query another SQL text; operators that both have go on."),
     "change": ("change", "change", "Change the topology of a running fleet."),
     "migrate": ("migrate", "migrate", "Move keys of a running query to another site."),
     "table": ("table", "table", "Put the rows of a file into a reference table of a running fleet."),
-    "history": ("history", "history", "What was reconfigured, when, why and how long it took."),
-    "status": ("status", "status", "What a fleet is doing: rows, latency, state, links."),
-    "results": ("results", "results", "Results of a query behind a server."),
+    "history": ("history", "history", "List what was reconfigured, when, why and how long it took."),
+    "status": ("status", "status", "Queries, regions, sinks and faults of a fleet at a glance."),
+    "results": ("results", "results", "Print the results of a query behind a server (--server)."),
     "init": ("init", "init", "Write a commented project to start from."),
-    "check": ("check", "check", "Verify a fleet's folder, and mend what can be computed or delivered again."),
-    "coordinator": ("processes", "coordinator", "The control plane as a process, without Spark."),
-    "region": ("processes", "region", "One region as a process with a Spark of its own."),
+    "check": ("check", "check", "Verify every record and file of a fleet, and repair what can be computed again."),
+    "coordinator": ("processes", "coordinator", "Run the control plane as a process, without Spark."),
+    "region": ("processes", "region", "Run one region as a process with a Spark of its own."),
     "forget-region": ("processes", "forget_region", "Write off a region whose process is gone for good."),
     "up": ("up", "up", "Start the processes of a fleet file on this machine."),
-    "down": ("up", "down", "Stop them cleanly."),
-    "ps": ("up", "ps", "Which of them run, where, since which epoch and with how much memory."),
+    "down": ("up", "down", "Stop the processes of a fleet file."),
+    "ps": ("up", "ps", "List the processes of a fleet file: where they listen, their epoch and memory."),
     "serve": ("serve", "serve", "Run a fleet with a REST API, live results, metrics and a page."),
     "token": ("serve", "token", "Make a token for `godwit serve`."),
     "place": ("place", "place", "Find where the operators of a workflow should run."),
     "plan": ("plan", "plan", "Admit queries to a cluster and place what they share."),
-    "export": ("export", "export", "Copy a fleet that is not running: a savepoint."),
-    "import": ("export", "import_", "Make a fleet of a savepoint, in another folder."),
+    "export": ("export", "export", "Write a savepoint: a copy of a fleet that is not running."),
+    "import": ("export", "import_", "Make a fleet from a savepoint."),
     "nexmark": ("nexmark", "nexmark", "Run a query of Nexmark's suite over generated events."),
-    "mobility": ("mobility", "app", "Traces of devices that hop between base stations."),
+    "mobility": ("mobility", "app", "Build or make up traces of devices that hop between base stations."),
 }
 
 
@@ -137,13 +137,19 @@ app = typer.Typer(cls=Lazy, no_args_is_help=True, rich_markup_mode=None)  # (wit
 
 @app.callback()
 def main(
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Say on stderr what is going on."),
-    log: str = typer.Option("text", "--log", help="How: text, or json (an object per line)."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log to stderr what is going on."),
+    log: str = typer.Option("text", "--log", help="Format of the log: text, or json (an object per line)."),
     server: str = typer.Option(
-        None, "--server", help="A server's address: commands go there. Else GODWIT_SERVER, else the profile's."
+        None,
+        "--server",
+        help="Address of a server, such as http://127.0.0.1:8321, to which commands go. "
+        "Default: GODWIT_SERVER, else `server:` in ~/.config/godwit/profile.yaml.",
     ),
 ) -> None:
-    """Continuous SQL queries on Spark that keep running while the ground under them moves."""
+    """Continuous SQL queries on Spark that keep running, exactly once, while their topology changes.
+
+    Begin with `godwit init` and `godwit run`, or with `godwit demo`.
+    """
     set_up_logging(log, logging.INFO if verbose else logging.WARNING)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from godwit.cli.ask import Folder, Wait, answered
+from godwit.cli.choices import KeyStrategy
 from godwit.errors import ConfigError
 
 
@@ -20,7 +21,7 @@ def migrate(
         typer.Option(help="A key, a pattern ('S41-*'), buckets/LOW/HIGH, or '*' for the rest; repeatable."),
     ] = None,
     keys_file: Annotated[Path | None, typer.Option(help="Keys from a .parquet, .arrow, .csv or text file.")] = None,
-    strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
+    strategy: KeyStrategy = "auto",
     operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
     wait: Wait = 10.0,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from godwit.errors import GodwitError
+from godwit.errors import DataError, GodwitError
 
 if TYPE_CHECKING:
     from godwit.mobility.summary import Summary
@@ -40,6 +40,10 @@ def build(
     memory: Annotated[str, typer.Option(help="Memory of the Spark driver.")] = "2g",
 ) -> None:
     """Follow the trips of a timetable from tower to tower, on Spark."""
+    for option, path in (("--towers", towers), ("--gtfs", gtfs), ("--tracks", tracks)):
+        if path is not None and not path.exists():
+            msg = f"{option} {path}: there is no such file or folder; check the path"
+            raise DataError(msg)
     # Spark takes seconds to import and start: not before it is needed.
     from godwit.engine.session import spark_session
     from godwit.mobility.gtfs import Slot, clock_ms

@@ -12,6 +12,7 @@ import typer
 from godwit.cli.output import Output, as_json
 from godwit.cli.output import form as form_of
 from godwit.errors import ConfigError
+from godwit.placement.search.names import SEARCHES
 
 if TYPE_CHECKING:
     from godwit.placement.cost_models.cost import CostModel, Objective
@@ -25,7 +26,7 @@ def place(
         str, typer.Argument(help="YAML or JSON file with workflow, network and deployed plan; - for stdin.")
     ],
     algorithm: Annotated[
-        str, typer.Option("--algorithm", "-a", help="auto, optimum, ..; a wrong name lists all.")
+        str, typer.Option("--algorithm", "-a", help=f"How to search: {', '.join(sorted(SEARCHES))}.")
     ] = "auto",
     seconds: Annotated[float | None, typer.Option("--seconds", "-t", help="Time limit.")] = None,
     threads: Annotated[int, typer.Option(help="Threads to search with.")] = 1,

@@ -50,7 +50,7 @@ def plan(
     try:
         answers, report = _answer(read(workload), what_if or [])
     except GodwitError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        typer.secho(f"error: {error}", fg="red", err=True)
         raise typer.Exit(2) from error
     if output is Output.json or (output is Output.auto and not sys.stdout.isatty()):
         typer.echo(json.dumps(report, indent=2))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from godwit.cli.choices import Rule, State
 from godwit.errors import ConfigError
 
 StoreUrl = Annotated[
@@ -19,19 +21,21 @@ def coordinator(
     store: StoreUrl,
     host: Host = "127.0.0.1",
     lease: Annotated[float, typer.Option(min=1.0, help="Seconds of silence after which a region is lost.")] = 5.0,
-    rule: Annotated[str, typer.Option(help="Where operators go.")] = "bottom-up",
-    state: Annotated[str, typer.Option(help="How the state of a moved instance travels.")] = "delta",
+    rule: Rule = "bottom-up",
+    state: State = "delta",
     ack_timeout: Annotated[float, typer.Option(help="Seconds that regions have to acknowledge an epoch.")] = 10.0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     admission: Annotated[
-        bool | None, typer.Option(help="Refuse queries that do not fit. Unless said: if all sites say what they have.")
+        bool | None, typer.Option(help="Refuse queries that do not fit. Default: if all sites state their capacity.")
     ] = None,
-    reoptimise: Annotated[bool, typer.Option(help="Move operators when what is measured says so.")] = False,
+    reoptimise: Annotated[
+        bool, typer.Option(help="Move operators when measured rates and latencies make it worth it.")
+    ] = False,
     sinks: Annotated[
         Path | None, typer.Option(help="A file with the sinks of queries: {busy: {parquet: out}}.")
     ] = None,
 ) -> None:
-    """The control plane alone, without Spark; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
+    """Run the control plane alone, without Spark, until SIGTERM. Processes share a token: GODWIT_FLEET_TOKEN."""
     from godwit.process.serve import serve_coordinator
     from godwit.scenario.sink_file import sinks_of_queries
 
@@ -49,10 +53,12 @@ def region(
     keep: Annotated[bool, typer.Option(help="Keep sources and results for ever (the oracle needs them).")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     advertise: Annotated[str, typer.Option(help="The address that others connect to: behind NAT, or a proxy.")] = "",
-    quick: Annotated[bool, typer.Option(help="Interpret plans: for many small ones.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="Interpret plans instead of compiling them: for many small queries.")
+    ] = False,
     conf: Annotated[list[str] | None, typer.Option(help="More of Spark's settings: spark.executor.memory=2g.")] = None,
 ) -> None:
-    """One region with a Spark of its own; until SIGTERM. The token: GODWIT_FLEET_TOKEN."""
+    """Run one region with a Spark of its own, until SIGTERM. Processes share a token: GODWIT_FLEET_TOKEN."""
     from godwit import names
     from godwit.process.serve import serve_region
 
@@ -71,11 +77,13 @@ def region(
 def forget_region(
     name: Annotated[str, typer.Argument(help="The region's name.")],
     store: StoreUrl,
+    devices_to: Annotated[str | None, typer.Option(help="A site of another region, for all its devices.")] = None,
     wait: Annotated[float, typer.Option(help="Seconds that handing over may take.")] = 300.0,
 ) -> None:
-    """A region whose process is gone for good: what it had goes to the others (experimental). Needs Spark here."""
+    """A region whose process is gone for good: what it had goes to the others. Needs Spark here."""
     from godwit.process.connect import connect
     from godwit.process.forget_region import forget_region as forget
 
     with connect(store) as fleet:
-        typer.echo(forget(fleet, name, say=lambda text: typer.echo(text, err=True), timeout=wait).text())
+        say = partial(typer.echo, err=True)
+        typer.echo(forget(fleet, name, devices_to=devices_to, say=say, timeout=wait).text())

@@ -12,11 +12,13 @@ import typer
 
 from godwit.cli.ask import text
 from godwit.cli.changes import lines
+from godwit.cli.choices import KeyStrategy
 from godwit.cli.history import Last, Number
 from godwit.cli.history import show as show_history
 from godwit.cli.migrate import named_keys
 from godwit.cli.output import Output, as_json, form
 from godwit.cli.replan import Down, DryRun, Order, Partial, Strategy, Text, Up
+from godwit.cli.results import Follow
 from godwit.cli.status import All
 from godwit.cli.status import show as show_status
 from godwit.errors import ConfigError
@@ -34,13 +36,9 @@ def profile(environment: Mapping[str, str]) -> dict[str, str]:
     file = home / "godwit" / "profile.yaml"
     if not file.exists():
         return {}
-    import yaml
+    from godwit.yaml_files import read_yaml
 
-    try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"{file} cannot be read as a profile ({error}); it has the lines `server: URL` and `token: TOKEN`"
-        raise ConfigError(msg) from error
+    told = read_yaml(file)
     if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
         msg = f"{file} is not a profile; it has the lines `server: URL` and `token: TOKEN`"
         raise ConfigError(msg)
@@ -84,7 +82,7 @@ def alter(
     sql: Annotated[str, typer.Argument(help="A file with the same SQL and other literals, or the SQL itself.")],
     no_wait: NoWait = False,
 ) -> None:
-    """Give a running query other parameters."""
+    """Give a running query other literals; the SQL must be the same otherwise."""
     with connected() as fleet:
         _say(fleet.alter(query, text(sql), wait=not no_wait))
 
@@ -126,7 +124,7 @@ def migrate(
         list[str] | None, typer.Option(help="A key, a pattern ('S41-*'), or '*' for the rest; repeatable.")
     ] = None,
     keys_file: Annotated[Path | None, typer.Option(help="Keys from a .parquet, .arrow, .csv or text file.")] = None,
-    strategy: Annotated[str, typer.Option(help="How; auto: as the operator declares.")] = "auto",
+    strategy: KeyStrategy = "auto",
     operator: Annotated[int | None, typer.Option(help="Which operator, if several keep state by key.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and move nothing.")] = False,
 ) -> None:
@@ -171,7 +169,11 @@ def explain(
 ) -> None:
     """What a query would become, or what one that runs is, where it runs and what its rows wait for."""
     with connected() as fleet:
-        running = " " not in query.strip() and query in fleet.queries
+        running, named = query in fleet.queries, " " not in query.strip() and not Path(query).exists()
+        if named and not running:
+            known = ", ".join(fleet.queries) or "none"
+            msg = f"'{query}' is no query that runs ({known}), no file, and no SQL; check its spelling"
+            raise ConfigError(msg)
         told: dict[str, Any] = fleet.query(query).explained() if running else {"plan": fleet.explain(text(query))}
         if change:
             told["change"] = fleet.explain_change(lines(change))
@@ -193,16 +195,14 @@ def alter_stream(
     stream: Annotated[str, typer.Argument(help="The stream's name.")],
     add: Annotated[str, typer.Argument(help="Its new columns: 'color string, weight double'.")],
 ) -> None:
-    """Give a stream columns more. Queries that run go on; rows without the columns have NULL there."""
+    """Add columns to a stream. Queries that run go on; rows without the columns have NULL there."""
     with connected() as fleet:
         told = fleet.alter_stream(stream, add=add)
     columns = ", ".join(f"{one['name']} {one['type']}" for one in told["columns"])
     typer.echo(f"{stream}: {columns}")
 
 
-def results(
-    query: Query, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as results come.")] = False
-) -> None:
+def results(query: Query, follow: Follow = False) -> None:
     """A query's results, a line of JSON per row."""
     with connected() as fleet:
         one, none = fleet.query(query), True

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from godwit.ingest.device_locator import PositionColumns
+    from godwit.model.topology import Topology
     from godwit.observe.traces import Traces
     from godwit.scenario.spec import Scenario
     from godwit.server.backend import Backend
@@ -58,30 +62,77 @@ def serve(
             msg = f"{host} is reachable from outside: give --tokens FILE (or GODWIT_TOKENS), or listen on 127.0.0.1"
             raise ConfigError(msg)
         typer.secho("no tokens: everybody on this machine may do everything", fg="red", err=True)
-    if (certificate is None) != (key is None):
-        msg = "TLS needs both --certificate and --key"
-        raise ConfigError(msg)
+    # Everything that can be wrong is looked at first: Spark takes seconds to start.
+    files = _tls(certificate, key)
     columns = _columns(positions, hysteresis)
     if processes and config is not None:
         msg = "--config sets an embedded fleet up; give a fleet of processes its streams and queries over the API"
         raise ConfigError(msg)
-    import uvicorn
+    told = None if config is None else _load(config)
+    ground = None if topology is None else _ground(topology)
+    with _bound(host, port) as listening:
+        if not processes:
+            typer.echo("starting Spark, which takes some seconds", err=True)
+        import uvicorn
 
-    from godwit.server.app import create_app
+        from godwit.server.app import create_app
 
-    with _backend(folder, topology, processes, None if config is None else _load(config)) as backend:
-        app = create_app(backend, access, positions=columns)
-        traces = _traces(app) if otel else None
-        files = {"ssl_certfile": certificate, "ssl_keyfile": key} if certificate else {}
-        more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
-        settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
-        listening = settings.bind_socket()
-        listening.listen()  # whoever reads the address below may call at once
-        scheme, at = "https" if certificate else "http", listening.getsockname()[1]
-        typer.echo(f"godwit serves {folder} at {scheme}://{host}:{at} (API: /v1/openapi.json)", err=True)
-        uvicorn.Server(settings).run(sockets=[listening])
-        if traces is not None:
-            traces.stop()
+        with _backend(folder, ground, processes, told) as backend:
+            app = create_app(backend, access, positions=columns)
+            traces = _traces(app) if otel else None
+            more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
+            settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
+            listening.listen(settings.backlog)  # whoever reads the address below may call at once
+            scheme, at = "https" if certificate else "http", listening.getsockname()[1]
+            shown = f"[{host}]" if ":" in host else host
+            typer.echo(f"godwit serves {folder} at {scheme}://{shown}:{at} (API: /v1/openapi.json)", err=True)
+            uvicorn.Server(settings).run(sockets=[listening])
+            if traces is not None:
+                traces.stop()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket with this address; calls are refused until it listens."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind(address)
+        except OSError:
+            made.close()
+            raise
+    except OSError as fault:
+        other = (
+            "give another --port (0: any free one)" if fault.errno == errno.EADDRINUSE else "check --host and --port"
+        )
+        msg = f"cannot listen on {host}, port {port}: {fault.strerror}; {other}"
+        raise ConfigError(msg) from fault
+    return made
+
+
+def _tls(certificate: Path | None, key: Path | None) -> dict[str, Path]:
+    """What uvicorn is told; ConfigError if it could not use the files."""
+    if certificate is None and key is None:
+        return {}
+    if certificate is None or key is None:
+        msg = "TLS needs both --certificate and --key"
+        raise ConfigError(msg)
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as fault:  # (an SSLError is one)
+        why = fault.strerror or fault
+        msg = f"--certificate {certificate} and --key {key} cannot be used: {why}; give PEM files that belong together"
+        raise ConfigError(msg) from fault
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
+
+
+def _ground(file: Path) -> Topology:
+    from godwit.model.topology_file import load_topology
+
+    return load_topology(file)
 
 
 def _traces(app: FastAPI) -> Traces:
@@ -93,10 +144,8 @@ def _traces(app: FastAPI) -> Traces:
 
 
 @contextmanager
-def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
+def _backend(folder: str, ground: Topology | None, processes: bool, told: Scenario | None) -> Iterator[Backend]:
     """The fleet that is served, while it is."""
-    from godwit.model.topology_file import load_topology
-
     if processes:
         from godwit.process.connect import connect
         from godwit.server.backend import add_topology
@@ -104,8 +153,8 @@ def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario
 
         over = ProcessBackend(lambda: connect(folder))
         try:
-            if topology is not None:
-                add_topology(over, load_topology(topology))
+            if ground is not None:
+                add_topology(over, ground)
             yield over
         finally:
             over.stop()
@@ -115,7 +164,6 @@ def _backend(folder: str, topology: Path | None, processes: bool, told: Scenario
     from godwit.scenario.run import set_up
     from godwit.server.embedded import EmbeddedBackend
 
-    ground = None if topology is None else load_topology(topology)  # (before Spark starts)
     with Fleet.embedded(folder) as fleet:
         if ground is not None:
             fleet.topology.add(ground)
@@ -164,10 +212,13 @@ def token(
     if role not in list(Role):
         msg = f"role '{role}' is unknown; use {', '.join(Role)}"
         raise ConfigError(msg)
+    if role != Role.FEED and (device or stream):
+        msg = f"--device and --stream are of feeders, and would not limit '{role}'; give --role feed"
+        raise ConfigError(msg)
     made = new_token()
-    more = (f", device: {device}" if device else "") + (f", streams: [{', '.join(stream)}]" if stream else "")
+    told = {"name": name, "role": role, "sha256": digest_of(made), "device": device, "streams": stream or None}
     typer.echo(f"token (keep it secret): {made}", err=True)
-    typer.echo(f"  - {{name: {name}, role: {role}, sha256: '{digest_of(made)}'{more}}}")
+    typer.echo("  - " + json.dumps({key: value for key, value in told.items() if value is not None}))  # (JSON is YAML)
 
 
 def _is_loopback(host: str) -> bool:

@@ -134,6 +134,8 @@ class Gateway:
 
     def conform(self, stream: StreamId, rows: Rows, device: DeviceId | None) -> Conformed:
         """Rows as the stream has them, and what does not fit. Needs no lock."""
+        if isinstance(rows, Conformed):
+            return rows
         return self.schema(stream).conform(rows, device, self.now_us())
 
     def is_known(self, stream: StreamId, device: DeviceId | None, sequence: int | None) -> bool:

@@ -86,6 +86,7 @@ class Schema:
         self.spark = parsed
         self.json = self.spark.json()
         self.arrow = to_arrow_schema(self.spark, timezone="UTC")
+        self._types = {column.name: column.type for column in stream.columns}
         #: column -> types of which Arrow loses nothing
         self._plain_by_name = {field.name: _plain_types(field.type) for field in self.arrow}
 
@@ -199,7 +200,17 @@ class Schema:
         try:
             return pa.Table.from_pylist([row], schema=self.arrow)
         except _REFUSED as error:
-            return str(error)
+            return self._wrong(row) or str(error)
+
+    def _wrong(self, row: Any) -> str:
+        """Which value of a row Arrow does not take."""
+        for field in self.arrow:
+            value = row.get(field.name)
+            try:
+                pa.array([value], field.type)
+            except _REFUSED:
+                return f"{field.name}: {value!r:.200} is no {self._types[field.name]}"
+        return ""
 
     def _from_table(self, table: pa.Table, sender: str | None) -> tuple[pa.Table, Dead]:
         column = self.stream.device

@@ -7,7 +7,7 @@ device nobody has attached, a body that lacks a column) is given back, to be pus
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from godwit.api.core import FleetCore
 from godwit.errors import GodwitError
 from godwit.ids import DeviceId, StreamId
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.schema import Conformed
+from godwit.ingest.schema import Conformed, Dead
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Parcel:
     sequence: int | None = None
     #: who sends the rows for the device, if somebody does, and counts the numbers
     feeder: str | None = None
+    #: those of its rows that did not fit, each with the reason; told once it is taken
+    dead: Dead = field(default_factory=list, compare=False)
 
     @property
     def sender(self) -> str:
@@ -44,6 +46,10 @@ def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | No
     for (stream, device), places in _groups(fleet.gateway, parcels).items():
         try:
             conformed = _conformed(fleet.gateway, stream, device, [parcels[place] for place in places])
+            if conformed.dead and len(places) > 1:  # rare: whose they are is found out one by one
+                for place in places:
+                    outcomes[place] = push_together(fleet, [parcels[place]])[0]
+                continue
             with fleet.lock:
                 if any(is_known(fleet.gateway, parcels[place]) for place in places):
                     continue  # rare: a repeat is told apart alone
@@ -56,6 +62,7 @@ def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | No
             continue
         for place in places:
             outcomes[place] = True
+        parcels[places[0]].dead.extend(conformed.dead)
     return outcomes
 
 
@@ -67,6 +74,7 @@ def push_alone(fleet: FleetCore, one: Parcel) -> bool:
             return False
         numbers = {} if one.sequence is None else {one.sender: one.sequence}
         fleet.gateway.push_numbered(one.stream, conformed, fleet.deployment, one.device, numbers)
+    one.dead.extend(conformed.dead)
     return True
 
 

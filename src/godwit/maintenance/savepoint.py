@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from godwit.errors import ConfigError, StateError
 from godwit.maintenance.check import findings
 from godwit.storage.lock import FILE, FolderLock, holder
+from godwit.storage.names import CONTROL
 from godwit.storage.store import Store
 
 #: a target of this name is one file
@@ -22,7 +23,7 @@ ARCHIVES = (".tar.gz", ".tgz")
 
 def export(folder: Path, target: Path, *, mine: bool = False) -> int:
     """Copy a fleet; returns the bytes that were written. `mine`: this process has it open, and nothing runs in it."""
-    if not folder.is_dir() or not any(folder.iterdir()):
+    if not (folder / CONTROL).is_dir():
         msg = f"there is no fleet in {folder}; give the folder that it was opened with"
         raise ConfigError(msg)
     _check_empty(target)

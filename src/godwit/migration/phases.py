@@ -107,9 +107,6 @@ def chosen(name: str, operator: Operator) -> str:
     if name == "delta" and operator.late_state != "merge":
         msg = f"{kind} cannot run before its state is there, as 'delta' would have it; use 'falcon' or 'auto'"
         raise ConfigError(msg)
-    if name in ("falcon", "falcon-oop", "hot-backup", REPLICA) and len(operator.inputs) > 1:
-        msg = f"'{name}' copies state, and a {kind} pairs rows of two inputs as they come; use 'delta' or 'auto'"
-        raise ConfigError(msg)
     if name in ("hot-backup", REPLICA) and isinstance(operator, Aggregate) and operator.window.kind == "session":
         msg = f"'{name}' sends what is new, and sessions grow into each other; use 'delta', 'falcon' or 'auto'"
         raise ConfigError(msg)

@@ -7,7 +7,6 @@ placement that did not fit, a dry run or a whole reconfiguration is then one cal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -65,14 +64,15 @@ class Journal:
         return self._first(table, since).get(key) is _ABSENT
 
     def _first(self, table: Mapping[K, V], since: int) -> dict[K, V]:
-        """What the keys that were written since the mark had before. Whoever asks asks for many tables: one pass."""
-        span = (since, len(self._before))
-        if self._firsts[0] != span:
-            found: dict[int, dict[Any, Any]] = {}
-            for written, key, before in islice(self._before, since, None):
-                found.setdefault(id(written), {}).setdefault(key, before)
-            self._firsts = (span, found)
-        return self._firsts[1].get(id(table), {})
+        """What the keys that were written since the mark had before. Whoever asks asks for many tables, and again after
+        some writes: each write is looked at once."""
+        (known, upto), found = self._firsts
+        if known != since:
+            upto, found = since, {}
+        for written, key, before in self._before[upto:]:
+            found.setdefault(id(written), {}).setdefault(key, before)
+        self._firsts = ((since, len(self._before)), found)
+        return found.get(id(table), {})
 
     def undo(self, mark: int = 0) -> None:
         while len(self._before) > mark:

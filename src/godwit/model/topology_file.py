@@ -19,16 +19,13 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, RegionId, SiteId
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.names import reserved
-
-#: libyaml's where PyYAML was built with it: ten times faster, and as safe
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from godwit.yaml_files import parse_yaml, read_yaml, to_yaml
 
 
 def _as_name(value: object) -> object:
@@ -128,7 +125,7 @@ def dump_topology(topology: Topology) -> str:
         ],
     }
     present = {key: value for key, value in content.items() if value or key == "sites"}
-    return yaml.safe_dump(present, sort_keys=False, default_flow_style=None, width=120)
+    return to_yaml(present)
 
 
 def _site_of(site: Site) -> _Site:
@@ -149,26 +146,14 @@ def _plain(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(by_alias=True, exclude_defaults=True)
 
 
-def _read(source: Path | str) -> tuple[str, str]:
-    """(how messages call it, its text)"""
+def _read(source: Path | str) -> tuple[str, Any]:
+    """(how messages call it, its content)"""
     if isinstance(source, str) and ("\n" in source or ": " in source):
-        return "topology", source
-    path = Path(source)
-    try:
-        return str(path), path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the topology file {path}: {error}; check the path and that it is UTF-8 text"
-        raise TopologyError(msg) from error
+        return "topology", parse_yaml(source, "topology", TopologyError)
+    return str(source), read_yaml(Path(source), TopologyError, "the topology file ")
 
 
-def _parse(name: str, text: str) -> _File:
-    try:
-        content = yaml.load(text, _LOADER)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        msg = f"{where}: not YAML: {getattr(error, 'problem', None) or error}; check indentation and brackets"
-        raise TopologyError(msg) from None
+def _parse(name: str, content: Any) -> _File:
     if not isinstance(content, dict):
         raise _fail(name, ["the file must be a mapping with the keys sites, links, devices and regions"])
     try:

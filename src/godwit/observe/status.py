@@ -191,7 +191,7 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         if not store.disk.exists(names.CONTROL):
             where = store.disk.root
-            msg = f"{where} is not the folder of a fleet: it has no control log; give the folder of Fleet.embedded(...)"
+            msg = f"{where} is not a fleet's folder: it has no control log; give the folder it was opened with"
             raise ConfigError(msg)
         self._store = store
         self._tails: dict[Key, _Tail] = {}

@@ -103,6 +103,7 @@ class BandJoin(StatefulOperator):
         left = meeting(context.spark, [m.left for m in meetings], context.sizes)
         right = None if left is None else meeting(context.spark, [m.right for m in meetings], context.sizes)
         if left is not None and right is not None:
+            left, right = context.in_company(0, left), context.in_company(1, right)
             return self._met(context, left, right, _smaller(meetings), "same")
         first, *more = meetings
         if more and (old := _others(first.right, more[0].right)) is not None:
@@ -138,7 +139,7 @@ class BandJoin(StatefulOperator):
         """Rows of a side that reach into the band around those of the other."""
         frame = rows.read(context.spark, sizes=context.sizes)
         assert frame is not None
-        low, high = self._band(side, of)
+        frame, (low, high) = context.in_company(side, frame), self._band(side, of)
         time = self.node.state[side].time
         return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
 

@@ -74,6 +74,9 @@ class OperatorContext(Protocol):
     def divided(self, query: QueryId) -> bool:
         """Whether the operator's keys have, or ever had, several owners."""
 
+    def in_company(self, side: int, rows: Frame) -> Frame:
+        """Rows of an input's state; those of which GENERATION says the same have met, or meet now."""
+
     def leaving(self) -> list[tuple[QueryId, int]]:
         """(query, epoch) of instances whose older generations wait to be handed over: not ours to touch."""
 

@@ -203,26 +203,43 @@ class ConnectedFleet:
     # --- rows
 
     def push(
-        self, stream: str, rows: Any, *, device: str | None = None, sequence: int | None = None, timeout: float = 30.0
+        self,
+        stream: str,
+        rows: Any,
+        *,
+        device: str | None = None,
+        sequence: int | None = None,
+        timeout: float = 30.0,
+        dead: list[dict[str, Any]] | None = None,
     ) -> bool:
         """Rows of one device, or of several told apart by the stream's device column, to where they are attached.
 
-        With a `sequence` they are sent again until they are taken, once. Without, an error may mean either.
+        With a `sequence` they are sent again until they are taken, once. Without, an error may mean either. `dead` is
+        filled with those that did not fit, each with the reason.
         """
+        dead = [] if dead is None else dead
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
         if device is not None:
-            return self._push(stream, table, device, device, sequence, timeout)
+            return self._push(stream, table, device, device, sequence, timeout, dead)
         known = self.deployment.streams.get(StreamId(stream))
         if known is None or known.device is None:
-            return self._push(stream, table, stream, None, sequence, timeout)
+            return self._push(stream, table, stream, None, sequence, timeout, dead)
         taken = False
         senders = table.column(known.device).cast(pa.string())
         for one in pc.unique(senders).to_pylist():
-            taken = self._push(stream, table.filter(pc.equal(senders, one)), one, one, sequence, timeout) or taken
+            mine = table.filter(pc.equal(senders, one))
+            taken = self._push(stream, mine, one, one, sequence, timeout, dead) or taken
         return taken
 
     def _push(
-        self, stream: str, rows: pa.Table, of: str, device: str | None, sequence: int | None, timeout: float
+        self,
+        stream: str,
+        rows: pa.Table,
+        of: str,
+        device: str | None,
+        sequence: int | None,
+        timeout: float,
+        dead: list[dict[str, Any]],
     ) -> bool:
         from godwit.process.region_process import as_body
 
@@ -232,6 +249,7 @@ class ConnectedFleet:
             try:
                 region = region or self._home(of)
                 answer, _ = self._caller(region_document(region)).call(head, body)
+                dead += answer["dead"]
                 return bool(answer["taken"])
             except ElsewhereError as elsewhere:
                 region = RegionId(elsewhere.region)

@@ -18,11 +18,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from godwit import names
 from godwit.errors import ConfigError
 from godwit.storage.open_store import check_url, folder_of, is_folder
+from godwit.yaml_files import read_yaml
 
 _KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
 _OF_REGION = ("master", "memory", "keep", "quick", "conf", "store")
@@ -78,11 +77,7 @@ class FleetFile:
 
 def load_fleet_file(path: Path) -> FleetFile:
     """ConfigError names the place and what would do."""
-    try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as fault:
-        msg = f"{path} cannot be read: {fault}"
-        raise ConfigError(msg) from fault
+    told = read_yaml(path)
     if not isinstance(told, dict) or "store" not in told or not isinstance(told.get("regions"), dict):
         msg = f"{path}: a fleet has `store: PATH` and `regions:` with a name for each process; see docs/howto"
         raise ConfigError(msg)

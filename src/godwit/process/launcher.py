@@ -22,9 +22,9 @@ from godwit.process.connect import TOKEN_FILE
 from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.proxy import Proxy
+from godwit.process.shifted_clock import sitecustomize as clock
 from godwit.process.wire import TOKEN
 from godwit.storage.open_store import holder_of, open_store
-from godwit.testing.clock import sitecustomize as clock
 
 #: how long a process may take to start, or to stop (seconds)
 STARTS_WITHIN, STOPS_WITHIN = 180.0, 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from godwit.delivery.json_rows import plain
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.schema import columns_of
@@ -24,8 +25,10 @@ class RegionService:
         match head.get("do"):
             case "push":
                 device = None if head.get("device") is None else DeviceId(head["device"])
-                taken = agent.push(StreamId(head["stream"]), rows_of(body), device, head.get("sequence"))
-                return {"taken": taken}, b""
+                stream = StreamId(head["stream"])
+                fits = agent.gateway.conform(stream, rows_of(body), device)
+                taken = agent.push(stream, fits, device, head.get("sequence"))
+                return {"taken": taken, "dead": [plain(one) for one in fits.dead] if taken else []}, b""
             case "tell":
                 agent.tell_time(StreamId(head["stream"]), {DeviceId(d): int(c) for d, c in head["clocks"].items()})
             case "end":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.keys import Key, KeySet, overlap
+from godwit.model.keys import Key, KeySet, contains, overlap
 from godwit.model.plan import Join, Plan
 from godwit.protocol.handover import Instance, Migration, instance_of, rows_wait, stands_apart
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
@@ -249,6 +249,19 @@ class MigrationLedger:
         for (query, index), history in self.owners.items():
             if index == operator:
                 yield query, generations(history, self.region, epoch)
+
+    def parting(self, operator: int) -> list[Migration]:
+        """Moves that part an operator's state: what is older than one of them goes with it, what is newer stays. The
+        oldest first."""
+        return sorted(move for move in self.outgoing if move.operator == operator and not move.copy)
+
+    def company(self, query: QueryId, operator: int, key: Key, generation: Epoch) -> int:
+        """Rows of a key that are here meet if this is the same of both: no move takes the one and leaves the other.
+
+        Generations alone would not do: a copy begins a new one, and whoever is copied goes on as if nothing had been.
+        """
+        mine = (m for m in self.parting(operator) if m.query == query and contains(m.keys, key))
+        return max((move.goes_before for move in mine if move.goes_before <= generation), default=0)
 
     # --- forgetting
 

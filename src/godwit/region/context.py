@@ -12,7 +12,7 @@ from godwit.operators.base import Watermarks
 from godwit.protocol.watermarks import NEVER
 from godwit.region.batch import Batch
 from godwit.region.handover import arrivals, hand_over
-from godwit.region.keyed import tagged
+from godwit.region.keyed import in_company, tagged
 from godwit.region.poll import Arrived
 from godwit.region.state import State, any_before
 from godwit.storage.log import Segment
@@ -83,6 +83,9 @@ class StepContext:
 
     def generations(self) -> Mapping[QueryId, int]:
         return self._batch.since(self._index, self._batch.epoch)
+
+    def in_company(self, side: int, rows: Frame) -> Frame:
+        return in_company(self._batch, self._index, side, rows)
 
     def divided(self, query: QueryId) -> bool:
         deployment = self.tables.deployment

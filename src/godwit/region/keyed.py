@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import LongType
@@ -30,6 +31,7 @@ from godwit.storage.log import Segment
 
 #: the tag under which a segment keeps the hash buckets of its keys
 IN_BUCKETS = "buckets"
+_COMPANY = "__company"
 
 
 def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Frame) -> Frame:
@@ -43,6 +45,29 @@ def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Fr
         return few.with_column(GENERATION, LongType(), lambda rows: since_when(rows, list(rules.items()), sql))
     cases = [(query, keys, int(since)) for query, known in rules.items() for keys, since in known]
     return numbered(frame, [(f"{QUERY} = {text(q)}", keys, since) for q, keys, since in cases], sql, GENERATION, "0L")
+
+
+def in_company(batch: Batch, index: int, side: int, frame: Frame) -> Frame:
+    """In place of its generation each row has what it shares with those that it meets (`MigrationLedger.company`)."""
+    moves, sql = batch.memory.moves, batch.shape.plan.operators[index].state[side].keys
+    if not any(operator == index for _, operator in moves.owners):
+        return frame
+    parting = moves.parting(index)
+    if isinstance(frame, LazyFrame) and (few := at_hand(frame, sql) if parting else frame) is not None:
+        company = _company(few.toArrow(), parting, sql)
+        return few.drop(GENERATION).with_column(GENERATION, LongType(), lambda _: company)
+    newest = [(m.query, m.goes_before, m.keys) for m in reversed(parting)]
+    cases = [(f"{QUERY} = {text(q)} AND {GENERATION} >= {since}", keys, since) for q, since, keys in newest]
+    others = [f"`{name}`" for name in frame.columns if name != GENERATION]
+    return numbered(frame, cases, sql, _COMPANY, "0L").selectExpr(*others, f"{_COMPANY} AS {GENERATION}")
+
+
+def _company(rows: pa.Table, parting: Sequence[Migration], sql: Sequence[str]) -> pa.Array:
+    found = np.zeros(rows.num_rows, np.int64)
+    for move in parting:
+        newer = pc.greater_equal(rows[GENERATION], move.goes_before)
+        found[np.asarray(pc.and_(newer, of_query(rows, move.query, move.keys, sql)))] = move.goes_before
+    return pa.array(found)
 
 
 def tells_keys_apart(batch: Batch, index: int) -> bool:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from godwit.delivery.sinks.base import ResultSink
 from godwit.errors import ConfigError
 from godwit.scenario.connectors import SinkSpec
-from godwit.scenario.spec import read_yaml
+from godwit.yaml_files import read_yaml
 
 
 def sinks_of_queries(file: Path) -> dict[str, list[ResultSink]]:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import sqlglot
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -36,6 +35,7 @@ from godwit.model.topology_file import load_topology
 from godwit.scenario.connectors import KafkaSourceSpec, MqttSourceSpec, NatsSourceSpec, PositionsSpec, SinkSpec
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
+from godwit.yaml_files import read_text, read_yaml, to_yaml
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -192,11 +192,11 @@ class Scenario(_Strict):
         """The topology the file gives or names; None where `world` makes it."""
         if isinstance(self.topology, Path):
             return load_topology(self.at(self.topology))
-        return None if self.topology is None else load_topology(yaml.safe_dump(self.topology) + "\n")
+        return None if self.topology is None else load_topology(to_yaml(self.topology) + "\n")
 
     def text_of(self, query: QuerySpec) -> str:
         """A query's SQL."""
-        return query.sql if query.sql is not None else _text(self.at(query.file or ""))
+        return query.sql if query.sql is not None else read_text(self.at(query.file or ""))
 
     def values(self) -> dict[StreamId, Stream]:
         """All declared streams, without Spark."""
@@ -236,25 +236,6 @@ def load_scenario(path: Path, *, serving: bool = False) -> Scenario:
     if faults:
         raise _fail(path, faults)
     return scenario
-
-
-def read_yaml(path: Path) -> Any:
-    """A YAML file's content; a ConfigError names line and column of what is not YAML."""
-    try:
-        return yaml.safe_load(_text(path))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        msg = f"{where}: not YAML: {getattr(error, 'problem', None) or error}; check indentation and brackets"
-        raise ConfigError(msg) from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {path}: {error}; check the path and that it is UTF-8 text"
-        raise ConfigError(msg) from error
 
 
 def _worded(fault: Mapping[str, Any]) -> str:

@@ -18,12 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from godwit.errors import ConfigError
+from godwit.yaml_files import read_yaml
 
 
 class Role(StrEnum):
@@ -140,13 +139,7 @@ def load_tokens(file: Path | None, environment: Mapping[str, str]) -> Access:
 
 def _from_file(file: Path) -> tuple[Token, ...]:
     try:
-        read: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return TokensFile.model_validate(read).tokens
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = (
-            f"{file} cannot be read as a file of tokens ({error}); `godwit token NAME --role read` prints a line of it"
-        )
-        raise ConfigError(msg) from error
+        return TokensFile.model_validate(read_yaml(file, what="the tokens file ")).tokens
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "top level"

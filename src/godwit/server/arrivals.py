@@ -7,7 +7,6 @@ nobody.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from godwit import names
 from godwit.control.commands import Connect
+from godwit.delivery.json_rows import plain
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, SiteId, StreamId
 from godwit.ingest.row_formats import parse
@@ -27,6 +27,8 @@ from godwit.server.service import Service
 SITE = "godwit-site"
 #: a body of so many bytes is parsed where it arrives: to hand it to a thread would take longer
 FEW_BYTES = 20_000
+#: so many dead letters are told with the answer; `/v1/dead-letters` has all
+MOST_TOLD = 20
 
 
 def check_feeder(service: Service, connection: HTTPConnection, caller: Caller, stream: str, device: str | None) -> None:
@@ -51,9 +53,16 @@ async def take(service: Service, caller: Caller, parcel: Parcel, site: str | Non
         return False
     taken = await service.inlet.push(parcel)
     if taken is None:  # it cannot go with the others: alone, it gets its own answer
-        alone = partial(service.fleet.push, parcel.stream, parcel.rows, device=parcel.device, sequence=parcel.sequence)
-        taken = await run_in_threadpool(alone)
+        taken = await run_in_threadpool(service.fleet.push, parcel)
     return taken
+
+
+def outcome(parcel: Parcel, taken: bool) -> dict[str, Any]:
+    """What its sender is told: how many rows were taken now, and which of them became dead letters, and why."""
+    told: dict[str, Any] = {"taken": taken, "rows": len(parcel.rows) - len(parcel.dead) if taken else 0}
+    if parcel.dead:
+        told |= {"dead": len(parcel.dead), "dead_letters": [plain(one) for one in parcel.dead[:MOST_TOLD]]}
+    return told
 
 
 async def _settled(service: Service, caller: Caller, parcel: Parcel, site: str | None) -> bool:

@@ -139,7 +139,8 @@ class Backend(ABC):
     # --- rows
 
     @abstractmethod
-    def push(self, stream: str, rows: Any, *, device: DeviceId | None, sequence: int | None) -> bool: ...
+    def push(self, parcel: Parcel) -> bool:
+        """Whether it was taken; which of its rows did not fit is in `parcel.dead` then."""
 
     def push_together(self, parcels: Sequence[Parcel]) -> list[bool | None]:
         """Of each, whether it was taken; None: it must be pushed alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -74,7 +74,11 @@ class RowsTaken(BaseModel):
     """What has become of rows: durable now; `taken` is false if this sequence number had come before."""
 
     taken: bool
+    #: that were taken now
     rows: int
+    #: that did not fit the stream, and the first of them, each with the reason; left out if all fit
+    dead: int = 0
+    dead_letters: list[dict[str, Any]] = []
 
 
 class Clocks(RequestBody):

@@ -104,8 +104,14 @@ class EmbeddedBackend(Backend):
 
     # --- rows
 
-    def push(self, stream: str, rows: Any, *, device: DeviceId | None, sequence: int | None) -> bool:
-        return self.fleet.push(stream, rows, device=device, sequence=sequence)
+    def push(self, parcel: Parcel) -> bool:
+        gateway, device = self.fleet.gateway, parcel.device
+        if gateway.is_known(parcel.stream, device, parcel.sequence):
+            return False
+        fits = gateway.conform(parcel.stream, parcel.rows, device)
+        taken = self.fleet.push(parcel.stream, fits, device=device, sequence=parcel.sequence)
+        parcel.dead.extend(fits.dead if taken else ())
+        return taken
 
     def push_together(self, parcels: Sequence[Parcel]) -> list[bool | None]:
         return push_together(self.fleet, parcels)

@@ -16,6 +16,7 @@ from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys
 from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.errors import DeploymentError, SourceError
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
+from godwit.ingest.together import Parcel
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId
@@ -134,13 +135,14 @@ class ProcessBackend(Backend):
 
     # --- rows
 
-    def push(self, stream: str, rows: Any, *, device: DeviceId | None, sequence: int | None) -> bool:
+    def push(self, parcel: Parcel) -> bool:
+        stream, rows = parcel.stream, parcel.rows
         try:
             table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
         except (pa.ArrowException, TypeError, AttributeError) as error:
             msg = f"rows of '{stream}' are not a table ({error}); each is an object with the stream's columns"
             raise SourceError(msg) from error
-        return self._fleet.push(stream, table, device=device, sequence=sequence)
+        return self._fleet.push(stream, table, device=parcel.device, sequence=parcel.sequence, dead=parcel.dead)
 
     def unread(self, stream: str) -> int:
         reading = {

@@ -16,7 +16,7 @@ from godwit.errors import GodwitError, SourceError
 from godwit.ids import DeviceId, StreamId
 from godwit.ingest.together import Parcel
 from godwit.server.access import Role
-from godwit.server.arrivals import SITE, check_feeder, check_room, parsed, take
+from godwit.server.arrivals import SITE, check_feeder, check_room, outcome, parsed, take
 from godwit.server.problems import problem, status_of
 from godwit.server.problems import refusal as body_of
 from godwit.server.service import Service
@@ -65,7 +65,7 @@ class RowsEndpoint:
         taken = await take(
             service, caller, parcel, asked.get("site") or headers.get(SITE.encode(), b"").decode("latin-1") or None
         )
-        return {"taken": taken, "rows": len(rows)}
+        return outcome(parcel, taken)
 
 
 def _number(text: str | None) -> int | None:

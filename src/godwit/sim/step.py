@@ -326,7 +326,8 @@ class _Step:
     def _join(self, index: int, operator: Join, inputs: list[list[Row]]) -> list[Row]:
         fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
         left, right = self._state(index, 0), self._state(index, 1)
-        made = ops.pairs(operator, fresh[0], [*right, *fresh[1]]) + ops.pairs(operator, left, fresh[1])
+        made = self._pairs(index, operator, fresh[0], [*right, *fresh[1]])
+        made += self._pairs(index, operator, left, fresh[1])
         left.extend(fresh[0])
         right.extend(fresh[1])
         for arrived in self._arrivals(index):
@@ -375,11 +376,20 @@ class _Step:
     def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived[list[Row]]) -> list[Row]:
         """Arrived rows take this owner's generation and meet the rows of that generation, not each other."""
         mine = _rows(arrived)
-        made = ops.pairs(operator, mine.get(0, []), self._state(index, 1))
-        made += ops.pairs(operator, self._state(index, 0), mine.get(1, []))
+        made = self._pairs(index, operator, mine.get(0, []), self._state(index, 1))
+        made += self._pairs(index, operator, self._state(index, 0), mine.get(1, []))
         for side, rows in mine.items():
             self._state(index, side).extend(rows)
         return made
+
+    def _pairs(self, index: int, operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row]:
+        return ops.pairs(operator, self._in_company(index, 0, left), self._in_company(index, 1, right))
+
+    def _in_company(self, index: int, side: int, rows: Iterable[Row]) -> list[Row]:
+        """In place of its generation each row has the number of those that it meets."""
+        operator, moves = self.runner.shape.plan.operators[index], self.moves
+        place = ((row, ops.key_of(operator, side, row)) for row in rows)
+        return [{**r, GENERATION: moves.company(r[QUERY], index, key, r[GENERATION])} for r, key in place]
 
     def _tidy(self, index: int, operator: Join | OuterJoin, now: dict[QueryId, int]) -> None:
         """Forget rows that no partner can meet any more. One clock for all queries, as the runtime's segments have."""

@@ -73,8 +73,12 @@ def no_other(folder: Path) -> None:
 
 
 def _opened(folder: str) -> int:
-    os.makedirs(folder, exist_ok=True)
-    file = os.open(f"{folder}/{FILE}", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = os.open(f"{folder}/{FILE}", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as fault:
+        msg = f"{folder} cannot be a fleet's folder: {fault.strerror}; give another one"
+        raise StateError(msg) from fault
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as taken:

@@ -101,7 +101,7 @@ class Intake:
                 for row in rows:
                     self._dead(one.stream, row, error)
             else:
-                self.rows += len(one.rows) if taken else 0
+                self.rows += len(one.rows) - len(one.dead) if taken else 0
 
     def _dead(self, stream: str, row: Any, error: Exception) -> None:
         with self._fleet.lock:

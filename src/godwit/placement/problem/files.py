@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from godwit.errors import DataError, PlacementError
@@ -18,6 +17,7 @@ from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from godwit.placement.published.instances import SpeedModel
+from godwit.yaml_files import parse_yaml, read_yaml
 
 
 class _Strict(BaseModel):
@@ -123,16 +123,9 @@ def read_problem(
     path: Path, *, model: CostModel | None = None, objective: Objective | None = None, text: str | None = None
 ) -> Problem:
     """A problem from a file (or from its text, where given); every fault names its place."""
-    if text is None:
-        if not path.is_file():
-            msg = f"there is no file {path}; give a YAML or JSON file with workflow, network and root"
-            raise DataError(msg)
-        text = path.read_text(encoding="utf-8")
+    content = read_yaml(path, DataError) if text is None else parse_yaml(text, str(path), DataError)
     try:
-        spec = ProblemSpec.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as fault:
-        msg = f"{path} is neither YAML nor JSON: {fault}"
-        raise DataError(msg) from None
+        spec = ProblemSpec.model_validate(content)
     except ValidationError as fault:
         places = "; ".join(f"{'.'.join(str(x) for x in e['loc']) or 'file'}: {e['msg']}" for e in fault.errors()[:5])
         msg = f"{path} does not describe a placement problem: {places}"

@@ -1,6 +1,6 @@
-"""What every search takes and gives back, and the table of searches by name.
+"""What every search takes and gives back.
 
-A search is a function `search(problem, options) -> SearchResult` in a module of its own; `SEARCHES` says where.
+A search is a function `search(problem, options) -> SearchResult` in a module of its own; `names.py` says where.
 """
 
 from __future__ import annotations
@@ -14,27 +14,10 @@ from typing import TYPE_CHECKING
 from godwit.errors import ConfigError, PlacementError
 from godwit.placement.problem.problem import Evaluation, PlanVector, Problem
 from godwit.placement.search.limits import Deadline, Proof
+from godwit.placement.search.names import SEARCHES
 
 if TYPE_CHECKING:
     from godwit.placement.search.executor import SearchExecutor
-
-#: name -> module under godwit.placement that defines `search`
-SEARCHES: dict[str, str] = {
-    "esq": "esq",
-    "esc": "esc",
-    "rand-esc": "rand_esc",
-    "heuristic": "heuristic",
-    "greedy": "greedy",
-    "rss": "rss",
-    "greedy+rss": "hybrid",
-    "heuristic+rss": "hybrid",
-    "evolutionary": "evolutionary",
-    "dag-star": "dag_star",
-    "spring-relax": "spring_relax",
-    "governor": "governor",
-    "optimum": "optimum",
-    "auto": "auto",
-}
 
 
 @dataclass(frozen=True)

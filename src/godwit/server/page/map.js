@@ -11,6 +11,8 @@ const NEAR = 18, RING = 7, EACH = 16;
 const MANY = 60, TAKES = 400;
 // names of so many devices are shown at any zoom, of more from a zoom on
 const NAMED = 60, NAMES_FROM = 13;
+// where there are more sites than this, those with so few links are drawn small, and named from a zoom on
+const SITES = 30, FEW_LINKS = 2;
 // degrees between two lines of the graticule
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
 const DEVICE = "#e0a100";
@@ -75,8 +77,9 @@ export class GeoMap {
     const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     this.map.setPaintProperty("paper", "background-color", css("--paper"));
     for (const layer of ["grid", "links"]) this.map.setPaintProperty(layer, "line-color", css(layer === "grid" ? "--grid" : "--line"));
+    this.map.setPaintProperty("devices", "circle-stroke-color", css("--paper"));
     for (const layer of ["site-names", "device-names", "flow-names"]) {
-      this.map.setPaintProperty(layer, "text-color", css(layer === "site-names" ? "--ink" : "--quiet"));
+      this.map.setPaintProperty(layer, "text-color", css(layer === "device-names" ? "--ink" : "--quiet"));
       this.map.setPaintProperty(layer, "text-halo-color", css("--paper"));
     }
   }
@@ -95,7 +98,10 @@ export class GeoMap {
 
   drawSites() {
     if (!this.ready) return;
-    this.set("sites", [...this.sites.values()].map((site) => point([site.lon, site.lat], { kind: "site", name: site.id, region: site.region, lat: site.lat, lon: site.lon, colour: this.colour(site.region), marked: this.marked.has(site.id) })));
+    const links = new Map();
+    for (const end of this.links.flatMap((l) => [l.a, l.b])) links.set(end, (links.get(end) || 0) + 1);
+    const small = (id) => this.sites.size > SITES && (links.get(id) || 0) <= FEW_LINKS;
+    this.set("sites", [...this.sites.values()].map((site) => point([site.lon, site.lat], { kind: "site", name: site.id, region: site.region, lat: site.lat, lon: site.lon, colour: this.colour(site.region), marked: this.marked.has(site.id), small: small(site.id) })));
     this.set("flows", this.flows.filter(([from, to]) => this.sites.has(from) && this.sites.has(to)).map(([from, to, label]) => line(this.sites.get(from), this.sites.get(to), { label })));
   }
 
@@ -183,10 +189,10 @@ function style() {
       { id: "flows", type: "line", source: "flows", layout: { "line-cap": "round" }, paint: { "line-color": DEVICE, "line-width": 4, "line-opacity": 0.8 } },
       { id: "flow-arrows", type: "symbol", source: "flows", layout: { ...along, "text-field": "▶", "text-size": 14, "symbol-spacing": 60, "text-keep-upright": false, "text-allow-overlap": true }, paint: { "text-color": DEVICE } },
       { id: "flow-names", type: "symbol", source: "flows", layout: { ...along, "text-offset": [0, -1.1], "symbol-spacing": 300 }, paint: halo },
-      { id: "sites", type: "circle", source: "sites", paint: { "circle-color": ["get", "colour"], "circle-radius": ["case", ["get", "marked"], 10, 8], "circle-stroke-color": DEVICE, "circle-stroke-width": ["case", ["get", "marked"], 4, 0] } },
-      { id: "devices", type: "circle", source: "devices", paint: { "circle-color": DEVICE, "circle-radius": 4.5 } },
-      { id: "device-names", type: "symbol", source: "devices", layout: { ...name, "text-size": 10, "text-anchor": "bottom", "text-offset": [0, -0.6] }, paint: halo },
-      { id: "site-names", type: "symbol", source: "sites", layout: { ...name, "text-size": 12, "text-anchor": "top", "text-offset": [0, 1.1] }, paint: halo },
+      { id: "sites", type: "circle", source: "sites", paint: { "circle-color": ["get", "colour"], "circle-radius": ["case", ["get", "marked"], 9, ["get", "small"], 5, 8], "circle-stroke-color": DEVICE, "circle-stroke-width": ["case", ["get", "marked"], 4, 0] } },
+      { id: "devices", type: "circle", source: "devices", paint: { "circle-color": DEVICE, "circle-radius": 5.5, "circle-stroke-width": 1.5 } },
+      { id: "site-names", type: "symbol", source: "sites", filter: ["any", ["!", ["get", "small"]], ["get", "marked"], [">=", ["zoom"], NAMES_FROM]], layout: { ...name, "text-size": 12, "text-anchor": "top", "text-offset": [0, 1.1] }, paint: halo },
+      { id: "device-names", type: "symbol", source: "devices", layout: { ...name, "text-size": 11, "text-variable-anchor": ["bottom", "top", "left", "right"], "text-radial-offset": 0.7, "text-justify": "auto" }, paint: halo },
     ],
   };
 }

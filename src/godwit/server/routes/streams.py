@@ -16,7 +16,7 @@ from godwit.ingest.row_formats import ARROW
 from godwit.ingest.together import Parcel
 from godwit.model.plan import Stream
 from godwit.server.access import Caller, Role
-from godwit.server.arrivals import SITE, check_feeder, check_room, move, parsed, take
+from godwit.server.arrivals import SITE, check_feeder, check_room, move, outcome, parsed, take
 from godwit.server.bodies import Clocks, NewColumns, NewStream, RowsTaken
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.problems import problem
@@ -137,7 +137,7 @@ async def _answer(
     except HTTPException as fault:
         retry = (fault.headers or {}).get("Retry-After")
         return {**_detail(fault), "status": fault.status_code, "retry_after": retry, "sequence": sequence}
-    return {"taken": taken, "rows": len(rows), "sequence": sequence}
+    return {**outcome(parcel, taken), "sequence": sequence}
 
 
 async def _positioned(
