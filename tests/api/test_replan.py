@@ -85,6 +85,9 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     _push(fleet, random_, range(20, 45))
     (runs,) = fleet.deployment.queries.values()  # nothing is left of the old plan
     assert not list(fleet.store.disk.names(f"plans/{query.id}"))
+    plans = fleet._operations.plans  # nor is anything remembered of it
+    assert not {*plans._asked, *plans._lines, *plans._found, *plans._delivered}
+    assert {shape for _, shape in plans._views} <= fleet.deployment.shapes().keys()
     assert str(JoinBox.of(runs.shape.plan, fleet.deployment.streams).tree.canonical) == "a JOIN (b JOIN c)"
     _ends_well(fleet, query)
     assert len(delivered.rows) == query.results().count()
@@ -94,6 +97,30 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     assert [p.phase for p in told.phases if p.phase in ("switch", "retire")][-2:] == ["switch", "retire"]
     assert sum(p.rows for p in told.phases if p.phase == "left") > 0
     assert f"by {strategy}" in told.text()
+
+
+@pytest.mark.parametrize(
+    "strategy", ["background", *(pytest.param(s, marks=pytest.mark.full) for s in STRATEGIES if s != "background")]
+)
+def test_a_query_that_feeds_a_stream_changes_its_plan_and_who_reads_the_stream_notices_nothing(
+    fleet: Fleet, strategy: str
+) -> None:
+    random_ = random.Random(3)
+    feeds = fleet.submit(f"INSERT INTO met {PLAIN}", "q")
+    reads = fleet.submit("SELECT x, count(*) AS n FROM met GROUP BY x, window(ts, '4 seconds')", "r")
+    _push(fleet, random_, range(12))
+    fleet.replan("q", order="(b JOIN c) JOIN a", strategy=strategy, run_out=True)
+    _push(fleet, random_, range(12, 20), process=False)
+    fleet.process_available()
+    _push(fleet, random_, range(20, 45))
+    assert len(fleet.deployment.queries) == 2
+    before = reads.results().count()
+    assert before > 5  # (its windows close while rows come, not only in the end)
+    _ends_well(fleet, feeds)
+    found = reads.verdict()
+    assert found.equal, str(found)
+    fleet.withdraw("q")
+    assert "query:q" not in fleet.plane.topology.devices
 
 
 FOUR = (
@@ -173,6 +200,10 @@ def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:
         fleet.replan("p", order="(b JOIN c) JOIN a")
     fleet.replan("q", order="c JOIN (b JOIN a)")  # the order it has
     assert fleet.deployment == before
+    fleet.submit(PLAIN, "other")  # the same: it is executed once
+    for one, with_ in (("q", "other"), ("other", "q")):
+        with pytest.raises(DeploymentError, match=f"executed once for it and '{with_}'.*Withdraw it and submit it"):
+            fleet.replan(one, order="(b JOIN c) JOIN a")
 
 
 def test_partial_aggregation_is_switched_off_and_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ BROKEN_PLANS: dict[str, tuple[Any, str, Any, Schedule]] = {
     "new rows meet new rows at the old root": (sim_step, "old_row", _yes, draw_plans(88)),
     "rows are purged by another time": (Join, "stays_us", property(lambda self: (0, 0)), draw_plans(156)),
     "state leaves before what comes is drained": (MigrationLedger, "ready", _always_ready, draw_plans(0)),
-    "versions meet at no line in the source logs": (inputs, "_changes_plan", _no, draw_plans(1)),
+    "versions meet at no line in the source logs": (inputs, "parts_plans", _no, draw_plans(1)),
     "the old version goes before its state is taken over": (ChangeProgress, "_taken_over", _yes, draw_plans(53)),
     "parallel track ends while old rows are left": (ChangeProgress, "_only_new_rows", _yes, OLD_ROWS),
     "moving-state does not wait for a stream behind": (

@@ -164,9 +164,9 @@ def _everything(
 ) -> DataFrame:
     """`since`, `until`: from the beginning of a version to that of another; without them from the query's own."""
     stream, scan = last.stream, last.scan
-    producers = [q for q in fleet.deployment.queries.values() if q.target == stream]
-    if producers:
-        whole = union(expected(fleet, producer) for producer in producers)
+    feeding = [fleet.lineage(q)[0] for q in fleet.deployment.queries.values() if q.target == stream]
+    if feeding:  # (versions with other plans have fed it as one)
+        whole = union(expected(fleet, first) for first in {first.id: first for first in feeding}.values())
         assert isinstance(whole, DataFrame)
         return whole
     found: list[Segment] = []

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
+from godwit.api.plan_obstacles import obstacle
 from godwit.api.plan_records import PlanRecords
 from godwit.control.commands import AdvancePlan
 from godwit.control.events import PlanChanged, QueryAdjusted, QueryWithdrawn
@@ -30,8 +31,7 @@ from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Join, Operator, Query
-from godwit.model.taps import readers
+from godwit.model.plan import Operator, Query
 from godwit.placement.rules.base import HintKey
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
@@ -39,17 +39,16 @@ from godwit.region.rehearsal import rehearse
 from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
-from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
+from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView
 from godwit.replan.forecast import ChangeCase, Forecast, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, possible, steps
-from godwit.replan.tracks import Answers, answers, both, first, runs_both, second
+from godwit.replan.tracks import Answers, both, first, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
-from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +83,8 @@ class PlanVersions:
         #: lines of versions (`ChangeProgress`)
         self._lines: dict[QueryId, int] = {}
         self._found: dict[tuple[object, ...], int] = {}
+        #: versions that sinks follow, while the one before is there
+        self._delivered: set[QueryId] = set()
         #: (region, shape) -> how far who runs it is, as its last commit in a change of plan says
         self._views: dict[tuple[RegionId, str], RunnerView] = {}
         #: a query's load, as far as it was measured
@@ -191,20 +192,10 @@ class PlanVersions:
                 rehearse(fleet.spark, fleet.store, region, fleet.deployment, query)
 
     def check(self, name: QueryId, old: Query) -> None:
-        deployment = self._fleet.deployment
-        why = ""
-        if old.parts or old.taps or readers(old.id, deployment.queries.values()):
-            why = "it shares operators with other queries, which would have to change with it"
-        elif old.target is not None:
-            why = f"its results are stream '{old.target}', which is fed by this version"
-        elif name in self._fleet.parked or old.id in self._fleet.parked:
-            why = "it has no place now"
-        elif any(operator[0] == old.id for operator in deployment.key_routes):
-            why = "its keys are divided over several regions"
-        elif under_way(old, deployment):
-            why = "the change before is still under way"
-        if why:
-            msg = f"the plan of '{name}' cannot be changed: {why}. Withdraw and submit it, or wait"
+        """DeploymentError: its plan cannot be changed now, why not, and what to do."""
+        found = obstacle(self._fleet, name, old)
+        if found is not None:
+            msg = f"the plan of '{name}' cannot be changed: {found[0]}. {found[1]}"
             raise DeploymentError(msg)
 
     def check_place(self, name: QueryId, old: Query, new: Query) -> None:
@@ -279,9 +270,13 @@ class PlanVersions:
                 self._take(new, step)
             finally:  # (it is asked for again if it was in vain)
                 self._asked.discard((version, step))
+            if step is NextStep.DELIVER:
+                self.advance(version)  # no commit follows from it that would say what is next
 
     def _take(self, new: Query, step: NextStep) -> None:
         match step:
+            case NextStep.DELIVER:
+                self._deliver(new)
             case NextStep.RELEASE:
                 legacy.release(self._fleet.store, new.id)
                 self._records.phase(_name(new.id), "release", new.id)
@@ -318,11 +313,17 @@ class PlanVersions:
         self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
             self._records.end(_name(new.id), self._reverted.pop(new.id, ""))
-        name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
-        subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
-        self._fleet.dispatcher.succeed(old.id, subject)
         legacy.forget(self._fleet.store, old.id)
         self._forget(old.id)
+        self._delivered.discard(new.id)
+
+    def _deliver(self, new: Query) -> None:
+        """All that the old version answers is there: what follows is the new one's, while its states are still made."""
+        assert new.inherits is not None
+        name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
+        subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
+        self._fleet.dispatcher.succeed(new.inherits, subject)
+        self._delivered.add(new.id)
 
     def _forget(self, version: QueryId) -> None:
         """It is gone: nothing follows from it any more."""
@@ -349,6 +350,7 @@ class PlanVersions:
             self._runners,
             self._line_us,
             lambda version: legacy.released(fleet.store, version.id),
+            lambda version: version.id in self._delivered,
             self._found,
         )
 
@@ -359,7 +361,7 @@ class PlanVersions:
         if version.id not in self._lines:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_line(version))
-            if known is None and old is not None and (known := _line_left(store, old, version)) is not None:
+            if known is None and old is not None and (known := legacy.line_left(store, old, version)) is not None:
                 store.put_document(_line(version), known)
             if known is None:
                 return None
@@ -369,18 +371,6 @@ class PlanVersions:
 
 def _line(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
-
-
-def _line_left(store: Store, old: Query, both: Query) -> int | None:
-    """As the old version's joins have left it; None: not all have left their state."""
-    left = legacy.left_by(store, old)
-    if left is None:
-        return None
-    joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    if answers(both.shape.plan) == "old":
-        return max((clock for _, clock in joins), default=NEVER)
-    highs = [s.high for parts, _ in joins for part in parts.values() for s in part if s.high is not None]
-    return max(highs, default=NEVER)
 
 
 def _holistic(query: Query) -> list[tuple[int, Operator]]:

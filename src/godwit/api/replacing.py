@@ -30,6 +30,10 @@ class Replacing:
         """What goes on and what begins again. SqlError, ConfigError or DeploymentError: it cannot be, and why."""
         old = self._fleet.execution(self._fleet.known(name))
         self._plans.check(name, old)
+        if old.target is not None:
+            why = f"its results are rows of stream '{old.target}', which others may read"
+            msg = f"'{name}' cannot be replaced: {why}. Withdraw it, and submit the new text: the stream goes on"
+            raise DeploymentError(msg)
         new = compile_query(sql, self._fleet.deployment.streams, version or old.id, (), self._fleet.functions.names)
         found = replacement(old, new, self._fleet.deployment.streams)
         self._check_columns(name, old, found)

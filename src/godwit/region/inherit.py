@@ -26,22 +26,32 @@ from godwit.storage.place import Place
 from godwit.storage.store import Store
 
 
-def inherit(store: Store, move: Migration, to: RecomputeTarget, landing: Place) -> Parts:
-    """The state of one operator of the new version; what begins empty has no part."""
-    new = to.deployment.queries[move.query]
-    old = to.deployment.queries.get(new.inherits) if new.inherits is not None else None
+def inherit(store: Store, move: Migration, to: RecomputeTarget, landing: Place | None) -> Parts | None:
+    """The state of one operator of the new version; what begins empty has no part. Without a place for what must be
+    computed, None if something must."""
+    new = to.deployment.queries.get(move.query)
+    old = to.deployment.queries.get(new.inherits) if new is not None and new.inherits is not None else None
     left = None if old is None else left_by(store, old)
-    if old is None or left is None:
+    if new is None or old is None or left is None:
         return {}  # withdrawn meanwhile
-    heir = _Heir(to, old, new, left, landing, matching(old, new, to.deployment.streams))
     sides = range(len(new.shape.plan.operators[move.operator].state))
     keys = {side: StateKey(new.shape.signatures[move.operator], side) for side in sides}
+    match = matching(old, new, to.deployment.streams)
+    if landing is None and not {one.new for one in match.recompute}.isdisjoint(keys.values()):
+        return None
+    heir = _Heir(to, old, new, left, landing, match)
     return {side: found for side, key in keys.items() if (found := heir.segments(key))}
 
 
 class _Heir:
     def __init__(
-        self, to: RecomputeTarget, old: Query, new: Query, left: dict[int, Left], landing: Place, match: StateMatch
+        self,
+        to: RecomputeTarget,
+        old: Query,
+        new: Query,
+        left: dict[int, Left],
+        landing: Place | None,
+        match: StateMatch,
     ) -> None:
         self._to, self._new, self._left, self._landing = to, new, left, landing
         self._matched = {one.new: one.old for one in match.matched}
@@ -58,6 +68,7 @@ class _Heir:
             return []
         index = self._new.shape.signatures.index(key.signature)
         time = self._new.shape.plan.operators[index].state[key.side].time
+        assert self._landing is not None
         written = segments.write(rows, self._landing / f"computed-{key.side}", small=False, prune_by=time)
         return [] if written is None else [written]
 

@@ -183,6 +183,9 @@ class Runner:
         self._receive(work)
         announced = [Migration.from_json(parcel["move"]) for parcel in self.memory.underway]
         decision = kernel.take_in(work, now, max(self.limits.max_lag // 4, 1), announced)
+        if work.changes:  # what the version before has left by now is there for the new one's first rows
+            known = [parcel["move"] for parcel in self._underway]
+            self._bring(work, [parcel for parcel in self._inherited() if parcel["move"] not in known])
         self._admit(work, decision)
         self._follow(work, decision)
         return work, decision
@@ -307,10 +310,14 @@ class Runner:
 
     def _receive(self, work: Work) -> None:
         """State that others announced becomes part of the work when it is here."""
-        underway = self._underway = [*self.memory.underway, *work.parcels, *self._inherited()]
-        self.memory.underway = []
+        underway = [*self.memory.underway, *work.parcels, *self._inherited()]
+        self.memory.underway, self._underway = [], []
+        self._bring(work, underway)
+
+    def _bring(self, work: Work, parcels: list[dict[str, Any]]) -> None:
+        self._underway += parcels
         to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
-        for parcel in underway:
+        for parcel in parcels:
             arrived = self.transfer.bring(parcel, to)
             if arrived is None:
                 self.memory.underway.append(parcel)

@@ -87,6 +87,8 @@ class StateTransfer:
         direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
         if direct and not move.inherits:
             return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
+        if move.inherits and move not in self._jobs and (parts := inherit(self._store, move, to, None)) is not None:
+            return Arrived(move, parts, parcel["clock"], _sessions(parcel))  # by reference: nobody need wait for it
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
@@ -130,7 +132,7 @@ class StateTransfer:
         landing = self._landing(move)
         self._store.disk.make_folder(landing.reference)
         if move.inherits:
-            return inherit(self._store, move, to, landing)
+            return inherit(self._store, move, to, landing) or {}
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, ReplayState) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))

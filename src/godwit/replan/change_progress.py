@@ -5,6 +5,7 @@ one switch      the joins let no row go any more ── when their states reach 
 side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
                 (background: when the states that it began with reach back far enough; parallel-track: when no old row
                 is left) ── RETIRE the one with both
+                DELIVER comes before each RETIRE: the old version's results are all there, and sinks follow the new one
 windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
 
 A join lets rows go by the watermark of its own streams. In another order they may meet rows of a stream that lies
@@ -28,6 +29,7 @@ from godwit.replan.tracks import answers, old_root, reach_us, runs_both
 
 
 class NextStep(Enum):
+    DELIVER = "deliver"
     RELEASE = "release"
     RETIRE = "retire"
     SWITCH = "switch"
@@ -76,6 +78,8 @@ class ChangeProgress:
     line_us: Callable[[Query], int | None]
     #: of a version that lets windows run out: whether rows go into the new box by now
     released: Callable[[Query], bool]
+    #: whether sinks follow a version by now
+    delivered: Callable[[Query], bool]
     #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later
     found: dict[tuple[object, ...], int]
 
@@ -84,6 +88,8 @@ class ChangeProgress:
         old = self.before(version)
         both = runs_both(version.shape.plan)
         if old is not None:
+            if not self.delivered(version) and self._answered(old, version):
+                return NextStep.DELIVER
             if both and answers(version.shape.plan) == "later" and not self.released(version):
                 return NextStep.RELEASE if self._only_new_rows(version) else None
             return NextStep.RETIRE if old.until and self._taken_over(old, version) else None
@@ -98,13 +104,17 @@ class ChangeProgress:
 
     def _taken_over(self, old: Query, new: Query) -> bool:
         """Whether the new version has all state, and the old one's last results are committed."""
+        taken = not any(new.id in one.waiting for one in self.runners(new.shape.key))
+        return taken and self._answered(old, new)
+
+    def _answered(self, old: Query, new: Query) -> bool:
+        """Whether the old version's last results are committed, and the new one runs."""
         since = Epoch(old.until)
         ours, theirs = self.runners(new.shape.key), self.runners(old.shape.key)
-        if not ours or not theirs or any(one.epoch < since for one in (*ours, *theirs)):
+        if not since or not ours or not theirs or any(one.epoch < since for one in (*ours, *theirs)):
             return False
         sink = len(old.shape.plan.operators) - 1
-        taken = not any(new.id in one.waiting for one in ours)
-        return taken and all(one.published.get(sink, Epoch(0)) >= since for one in theirs)
+        return all(one.published.get(sink, Epoch(0)) >= since for one in theirs)
 
     def _only_new_rows(self, version: Query) -> bool:
         """Whether no result to come can have a row from before the two plans ran side by side: rows to come are past

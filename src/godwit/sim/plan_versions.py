@@ -157,6 +157,8 @@ class SimPlanVersions:
                 if runs_both(query.shape.plan):
                     self._line_us(deployment, query)
                 return self._ask(QueryWithdrawn(query.inherits))
+            case NextStep.DELIVER:
+                return False
             case NextStep.SWITCH:
                 name = next(n for n, known in self.shelves.versions.items() if query.id in [v.id for v in known])
                 if query.successor is not None:
@@ -177,6 +179,7 @@ class SimPlanVersions:
             lambda shape: [RunnerView.of(one.kernel) for (_, key), one in self._runners.items() if key == shape],
             lambda version: self._line_us(deployment, version),
             lambda version: version.id in self.shelves.released,
+            lambda version: True,  # (there are no sinks)
             self.shelves.found,
         )
 
