@@ -218,15 +218,16 @@ def kafka(folder: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-def package_jars(organisation: str, name: str, version: str) -> Path:
-    """The jars of a package and of what it needs, as Ivy is configured to find them."""
+def package_jars(organisation: str, name: str, version: str, *, alone: bool = False) -> Path:
+    """The jars of a package and (unless `alone`) of what it needs, as Ivy is configured to find them."""
     folder = CACHE / f"{name}-{version}"
     if (folder / "complete").exists():
         return folder
+    only = ["-notransitive"] if alone else []
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     got = subprocess.run(
         [found("java"), "-jar", ivy, "-cache", CACHE / "ivy", "-dependency", organisation, name, version,
-         "-confs", "default,runtime,master", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
+         "-confs", "default,runtime,master", *only, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     if got.returncode or not list(folder.glob(f"{name}-*.jar")):

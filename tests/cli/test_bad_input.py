@@ -46,6 +46,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("serve F --host nobody.invalid --tokens TOKENS", "cannot listen on nobody.invalid, port 8321"),
         ("mobility build --towers no.csv --gtfs no --out F", "--towers no.csv: there is no such file"),
         ("demo --real-data no", "--real-data no has no base_stations_berlin_ring.csv"),
+        ("explain no.sql --topology PAGE", "not YAML"),
+        ("explain no.sql --topology GROUND --streams STREAMS", "'no.sql' is neither SQL nor a file with SQL"),
         ("up PAGE", "not YAML"),
         ("up no.yaml", "cannot read no.yaml: No such file"),
         ("plan PAGE", "not YAML"),
@@ -66,7 +68,16 @@ def test_a_wrong_argument_is_one_clear_line(
     (tmp_path / "tokens.yaml").write_text(f"tokens: [{{name: a, role: read, sha256: {digest_of('x')}}}]")
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "file").touch()
-    named = {"F": "fleet", "PAGE": "page.md", "TOKENS": "tokens.yaml", "PLAIN": "plain"}
+    (tmp_path / "ground.yaml").write_text("sites: [{id: west}]\n")
+    (tmp_path / "streams.yaml").write_text("streams: [{name: s, schema: 'a string, ts timestamp'}]\n")
+    named = {
+        "GROUND": "ground.yaml",
+        "STREAMS": "streams.yaml",
+        "F": "fleet",
+        "PAGE": "page.md",
+        "TOKENS": "tokens.yaml",
+        "PLAIN": "plain",
+    }
     result = call(*(named.get(word, word) for word in command.split()))
     assert result.exit_code in (1, 2), result.output
     said = [line for line in result.output.splitlines() if line.startswith("error: ")]
@@ -121,3 +132,12 @@ def test_the_line_of_a_token_can_be_read_whatever_its_name_is(call: Call, tmp_pa
 def test_help_names_every_strategy(call: Call, command: str, names: Mapping[str, object]) -> None:
     told = "".join(call(command, "--help").stdout.split())  # (lines are broken at hyphens, too)
     assert [name for name in names if name not in told] == []
+
+
+def test_sql_is_given_as_it_stands_or_in_a_file_with_any_name(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "ground.yaml").write_text("sites: [{id: west}]\n")
+    (tmp_path / "streams.yaml").write_text("streams: [{name: s, schema: 'a string, ts timestamp'}]\n")
+    (tmp_path / "my query.sql").write_text("SELECT a FROM s\n")
+    for given in ("SELECT a FROM s", tmp_path / "my query.sql"):
+        told = call("explain", given, "--topology", tmp_path / "ground.yaml")
+        assert "Scan s" in told.stdout, told.output

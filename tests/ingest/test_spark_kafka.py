@@ -37,14 +37,28 @@ with Fleet(Path(folder), spark) as fleet:
 """
 
 
+#: of another version than the source: Maven Central has none of them for it (4.0.1 to 4.2.0)
+BESIDE = (
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+
+
+def source_jars(version: str) -> list[Path]:
+    """Spark's source of Kafka and what it needs at run time; the test is skipped where they cannot be had."""
+    source = servers.package_jars("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, alone=True)
+    folders = [source, *(servers.package_jars(*one, alone=True) for one in BESIDE)]
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
+
+
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_messages_come_in_once_over_a_restart(tmp_path: Path) -> None:
     confluent = pytest.importorskip("confluent_kafka")
-    version = os.environ.get("GODWIT_TEST_SPARK_KAFKA", pyspark.__version__)
-    folder = servers.package_jars("org.apache.spark", "spark-sql-kafka-0-10_2.13", version)
+    version = os.environ.get("GODWIT_TEST_SPARK_KAFKA", "4.2.0")  # (the newest: there is none of Spark 4.3 yet)
     there = {jar.name for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    jars = [jar for jar in sorted(folder.glob("*.jar")) if jar.name not in there]
+    jars = [jar for jar in source_jars(version) if jar.name not in there]
     with servers.kafka(tmp_path) as address:
         producer = confluent.Producer({"bootstrap.servers": address})
 

@@ -15,6 +15,7 @@ from godwit.ingest.device_locator import PositionColumns
 from godwit.server.access import Access, Token, digest_of
 from godwit.server.app import create_app
 from godwit.server.backend import Backend
+from godwit.server.background import LiveServer
 from godwit.server.limits import ServerLimits
 
 TOPOLOGY = """
@@ -46,7 +47,7 @@ class Running:
         config = uvicorn.Config(
             app, host="127.0.0.1", port=port, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
         )
-        self._server = uvicorn.Server(config)
+        self._server = LiveServer(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         until = time.monotonic() + 20

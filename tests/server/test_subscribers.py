@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from statistics import median
@@ -11,8 +12,10 @@ from statistics import median
 import httpx
 import pytest
 
+from godwit.api.fleet import Fleet
+from godwit.server.background import page_of
 from godwit.server.limits import ServerLimits
-from tests.server.conftest import Running
+from tests.server.conftest import TOPOLOGY, Running
 from tests.waiting import until
 
 COUNT, READING, ROWS = 1_000, 300, 40
@@ -92,3 +95,25 @@ def test_a_thousand_subscribers(serve: Callable[..., Running]) -> None:
         assert many[2] == 503  # one more than there may be
         assert many[1] < 2 * alone[1] + 100  # the engine is not held up
         assert len(client.get("/v1/queries/all/results").json()["rows"]) == feed.sent
+
+
+def test_a_server_that_stops_lets_those_go_who_follow(
+    open_fleet: Callable[..., Fleet], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet, seen, connected = open_fleet(), list[str](), threading.Event()
+    fleet.topology.load(TOPOLOGY)
+    fleet.start()
+
+    def follow_events(address: str) -> None:
+        with httpx.stream("GET", f"{address}/v1/events", timeout=20) as response:
+            for line in response.iter_lines():
+                seen.append(line)
+                connected.set()
+
+    with page_of(fleet, 0) as address:
+        follower = threading.Thread(target=follow_events, args=(address,))
+        follower.start()
+        assert connected.wait(20)
+    follower.join(20)
+    assert ": the server stops" in seen
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,8 +65,11 @@ def alter_stream(
 
 
 def text(sql: str) -> str:
-    """SQL as it stands, or from a file."""
-    if " " in sql.strip():
+    """SQL as it stands, or from a file (- for stdin)."""
+    if sql == "-":
+        return sys.stdin.read()
+    is_file = len(sql) < 256 and Path(sql).is_file()
+    if not is_file and len(sql.split()) > 1:
         return sql
     try:
         return Path(sql).read_text(encoding="utf-8")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from godwit.cli.ask import text
 from godwit.cli.changes import given
 from godwit.cli.choices import Redeployment, Rule, State
 from godwit.cli.output import Output, as_json, form
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    query: Annotated[str, typer.Argument(help="File with the query's SQL; - for stdin.")],
+    query: Annotated[str, typer.Argument(help="A file with SQL (- for stdin), or the SQL itself.")],
     topology: Annotated[Path, typer.Option(help="Topology file.")],
     streams: Annotated[
         Path | None, typer.Option(help="File with the streams: a scenario, or YAML with the key streams.")
@@ -47,7 +47,7 @@ def explain(
 
     ground = load_topology(topology)
     declared, feeds = _streams(streams or _beside(topology), ground)
-    compiled = compile_query(_sql(query), declared, QueryId(_name(query)))
+    compiled = compile_query(text(query), declared, QueryId(_name(query)))
     plane = ControlPlane(
         ground,
         rule=rule,
@@ -88,18 +88,8 @@ def _print(how: str, query: Query, plane: ControlPlane, parked: dict[QueryId, st
         typer.echo(f"\n== Change ==\n{what_if}")
 
 
-def _sql(source: str) -> str:
-    if source == "-":
-        return sys.stdin.read()
-    try:
-        return Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the query {source}: {error}; check the path"
-        raise ConfigError(msg) from error
-
-
 def _name(source: str) -> str:
-    return "query" if source == "-" else Path(source).stem
+    return "query" if source == "-" or len(source.split()) > 1 else Path(source).stem
 
 
 def _beside(topology: Path) -> Path:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Traces of devices that hop between base stations.")
 
 Out = Annotated[Path, typer.Option(help="Folder for trace.jsonl, topology.yaml, summary.json and nebula/.")]
-Hysteresis = Annotated[float, typer.Option(help="Leave a tower only for one nearer by this many metres.")]
-Speedup = Annotated[float, typer.Option(help="Squeeze time by this factor.")]
-Regions = Annotated[int, typer.Option(help="Edge regions, beside the cloud's.")]
+Hysteresis = Annotated[float, typer.Option(min=0, help="Leave a tower only for one nearer by this many metres.")]
+Speedup = Annotated[float, typer.Option(min=0.001, help="Squeeze time by this factor.")]
+Regions = Annotated[int, typer.Option(min=1, help="Edge regions, beside the cloud's.")]
 
 
 @app.command()
@@ -66,8 +66,8 @@ def build(
 def synth(
     world: Annotated[Literal["ring", "city", "field"], typer.Argument(help="Which world to make.")],
     out: Out,
-    devices: Annotated[int, typer.Option(help="Trains, cars or sensors.")] = 24,
-    seconds: Annotated[int, typer.Option(help="Length of the trace, after the speed-up.")] = 120,
+    devices: Annotated[int, typer.Option(min=1, help="Trains, cars or sensors.")] = 24,
+    seconds: Annotated[int, typer.Option(min=1, help="Length of the trace, after the speed-up.")] = 120,
     speedup: Speedup = 10.0,
     hysteresis: Hysteresis = 50.0,
     regions: Regions = 2,
@@ -126,7 +126,7 @@ def _report(work: Callable[[Callable[[str], None]], Summary], stages: int, out: 
             task, done = bar.add_task("", total=stages), count()
             summary = work(lambda stage: bar.update(task, description=stage, completed=next(done)))
     except GodwitError as error:
-        notes.print(f"error: {error}", style="red", markup=False, highlight=False)
+        typer.secho(f"error: {error}", fg="red", err=True)
         raise typer.Exit(1) from error
     table = Table(show_header=False, title=str(out), title_justify="left")
     for row in summary.rows():

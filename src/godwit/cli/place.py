@@ -34,7 +34,7 @@ def place(
     samples: Annotated[int, typer.Option(help="Plans that RSS draws.")] = 3000,
     weights: Annotated[str, typer.Option(help="Throughput,latency,traffic,migration; overrides the file.")] = "",
     model: Annotated[Path | None, typer.Option(help="Cost model: a .json (parametric) or a folder (learned).")] = None,
-    front: Annotated[int, typer.Option(help="Plans of the Pareto front to show.")] = 10,
+    front: Annotated[int, typer.Option(min=0, help="Plans of the Pareto front to show.")] = 10,
     output: Output = "auto",
 ) -> None:
     """Find where the operators of a workflow should run, and say how good the answer is."""
@@ -142,7 +142,9 @@ def _print(problem: Problem, answer: SearchResult, reasons: Explanation, front: 
     members = [("deployed", reasons.before), ("proposed", reasons.after)]
     members += [(f"front {i}", m.evaluation) for i, m in enumerate(answer.front[:front], start=1)]
     for name, e in members:
-        costs.add_row(name, *(f"{x:.4g}" for x in (e.cost, e.latency_ms, e.throughput, e.traffic_mbps, e.migration_ms)))
+        costs.add_row(
+            name, *(f"{x + 0.0:.4g}" for x in (e.cost, e.latency_ms, e.throughput, e.traffic_mbps, e.migration_ms))
+        )
     console.print(costs)
     for reason in reasons.reasons:
         console.print(f"- {reason}", highlight=False)

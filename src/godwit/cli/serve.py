@@ -76,6 +76,7 @@ def serve(
         import uvicorn
 
         from godwit.server.app import create_app
+        from godwit.server.background import LiveServer
 
         with _backend(folder, ground, processes, told) as backend:
             app = create_app(backend, access, positions=columns)
@@ -86,7 +87,7 @@ def serve(
             scheme, at = "https" if certificate else "http", listening.getsockname()[1]
             shown = f"[{host}]" if ":" in host else host
             typer.echo(f"godwit serves {folder} at {scheme}://{shown}:{at} (API: /v1/openapi.json)", err=True)
-            uvicorn.Server(settings).run(sockets=[listening])
+            LiveServer(settings).run(sockets=[listening])
             if traces is not None:
                 traces.stop()
 

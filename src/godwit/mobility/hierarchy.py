@@ -54,7 +54,7 @@ def build_topology(
     """The topology over these towers, with each device where it is at the start."""
     shape = shape or Hierarchy()
     if shape.regions < 1 or shape.towers_per_fog < 1:
-        msg = f"a hierarchy needs at least one region and one tower a fog site, not {shape}"
+        msg = f"a hierarchy needs a region and a tower per fog site, not {shape.regions} and {shape.towers_per_fog}"
         raise ConfigError(msg)
     if not len(ids):
         msg = "no tower serves any device, so there is no topology; check that towers and routes lie in one area"

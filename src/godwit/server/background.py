@@ -14,6 +14,15 @@ from godwit.api.fleet import Fleet
 from godwit.errors import ConfigError
 from godwit.server.app import create_app
 
+
+class LiveServer(uvicorn.Server):
+    """Lets those go who follow results or events before it stops: each would be broken off with a stack trace."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.service.hub.end()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
 #: where `godwit serve` listens unless it is told otherwise
 PORT = 8321
 
@@ -23,7 +32,7 @@ def page_of(fleet: Fleet, port: int = PORT) -> Iterator[str]:
     """Serve a fleet; its address. If the port is taken: on any free one."""
     listening = _bound(port)
     config = uvicorn.Config(create_app(fleet), log_level="error", lifespan="off", timeout_graceful_shutdown=2)
-    server = uvicorn.Server(config)
+    server = LiveServer(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="godwit-page", daemon=True)
     thread.start()
     until = time.monotonic() + 20

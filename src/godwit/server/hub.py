@@ -29,6 +29,13 @@ LAGGED = News(
 )
 
 
+class Farewell(News):
+    """What a subscriber gets last if the server stops: a comment, which no program sees."""
+
+    def __init__(self) -> None:
+        self.text, self.event = "", b": the server stops\r\n\r\n"
+
+
 @dataclass(eq=False)
 class Subscriber:
     """One live connection."""
@@ -45,6 +52,12 @@ class Subscriber:
         if self.queue.qsize() >= self.queue.maxsize - 1:
             self.ended, message = True, LAGGED
         self.queue.put_nowait(message)
+
+    def end(self) -> None:
+        """Called on the event loop; the queue has room, unless it has ended already."""
+        if not self.ended:
+            self.ended = True
+            self.queue.put_nowait(Farewell())
 
 
 class Hub:
@@ -82,6 +95,13 @@ class Hub:
                     self._topics[topic] = left
                 else:
                     del self._topics[topic]
+
+    def end(self) -> None:
+        """The server stops: everybody is let go. Call it on the event loop."""
+        with self._changing:
+            listeners = [one for those in self._topics.values() for one in those]
+        for one in listeners:
+            one.end()
 
     def publish(self, topic: str, make: Callable[[], News]) -> None:
         """From any thread. The message is made only if somebody listens, and once for all of them."""

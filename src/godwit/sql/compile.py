@@ -28,7 +28,7 @@ from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
 from godwit.sql.spellings import respell
 
-_ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared in Python"
+_ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared apart (fleet.stream)"
 _MAY_GIVE_DECIMALS = frozenset(
     ("decimal", "to_number", "try_to_number", "date_part", "datepart", "from_json", "from_csv", "variant_get")
 )

@@ -21,7 +21,7 @@ export class Ground {
   }
 
   show(topology) {
-    const isMap = topology.sites.length > 0 && topology.sites.every((site) => site.lat != null && site.lon != null) && webgl();
+    const isMap = topology.sites.length > 0 && topology.sites.every((site) => site.lat != null && site.lon != null) && webgl;
     if (!this.drawn || isMap !== this.drawn instanceof GeoMap) this.begin(isMap ? GeoMap : Graph);
     this.drawn.show(topology);
   }

@@ -17,7 +17,10 @@ const SITES = 30, FEW_LINKS = 2;
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
 const DEVICE = "#e0a100";
 
-export const webgl = () => Boolean(document.createElement("canvas").getContext("webgl2"));
+// Found out once: a browser keeps few contexts, and takes the map's away for each one more.
+const probe = document.createElement("canvas").getContext("webgl2");
+export const webgl = Boolean(probe);
+probe?.getExtension("WEBGL_lose_context")?.loseContext();
 
 export class GeoMap {
   constructor(element, colour, chosen) {
@@ -85,7 +88,7 @@ export class GeoMap {
   }
 
   set(source, features) {
-    this.map.getSource(source).setData({ type: "FeatureCollection", features });
+    this.map.getSource(source)?.setData({ type: "FeatureCollection", features });
   }
 
   drawAll() {

@@ -68,7 +68,8 @@ async def socket(websocket: WebSocket, name: str) -> None:
                 if not taking.done():
                     taking.cancel()
                     break
-                await websocket.send_text(taking.result().text)
+                if text := taking.result().text:
+                    await websocket.send_text(text)
                 if one.ended and one.queue.empty():
                     await websocket.close(1013)
                     break
