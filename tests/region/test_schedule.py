@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.region.schedule import StepSchedule
+from godwit.region.schedule import GO_BEFORE, StepSchedule
 
 
 def scheduled(*keys: str) -> StepSchedule[str]:
@@ -25,7 +25,7 @@ def test_whoever_always_has_news_waits_for_its_turn() -> None:
     assert taken == ["flooded", "calm", "other"] * 2
 
 
-def test_who_answers_at_once_goes_first_unless_another_has_waited_long() -> None:
+def test_who_answers_at_once_goes_first() -> None:
     schedule: StepSchedule[str] = StepSchedule()
     schedule.add("window")
     schedule.add("filter", prompt=True)
@@ -33,9 +33,20 @@ def test_who_answers_at_once_goes_first_unless_another_has_waited_long() -> None
     schedule.news("window", 1.0)
     schedule.news("filter", 1.04)
     assert [schedule.take(1.04), schedule.take(1.04)] == ["filter", "window"]
-    schedule.news("window", 2.0)
-    schedule.news("filter", 2.04)
-    assert [schedule.take(2.06), schedule.take(2.06)] == ["window", "filter"]
+
+
+def test_of_those_that_have_waited_long_one_goes_after_every_few_that_answer_at_once() -> None:
+    schedule: StepSchedule[str] = StepSchedule()
+    for key in ("window", "other window"):
+        schedule.add(key)
+    schedule.add("filter", prompt=True)
+    taken = []
+    for turn in range(2 * GO_BEFORE + 2):
+        key = schedule.take(10.0 + turn)
+        assert key is not None
+        taken.append(key)
+        schedule.news("filter", 10.0 + turn)
+    assert taken == [*["filter"] * GO_BEFORE, "window", *["filter"] * GO_BEFORE, "other window"]
 
 
 def test_news_of_the_same_shape_is_one_turn() -> None:

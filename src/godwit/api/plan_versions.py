@@ -248,8 +248,10 @@ class PlanVersions:
             name = _name(version)
             sizes = sum(s["rows"] for s in left), sum(s["bytes"] for s in left)
             self._records.phase(name, "left", version, *sizes)
-        self._records.committed(runner.shape.key, self._changing(runner.shape.key), record)
-        for query in list(self._fleet.deployment.of_shape(runner.shape.key)):
+        queries = list(self._fleet.deployment.of_shape(runner.shape.key))
+        changing = next((_name(q.id) for q in queries if q.inherits or q.until or q.successor), None)
+        self._records.committed(runner.shape.key, changing, record)
+        for query in queries if changing is not None or runs_both(runner.shape.plan) else ():
             new = self._heir(query) if query.until else query
             if new is None or not (new.inherits or new.successor or runs_both(new.shape.plan)):
                 continue
@@ -257,11 +259,6 @@ class PlanVersions:
             if step is not None and (new.id, step) not in self._asked:
                 self._asked.add((new.id, step))
                 self._fleet.control.post(AdvancePlan(new.id))
-
-    def _changing(self, shape: str) -> QueryId | None:
-        """The query of a shape whose plan is being changed."""
-        versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until or q.successor)
-        return next((_name(query.id) for query in versions), None)
 
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""

@@ -201,7 +201,7 @@ class RegionLoop:
         again = runner.next_due()
         if (runner.held_back and not idle) or runner.memory.underway:
             again = min(again or float("inf"), time.time() + LOOK_AGAIN)
-        more = record is not None and runner.waiting()
+        more = record is not None and runner.more and runner.waiting()  # (what has come since was announced)
         with self._news:
             self._schedule.due(shape, again)
             if more:

@@ -5,7 +5,8 @@
     away      its micro-batch is under way beside the loop: it is passed over until it is back
 
 Whoever was stepped goes to the end of the queue, so that one with rows all the time does not starve the others. Shapes
-that answer at once go before those that keep rows until a watermark comes, but for those that have waited for long.
+that answer at once go before those that keep rows until a watermark comes: while a region is behind, rows of the latter
+gather, and one step takes them all. Of those that have waited for long, one goes after every few that answer at once.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-#: so long (seconds) a shape with news lets others go before it
-PATIENCE = 0.05
+#: so long (seconds) a shape with news lets all go before it that answer at once; then so many of them
+PATIENCE, GO_BEFORE = 0.05, 4
 
 
 class StepSchedule(Generic[K]):
@@ -35,6 +36,8 @@ class StepSchedule(Generic[K]):
         #: (time, order of entry, shape); entries that `_due` no longer has are passed over
         self._timers: list[tuple[float, int, K]] = []
         self._entered = 0
+        #: how many have gone before one that had waited for long
+        self._gone_before = 0
 
     def add(self, key: K, prompt: bool = False) -> None:
         """It has news at first: nobody knows what its logs hold. `prompt`: it answers at once."""
@@ -81,10 +84,20 @@ class StepSchedule(Generic[K]):
         found = next((key for key in self._queue if key not in self._away), None)
         if found is None:
             return None
-        if found not in self._prompt and now - self._queue[found] < PATIENCE:
-            found = next((key for key in self._queue if key in self._prompt and key not in self._away), found)
+        if found not in self._prompt:
+            found = self._before(found, now - self._queue[found] >= PATIENCE)
         del self._queue[found]
         return found
+
+    def _before(self, first: K, late: bool) -> K:
+        """One that answers at once, unless it is the turn of the first in the queue."""
+        if not late or self._gone_before < GO_BEFORE:
+            for key in self._queue:
+                if key in self._prompt and key not in self._away:
+                    self._gone_before += late
+                    return key
+        self._gone_before = 0
+        return first
 
     def until(self) -> float | None:
         """When the next timer goes off."""
