@@ -19,6 +19,7 @@ from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
+from godwit.region.collector import search_seldom
 from godwit.region.epochs import EpochReader
 from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.region.loop import RegionLoop
@@ -245,6 +246,7 @@ class RunnerPool:
     # --- running
 
     def start(self) -> None:
+        search_seldom()
         self._running = True
         self.hire()
 
