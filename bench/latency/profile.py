@@ -1,29 +1,35 @@
-"""Where the processor time of many shapes goes: `python -m bench.latency.profile [SHAPES] [SECONDS]`.
+"""What a micro-batch costs where many shapes run: `python -m bench.latency.profile [SHAPES] [PUSHES]`.
 
-Profiles the loops of all regions by CPU time of their threads, so that other work on the machine matters little, and
-counts what a commit costs: plan runs, records that are appended, looks at logs. The load is that of `shapes.py`.
+One thread pushes rows and steps all runners until nothing is left, again and again: so processor time counts, not what
+else the machine does, and a step costs what it costs without others beside it. The rows are those of `shapes.py`.
 """
 
 from __future__ import annotations
 
 import cProfile
+import datetime as dt
+import gc
 import json
 import pstats
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from bench.latency import shapes
-from bench.latency.load import quantiles
-from godwit.engine.session import spark_session
-from godwit.region.loop import RegionLoop
+import psutil
 
+from bench.latency import shapes
+from bench.latency.load import Load, fleet_of
+from godwit.api.fleet import Fleet
+from godwit.delivery.sinks import CallbackSink
+from godwit.engine.session import spark_session
+
+WARM = 150
 #: what is counted: (file, function) -> its name in the table
 COUNTED = {
     ("runner.py", "_step"): "steps",
-    ("commit_record.py", "commit_record"): "commits",
     ("direct.py", "run"): "plan runs",
     ("store.py", "try_append"): "records appended",
     ("inputs.py", "waiting"): "looks for news",
@@ -35,46 +41,76 @@ COUNTED = {
 }
 
 
-@contextmanager
-def profiled() -> Iterator[list[cProfile.Profile]]:
-    """The loops that are begun meanwhile, each with a profile of its own."""
-    found: list[cProfile.Profile] = []
-    run = RegionLoop._run
+def pushes(fleet: Fleet, devices: int) -> Callable[[], None]:
+    """One push of 20 rows of the next device at a time, a tenth of a second later in event time each."""
+    handles, number, at = [fleet.device(f"d{k}") for k in range(devices)], 0, time.time()
 
-    def with_profile(loop: RegionLoop) -> None:
-        found.append(cProfile.Profile(time.thread_time))
-        found[-1].runcall(run, loop)
+    def push() -> None:
+        nonlocal number, at
+        number, at = number + 1, at + 0.1
+        times = [dt.datetime.fromtimestamp(at - 0.005 * (19 - i), dt.UTC) for i in range(20)]
+        device = number % devices
+        handles[device].push([{"device": f"d{device}", "value": 5 * i, "ts": ts} for i, ts in enumerate(times)])
+        while fleet.pool.step_all():
+            pass
 
-    RegionLoop._run = with_profile  # type: ignore[method-assign]
-    try:
-        yield found
-    finally:
-        RegionLoop._run = run  # type: ignore[method-assign]
+    return push
 
 
-def table(stats: Any) -> Iterator[dict[str, Any]]:
-    """How often each was called, and its milliseconds, in all and for each commit."""
+class Used:
+    """Processor time of this process and of Spark's, and what garbage collection took of it, from now on."""
+
+    def __init__(self) -> None:
+        self._jvm = next(child for child in psutil.Process().children(recursive=True) if "java" in child.name())
+        self._python, self._java, self.collecting, self._began = time.process_time(), self._of_java(), 0.0, 0.0
+        gc.callbacks.append(self._collects)
+
+    def _of_java(self) -> float:
+        times = self._jvm.cpu_times()
+        return float(times.user + times.system)
+
+    def _collects(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.collecting += time.perf_counter() - self._began
+
+    def a_commit(self, commits: int) -> dict[str, float]:
+        gc.callbacks.remove(self._collects)
+        spent = {"python": time.process_time() - self._python, "java": self._of_java() - self._java}
+        return {f"{name} ms": round(s * 1000 / commits, 3) for name, s in {**spent, "gc": self.collecting}.items()}
+
+
+def table(stats: Any, commits: int) -> Iterator[dict[str, Any]]:
+    """How often each was called, and its milliseconds (with the profiler's), for each commit."""
     known = [(name, stats[key]) for key in stats if (name := COUNTED.get((key[0].rpartition("/")[2], key[2])))]
-    commits = max((one[0] for name, one in known if name == "commits"), default=0) or 1
     for name, (calls, _, _, seconds, _) in sorted(known, key=lambda entry: -entry[1][3]):
-        yield {
-            "what": name,
-            "calls": calls,
-            "calls a commit": round(calls / commits, 2),
-            "ms a commit": round(seconds * 1000 / commits, 3),
-        }
+        yield {"what": name, "a commit": round(calls / commits, 2), "ms": round(seconds * 1000 / commits, 3)}
 
 
-def main(count: int, seconds: float) -> None:
-    with profiled() as profiles:
-        found = shapes.run(spark_session(app="godwit bench"), count, seconds)
-    stats = pstats.Stats(*profiles)
-    for line in table(stats.stats):  # type: ignore[attr-defined]
-        print(json.dumps(line))
-    p50, p95 = quantiles(shapes.of_filters(found))
-    print(json.dumps({"shapes": count, "p50 ms": p50, "p95 ms": p95, "cores": found.cores, "oracle": found.oracle}))
-    stats.sort_stats("tottime").print_stats(25)
+def main(count: int, rounds: int) -> None:
+    queries, spark = shapes.shapes(count), spark_session(app="godwit bench")
+    with tempfile.TemporaryDirectory() as folder:
+        load = Load(queries, 1, at_once=True)
+        with fleet_of(spark, Path(folder) / "fleet", load) as fleet:
+            for name in queries:
+                fleet.query(name).write_to(CallbackSink(len))
+            push = pushes(fleet, load.devices)
+            for _ in range(WARM):
+                push()
+            before, used = fleet.pool.committed(), Used()
+            for _ in range(rounds):
+                push()
+            commits = fleet.pool.committed() - before
+            found = {"shapes": count, "commits a push": commits / rounds, **used.a_commit(commits)}
+            print(json.dumps(found), flush=True)
+            before, profile = fleet.pool.committed(), cProfile.Profile(time.thread_time)
+            profile.runcall(lambda: [push() for _ in range(rounds)])
+            stats = pstats.Stats(profile)
+            for line in table(stats.stats, fleet.pool.committed() - before):  # type: ignore[attr-defined]
+                print(json.dumps(line))
+            stats.sort_stats("tottime").print_stats(25)
 
 
 if __name__ == "__main__":
-    main(*(int(sys.argv[1]) if sys.argv[1:] else 32, float(sys.argv[2]) if sys.argv[2:] else 20.0))
+    main(*(int(sys.argv[1]) if sys.argv[1:] else 32, int(sys.argv[2]) if sys.argv[2:] else 60))

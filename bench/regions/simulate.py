@@ -11,7 +11,6 @@ cloud, with the routes of all: those epochs are told apart.
 
 from __future__ import annotations
 
-import gc
 import json
 import random
 import resource
@@ -27,7 +26,7 @@ from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import DeviceMoved
 from godwit.model.plan import Column, Stream
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.process.serve import RARELY_COLLECTED
+from godwit.region.collector import search_seldom
 from godwit.sql import compile_query
 
 SQL = "SELECT d, count(*) AS n, window.end AS until FROM s{k} GROUP BY d, window(ts, '10 seconds')"
@@ -58,7 +57,7 @@ def simulate(
     devices: int, sites: int, regions: int, queries: int = 100, hops: int = 2_000, batch: int = 50
 ) -> dict[str, Any]:
     """`hops` hand-overs in epochs of `batch`; half of them to a site of another region."""
-    gc.set_threshold(*RARELY_COLLECTED)  # as `godwit coordinator` does
+    search_seldom()  # as `godwit coordinator` does
     began = time.process_time()
     plane, rng = world(devices, sites, regions, queries), random.Random(1)
     built, at = time.process_time() - began, {n: n % sites for n in range(devices)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.region.schedule import StepSchedule
+from godwit.region.schedule import GO_BEFORE, PATIENCE, Hurry, StepSchedule
 
 
 def scheduled(*keys: str) -> StepSchedule[str]:
@@ -25,7 +25,7 @@ def test_whoever_always_has_news_waits_for_its_turn() -> None:
     assert taken == ["flooded", "calm", "other"] * 2
 
 
-def test_who_answers_at_once_goes_first_unless_another_has_waited_long() -> None:
+def test_who_answers_at_once_goes_first() -> None:
     schedule: StepSchedule[str] = StepSchedule()
     schedule.add("window")
     schedule.add("filter", prompt=True)
@@ -33,9 +33,43 @@ def test_who_answers_at_once_goes_first_unless_another_has_waited_long() -> None
     schedule.news("window", 1.0)
     schedule.news("filter", 1.04)
     assert [schedule.take(1.04), schedule.take(1.04)] == ["filter", "window"]
-    schedule.news("window", 2.0)
-    schedule.news("filter", 2.04)
-    assert [schedule.take(2.06), schedule.take(2.06)] == ["window", "filter"]
+
+
+def test_of_those_that_have_waited_long_one_goes_after_every_few_that_answer_at_once() -> None:
+    schedule: StepSchedule[str] = StepSchedule()
+    for key in ("window", "other window"):
+        schedule.add(key)
+    schedule.add("filter", prompt=True)
+    taken = []
+    for turn in range(2 * GO_BEFORE + 2):
+        key = schedule.take(10.0 + turn)
+        assert key is not None
+        taken.append(key)
+        schedule.news("filter", 10.0 + turn)
+    assert taken == [*["filter"] * GO_BEFORE, "window", *["filter"] * GO_BEFORE, "other window"]
+
+
+def test_who_keeps_rows_gives_way_to_other_regions_but_not_for_long() -> None:
+    schedule: StepSchedule[str] = StepSchedule()
+    schedule.add("filter", prompt=True)
+    schedule.add("window")
+    assert (schedule.take(0.0, give_way=True), schedule.hurries("filter"), schedule.hurries()) == (
+        "filter",
+        True,
+        False,
+    )
+    assert schedule.take(0.0) == "window"
+    schedule.news("window", 1.0)
+    assert (schedule.take(1.0, give_way=True), schedule.waits) == (None, True)
+    assert (schedule.take(1.0 + PATIENCE, give_way=True), schedule.waits) == ("window", False)
+
+
+def test_a_region_that_hurries_is_seen_by_the_others_alone() -> None:
+    hurry: Hurry[str] = Hurry()
+    hurry.say("west", True)
+    assert (hurry.elsewhere("west"), hurry.elsewhere("east")) == (False, True)
+    hurry.say("west", False)
+    assert not hurry.elsewhere("east")
 
 
 def test_news_of_the_same_shape_is_one_turn() -> None:

@@ -226,6 +226,7 @@ class ControlLoop:
             self._answer()
             for number in self._open:
                 self._own.taken(number)
+            self._executor.tell()
         self._answer()
 
     def _read_next(self) -> Command | None:
@@ -291,7 +292,7 @@ class ControlLoop:
                 self._carry_out(command, again)
             elif number > self._covered:  # otherwise its changes are in an epoch, or wait for one
                 check_changes(command.changes)
-                self._executor.handle(ChangesArrived(command.changes))
+                self._executor.handle(ChangesArrived(command.changes), tell=False)
         except GodwitError as error:
             self._refuse(number, error)
         except Exception as error:

@@ -47,14 +47,16 @@ class Executor:
         self.announce: Callable[[], None] = lambda: None
         #: when the newest epoch was published (monotonic seconds)
         self.published_at = 0.0
+        #: whether regions are still to be told of it
+        self._untold = False
 
-    def handle(self, event: Event, *more: Request) -> None:
-        """An event; or several requests, which one epoch is to bring."""
+    def handle(self, event: Event, *more: Request, tell: bool = True) -> None:
+        """An event; or several requests, which one epoch is to bring. Not `tell`: whoever calls does, soon."""
         began = time.perf_counter()
         instructions = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
-        self.carry_out(instructions, time.perf_counter() - began)
+        self.carry_out(instructions, time.perf_counter() - began, tell=tell)
 
-    def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0) -> None:
+    def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0, tell: bool = True) -> None:
         for instruction in instructions:
             match instruction:
                 case Publish() | Revert():
@@ -70,6 +72,15 @@ class Executor:
                     self._tracker.ended(record)
                 case _:
                     pass  # a commit needs no deed: regions work under the epoch already
+        if tell:
+            self.tell()
+
+    def tell(self) -> None:
+        """Regions hear of what was published. They begin at once, all of them: who waits for an answer goes first."""
+        if self._untold:
+            self._untold = False
+            self._pool.wake()
+            self.announce()
 
     def _publish(self, instruction: Publish | Revert, planned: float) -> None:
         began = time.perf_counter()
@@ -83,8 +94,7 @@ class Executor:
             self._gateway.adopt(instruction.delta, before, after)
         self.published_at = time.monotonic()
         self._pool.hire()
-        self._pool.wake()
-        self.announce()
+        self._untold = True
         self._tracker.published(instruction, self.plane.coordinator.record, planned, time.perf_counter() - began)
         for region in self.plane.planner.regions:
             if not self._pool.runs(region):

@@ -40,6 +40,8 @@ COPIES = 4
 INTERPRETED = 1_000
 #: memory that a grouping or a join takes at once; Spark's own choice, megabytes, must be cleared in each run
 PAGE = "256k"
+#: so many bytes of earlier rows may lie behind those of a run
+STALE = 1 << 16
 #: nodes of a physical plan that need the scheduler, or Python
 NEEDS_JOB = ("Exchange", "Subquery", "Python", "ArrowEval", "InMemoryTableScan", "FileScan", "BatchScan")
 
@@ -217,9 +219,12 @@ class _Files:
     """A thread's two memory-backed files: rows to the plan, rows from it."""
 
     def __init__(self, engine: DirectEngine) -> None:
-        self._input, self._output = _memory_file("godwit-in"), _memory_file("godwit-out")
+        self._kept = _memory_file("godwit-in"), _memory_file("godwit-out")
+        # As few calls of the system as can be: after each, the thread must wait for Python's lock again.
+        self._input, self._output = (file.fileno() for file in self._kept)
+        self._written = 0
         # (an object of Java's: whether a text is one of ten other things is asked by PySpark in each call)
-        self.java = engine.java_files(*(f"/proc/{os.getpid()}/fd/{f.fileno()}" for f in (self._input, self._output)))
+        self.java = engine.java_files(*(f"/proc/{os.getpid()}/fd/{f}" for f in (self._input, self._output)))
 
     def write(self, inputs: Mapping[int, Messages]) -> None:
         """[slots], then for each [length][schema][length][record batch]; without rows, the length is 0."""
@@ -227,19 +232,28 @@ class _Files:
         for slot in range(max(inputs, default=-1) + 1):
             for message in inputs[slot][1:] if slot in inputs else (b"",):
                 parts += [struct.pack(">i", len(message)), message]
-        self._input.seek(0)
-        self._input.truncate()
-        self._input.write(b"".join(parts))
-        self._input.flush()
+        data = b"".join(parts)
+        if self._written > max(2 * len(data), STALE):
+            os.ftruncate(self._input, 0)  # (what is left of longer ones behind the end is read, too, and passed over)
+            self._written = 0
+        left = memoryview(data)
+        while left:
+            left = left[os.pwrite(self._input, left, len(data) - len(left)) :]
+        self._written = max(self._written, len(data))
 
     def read(self, count: int, schema: pa.Schema) -> list[pa.RecordBatch]:
-        self._output.seek(0)
-        whole, at, batches = pa.py_buffer(self._output.read()), 0, []
+        whole, at, batches = pa.py_buffer(self._whole() if count else b""), 0, []
         for _ in range(count):
             (length,) = struct.unpack(">i", whole.slice(at, 4))
             batches.append(pa.ipc.read_record_batch(whole.slice(at + 4, length), schema))
             at += 4 + length
         return batches
+
+    def _whole(self) -> bytes:
+        size, found = os.fstat(self._output).st_size, b""
+        while len(found) < size and (more := os.pread(self._output, size - len(found), len(found))):
+            found = found + more if found else more
+        return found
 
 
 def _memory_file(name: str) -> IO[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -17,6 +16,7 @@ from godwit.ids import RegionId
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import COORDINATOR, Membership, region_document
 from godwit.process.wire import Listener, token_of
+from godwit.region.collector import search_seldom
 from godwit.storage.open_store import open_store
 from godwit.storage.store import Store
 
@@ -24,9 +24,6 @@ log = logging.getLogger(__name__)
 
 #: Spark refuses heaps below one and a half times of what it sets aside for itself (300 MB)
 SMALL = {"spark.testing.reservedMemory": str(100_000_000)}
-#: Its tables are millions of values that stay: Python's default looks through them so often that planning takes twice
-#: as long (bench.regions.simulate, 80,000 devices: 30 s of CPU, and 16 s with these)
-RARELY_COLLECTED = (100_000, 50, 100)
 
 
 def wait_for_signal() -> None:
@@ -55,7 +52,7 @@ def serve_coordinator(
     extras: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """`options`: as `FleetOptions` has them; `extras`: as `CoordinatorExtras` has them."""
-    gc.set_threshold(*RARELY_COLLECTED)
+    search_seldom()
     token = token_of(os.environ)
     store = open_store(url)
     member = joined(store, COORDINATOR)

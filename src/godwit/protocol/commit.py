@@ -26,9 +26,9 @@ from godwit.protocol.watermarks import Mark
 SNAPSHOT_EVERY, MANY_ROWS = 64, 256
 
 
-def snapshot_interval(memory: Snapshot) -> int:
-    """How many commits may follow one that holds this memory whole before the next one does."""
-    return SNAPSHOT_EVERY if memory.rows > MANY_ROWS else max(SNAPSHOT_EVERY // 4, 1)
+def is_due(commits: int, memory: Snapshot) -> bool:
+    """Whether a commit holds this memory whole, so many commits after the last one that did."""
+    return commits >= SNAPSHOT_EVERY // 4 and (commits >= SNAPSHOT_EVERY or memory.rows <= MANY_ROWS)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,8 @@ class Inputs(Generic[R]):
     #: what came with other regions' messages for the engine alone
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
+    #: whether there may be more than was read: too many rows for one micro-batch, or a line to be reached first
+    more: bool = False
     rows: int = 0
     bytes: int = 0
     #: rows of each device, by stream: "stream/device" -> rows
@@ -237,12 +239,18 @@ class InputPoller(Generic[R]):
             # Each scan its share: a backlog on one side of a join must not starve the other.
             end = math.inf if line is None else line.ends[index]
             self._take_source(into, index, scan, read.get(index, ()), into.rows + share, end)
+        into.more = line is not None or into.rows >= share
 
     def waiting(self, positions: Mapping[str, int], fenced: Collection[RegionId]) -> bool:
         """Whether anything new is there, without reading it."""
-        peers = (peer_log(peer) for peer in self.logs.peers() if peer not in fenced)
-        names = [CONTROL, *peers, *(scan_log(i, scan) for i, scan in self.shape.plan.scans)]
-        return any(self.logs.grown(name, positions.get(name)) for name in names)
+        # (what is most often so is asked first)
+        for index, scan in self.shape.plan.scans:
+            if self.logs.grown(name := scan_log(index, scan), positions.get(name)):
+                return True
+        for peer in self.logs.peers():
+            if peer not in fenced and self.logs.grown(name := peer_log(peer), positions.get(name)):
+                return True
+        return self.logs.grown(CONTROL, positions[CONTROL])
 
     def _line(self, positions: Mapping[str, int], changes: Iterable[tuple[int, EpochChange]]) -> Line | None:
         """The next epoch with a line that is not reached; those before it may be adopted."""

@@ -20,7 +20,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.protocol import outbox
-from godwit.protocol.commit import ProtocolCommit, snapshot_interval
+from godwit.protocol.commit import ProtocolCommit, is_due
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
@@ -374,7 +374,7 @@ class RegionKernel:
         marks, messages = self._announce(inputs, decision, addressed)
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
-        whole = self._base is None or number - self._snapshot >= snapshot_interval(self._base)
+        whole = self._base is None or is_due(number - self._snapshot, self._base)
         self._forget_published()
         # (state may have come for keys whose older state has gone only now)
         freed = len(self.moves.outgoing) < self._unsent and bool(self.moves.incoming)

@@ -72,6 +72,8 @@ class Mark:
         mine, other = (self.turn, self.clock, self.over), (later.turn, later.clock, later.over)
         ahead = self if mine > other else later
         over, following = self.over or later.over, max(self.following, later.following)
+        if over == ahead.over and following == ahead.following:
+            return ahead
         return Mark(self.session, ahead.clock, over, ahead.idle, ahead.turn, following)
 
 
@@ -106,15 +108,22 @@ class WatermarkTracker:
         """
         key = (operator, source)
         marks = self._marks.get(key, (mark,))
+        if len(marks) == 1 and marks[0].session == mark.session:
+            now = marks[0].joined(mark)
+            if not now.over:  # as it nearly always is
+                self._keep(key, (now,))
+                return
         if mark.session < marks[0].session and mark.over:
             return
         sessions = {known.session: known for known in marks}
         known = sessions.get(mark.session)
         sessions[mark.session] = mark if known is None else known.joined(mark)
         self._step_over_ended(sessions)
-        after = tuple(sessions[n] for n in sorted(sessions))
-        if self._marks.get(key) != after:
-            self._marks[key] = after
+        self._keep(key, tuple(sessions[n] for n in sorted(sessions)))
+
+    def _keep(self, key: tuple[int, str], marks: tuple[Mark, ...]) -> None:
+        if self._marks.get(key) != marks:  # (what has not changed stays the same object: so it is no news to a commit)
+            self._marks[key] = marks
 
     def sessions(self) -> dict[tuple[int, str], int]:
         """Of each source, the oldest session that is not known to be over, where that is not its first."""

@@ -182,10 +182,12 @@ class Batch:
 
     def small_input(self, index: int) -> bool:
         """Whether few rows come to an operator: from those below it, and from other regions."""
-        inputs = self.shape.plan.operators[index].inputs
-        sent = [segment for (k, _), parts in self.work.channels.items() if k == index for segment, _ in parts]
+        inputs, rows = self.shape.plan.operators[index].inputs, self.let_in.get(index, 0)
+        for (operator, _), parts in self.work.channels.items():
+            if operator == index:
+                rows += sum(segment.rows for segment, _ in parts)
         here = all(self.sized[child] for child in inputs) if inputs else self.small
-        return here and self.sizes.is_small(segments.rows_of(sent) + self.let_in.get(index, 0))
+        return here and self.sizes.is_small(rows)
 
     def learn(self, index: int, fresh: Segment | None) -> None:
         """Where a large batch's partials are nearly as many as its rows, the next ones are not grouped as they come."""

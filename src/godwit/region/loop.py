@@ -3,6 +3,7 @@
     news      whoever appends to a log in this process says which; a slow look finds records of other processes
     epoch     all shapes adopt it in one pass, before anything else is read: the region acknowledges it after the pass
     timers    idle sources, deadlines of operators: one queue of times; an idle region sleeps
+    hurry     shapes that answer at once go first, also before those of other regions in this process
     beside    a large micro-batch, and the first ones of a new shape (Spark compiles their plans), run on a thread of
               their own, by Spark's scheduler; meanwhile the loop passes over that shape and steps the others
 
@@ -21,7 +22,7 @@ from functools import partial
 from godwit.engine.threads import region_thread
 from godwit.ids import RegionId
 from godwit.region.runner import Runner, TooLargeError
-from godwit.region.schedule import StepSchedule
+from godwit.region.schedule import Hurry, StepSchedule
 from godwit.storage.log import Record
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY, LOOK_AT = 1.0, 8
 #: how often a shape is looked at while state is on its way to it, or while others must catch up with it
 LOOK_AGAIN = 0.01
+#: how long it gives way to other regions before it looks again
+GIVE_WAY = 0.002
 #: how many micro-batches of a region may run beside its loop at a time
 BESIDE = 4
 
@@ -50,8 +53,10 @@ class Member:
 class RegionLoop:
     """Drives the runners of one region until stopped."""
 
-    def __init__(self, region: RegionId, stepped: Callable[[Runner], None]) -> None:
-        self._region, self._stepped = region, stepped
+    def __init__(
+        self, region: RegionId, stepped: Callable[[Runner], None], hurry: Hurry[RegionId] | None = None
+    ) -> None:
+        self._region, self._stepped, self._hurry = region, stepped, hurry or Hurry()
         self._members: dict[str, Member] = {}
         self._schedule: StepSchedule[str] = StepSchedule()
         #: guards the two above; never held while a runner is built or stepped
@@ -94,6 +99,8 @@ class RegionLoop:
             self._epoch, now = self._epoch or shapes is None, time.time()
             for shape in self._members if shapes is None else shapes:
                 self._schedule.news(shape, now)
+            if self._schedule.hurries():
+                self._hurry.say(self._region, True)
             self._news.notify_all()
 
     def stop(self, wait: bool = True) -> None:
@@ -124,9 +131,11 @@ class RegionLoop:
         while True:
             with self._news:
                 if self._stopping:
+                    self._hurry.say(self._region, False)
                     return
                 everybody, self._epoch = self._epoch, False
-                shape = None if everybody else self._schedule.take(time.time())
+                shape = None if everybody else self._schedule.take(time.time(), self._hurry.elsewhere(self._region))
+                self._hurry.say(self._region, self._schedule.hurries(shape))
                 if shape is None and not everybody:
                     self._sleep()
             if everybody:
@@ -141,6 +150,7 @@ class RegionLoop:
             self._look()
             return
         due = self._schedule.until()
+        left = min(left, GIVE_WAY) if self._schedule.waits else left
         self._news.wait(left if due is None else max(min(left, due - time.time()), 0.0))
 
     def _look(self) -> None:
@@ -201,7 +211,7 @@ class RegionLoop:
         again = runner.next_due()
         if (runner.held_back and not idle) or runner.memory.underway:
             again = min(again or float("inf"), time.time() + LOOK_AGAIN)
-        more = record is not None and runner.waiting()
+        more = record is not None and runner.more and runner.waiting()  # (what has come since was announced)
         with self._news:
             self._schedule.due(shape, again)
             if more:

@@ -19,11 +19,13 @@ from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
+from godwit.region.collector import search_seldom
 from godwit.region.epochs import EpochReader
 from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.region.loop import RegionLoop
 from godwit.region.needs import Needs
 from godwit.region.runner import Limits, Runner
+from godwit.region.schedule import Hurry
 from godwit.region.transfer import StateTransfer
 from godwit.storage.by_query import may_hold
 from godwit.storage.log import Record, Segment
@@ -60,6 +62,7 @@ class RunnerPool:
         #: what is, or is to be, run here
         self._wanted: dict[Key, Shape] = {}
         self._loops: dict[RegionId, RegionLoop] = {}
+        self._hurry: Hurry[RegionId] = Hurry()
         self._running = False
         self._entries: dict[Key, list[ArchiveEntry]] = {}
         #: the newest epoch that is, or is about to be, published
@@ -147,7 +150,7 @@ class RunnerPool:
         with self._changing:
             loop, new = self._loops.get(region), region not in self._loops
             if loop is None:
-                loop = self._loops[region] = RegionLoop(region, self._stepped)
+                loop = self._loops[region] = RegionLoop(region, self._stepped, self._hurry)
         if new:
             loop.start()
         if name not in loop:
@@ -247,6 +250,7 @@ class RunnerPool:
     # --- running
 
     def start(self) -> None:
+        search_seldom()
         self._running = True
         self.hire()
 

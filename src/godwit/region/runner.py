@@ -108,6 +108,8 @@ class Runner:
         self._due: float | None = None
         #: whether it took no rows from sources lately because others must catch up
         self.held_back = False
+        #: whether the last micro-batch may have left something in the logs
+        self.more = False
         #: whether the last micro-batch had plans to prepare
         self.compiled = False
         #: whether a micro-batch is under way, up to what it sends to others
@@ -178,6 +180,7 @@ class Runner:
         self.held_back = self._must_wait()
         sources = sources and not self.held_back
         self._poller.poll(kernel.positions, kernel.whole, kernel.fenced, work, sources)
+        self.more = work.more
         if most is not None and work.rows > most:
             raise TooLargeError
         self._receive(work)
@@ -237,11 +240,13 @@ class Runner:
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
         now, kernel = time.time(), self.kernel
+        if self._is_due() or self._poller.waiting(kernel.positions, kernel.fenced):
+            return True
         due = kernel.next_due(now)
-        if self._is_due() or (due is not None and due <= now) or self._inherited():
+        if (due is not None and due <= now) or self._inherited():
             return True
         coming = [p for p in list(self.memory.underway) if Migration.from_json(p["move"]) not in self._held_back]
-        return self._poller.waiting(kernel.positions, kernel.fenced) or any(map(self.transfer.due, coming))
+        return any(map(self.transfer.due, coming))
 
     def next_due(self) -> float | None:
         """When (wall clock) something is to be done though nothing comes; None: never."""

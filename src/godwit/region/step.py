@@ -258,6 +258,8 @@ class Step:
         if not self._outbox.keys().isdisjoint(operator.inputs):
             self._post()
         sent = self._work.channels.get((index, side), [])
+        if not sent and not operator.stateful:
+            return local
         if operator.stateful and self._may_land(index, sent):
             path = batch.folder / batch.name(f"state-{index}-{side}")
             with_owners = [(segment, batch.since(index, epoch)) for segment, epoch in sent]

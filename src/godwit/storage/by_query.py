@@ -6,6 +6,7 @@ and row groups that are not for it: N sinks of N queries read every row once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -16,15 +17,24 @@ from godwit.storage.log import Segment
 
 #: the tag under which a segment keeps how many rows it has of each query
 ROWS = "rows_by_query"
+#: names that Python counts sooner than Arrow does (1 us against 30 for 16 of them)
+FEW = 500
 
 
 def by_query(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     """The rows query by query, and how many there are of each: its row groups."""
-    found = pc.value_counts(table.column(QUERY)).to_pylist()
-    counts = {entry["values"]: entry["counts"] for entry in sorted(found, key=lambda entry: entry["values"])}
+    counts = _counts(table.column(QUERY))
     if len(counts) > 1:
         table = table.take(pc.sort_indices(table, [(QUERY, "ascending")]))  # (stable: a query's rows keep their order)
     return table, counts
+
+
+def _counts(queries: pa.ChunkedArray) -> dict[str, int]:
+    """How often there is each, in order."""
+    if len(queries) <= FEW:
+        return dict(sorted(Counter(queries.to_pylist()).items()))
+    found = pc.value_counts(queries).to_pylist()
+    return {entry["values"]: entry["counts"] for entry in sorted(found, key=lambda entry: entry["values"])}
 
 
 def rows_by_query(segment: Segment) -> Mapping[str, int] | None:

@@ -45,11 +45,15 @@ class InlineRows:
     @staticmethod
     def of(table: pa.Table) -> InlineRows | None:
         """None: they are too many, or of a type that needs more than one Arrow message."""
-        if table.nbytes > INLINE_BYTES or any(_dictionary(field.type) for field in table.schema):
+        held = table.get_total_buffer_size()  # (what `nbytes` counts is no more, and takes long to count)
+        if held > INLINE_BYTES and table.nbytes > INLINE_BYTES:
             return None
         table = table.replace_schema_metadata(None)
-        made = InlineRows(table)
-        if table.get_total_buffer_size() > 2 * INLINE_BYTES:  # (a part of something large, which must not stay for it)
+        schema: bytes = table.schema.serialize().to_pybytes()
+        if _with_dictionary(schema):
+            return None
+        made = InlineRows(table, None, schema)
+        if held > 2 * INLINE_BYTES:  # (a part of something large, which must not stay for it)
             made = InlineRows(None, made.data, made.schema)
         return made if len(made.data) <= INLINE_BYTES else None
 
@@ -65,7 +69,7 @@ class InlineRows:
     def schema(self) -> bytes:
         if self._schema is None:
             assert self._table is not None
-            self._schema = _schema_bytes(self._table.schema)
+            self._schema = self._table.schema.serialize().to_pybytes()
         return self._schema
 
     @property
@@ -94,9 +98,8 @@ def _dictionary(kind: pa.DataType) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _schema_bytes(schema: pa.Schema) -> bytes:
-    data: bytes = schema.serialize().to_pybytes()
-    return data
+def _with_dictionary(schema: bytes) -> bool:
+    return any(_dictionary(field.type) for field in _schema_of(schema))
 
 
 @lru_cache(maxsize=512)
