@@ -31,7 +31,7 @@ from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Operator, Query
+from godwit.model.plan import Join, Operator, Query
 from godwit.placement.rules.base import HintKey
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
@@ -45,10 +45,11 @@ from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, possible, steps
-from godwit.replan.tracks import Answers, both, first, runs_both, second
+from godwit.replan.tracks import Answers, answers, both, first, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
+from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -356,7 +357,7 @@ class PlanVersions:
         if version.id not in self._lines:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_line(version))
-            if known is None and old is not None and (known := legacy.line_left(store, old, version)) is not None:
+            if known is None and old is not None and (known := _line_left(store, old, version)) is not None:
                 store.put_document(_line(version), known)
             if known is None:
                 return None
@@ -366,6 +367,18 @@ class PlanVersions:
 
 def _line(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
+
+
+def _line_left(store: Store, old: Query, both: Query) -> int | None:
+    """As the old version's joins have left it; None: not all have left their state."""
+    left = legacy.left_by(store, old)
+    if left is None:
+        return None
+    joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+    if answers(both.shape.plan) == "old":
+        return max((clock for _, clock in joins), default=NEVER)
+    highs = [s.high for parts, _ in joins for part in parts.values() for s in part if s.high is not None]
+    return max(highs, default=NEVER)
 
 
 def _holistic(query: Query) -> list[tuple[int, Operator]]:

@@ -12,10 +12,9 @@ from typing import Any
 from godwit.engine import segments
 from godwit.ids import QueryId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Join, Query
+from godwit.model.plan import Query
 from godwit.protocol.handover import Migration
 from godwit.protocol.kernel import RegionKernel
-from godwit.protocol.watermarks import NEVER
 from godwit.replan.change_progress import RunnerView, under_way
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
@@ -147,18 +146,6 @@ def left_by(store: Store, query: Query) -> dict[int, Left] | None:
         parts = {int(side): [Segment.from_json(s, store) for s in part] for side, part in told["parts"].items()}
         found[index] = parts, told["clock"]
     return found
-
-
-def line_left(store: Store, old: Query, both: Query) -> int | None:
-    """As the old version's joins have left it; None: not all have left their state."""
-    left = left_by(store, old)
-    if left is None:
-        return None
-    joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    if answers(both.shape.plan) == "old":
-        return max((clock for _, clock in joins), default=NEVER)
-    highs = [s.high for parts, _ in joins for part in parts.values() for s in part if s.high is not None]
-    return max(highs, default=NEVER)
 
 
 def forget(store: Store, query: QueryId) -> None:
