@@ -12,10 +12,11 @@ from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.lulls import Lulls
 from godwit.api.migrating import asked_keys
-from godwit.api.options import check_changes, check_sink, widened
+from godwit.api.options import check_changes, widened
 from godwit.api.plan_versions import PlanVersions
 from godwit.api.replacing import Replacing
 from godwit.api.tables import load_table
+from godwit.control.checks import check_sink
 from godwit.control.commands import (
     AdvancePlan,
     Alter,
