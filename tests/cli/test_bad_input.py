@@ -48,6 +48,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("demo --real-data no", "--real-data no has no base_stations_berlin_ring.csv"),
         ("explain no.sql --topology PAGE", "not YAML"),
         ("explain no.sql --topology GROUND --streams STREAMS", "'no.sql' is neither SQL nor a file with SQL"),
+        ("explain - --topology GROUND --sink wes", "which is not a site; did you mean 'west'?"),
         ("up PAGE", "not YAML"),
         ("up no.yaml", "cannot read no.yaml: No such file"),
         ("plan PAGE", "not YAML"),

@@ -12,10 +12,11 @@ from godwit.api.admission_controller import AdmissionController, Let
 from godwit.api.core import FleetCore
 from godwit.api.lulls import Lulls
 from godwit.api.migrating import asked_keys
-from godwit.api.options import check_changes, check_sink, widened
+from godwit.api.options import check_changes, widened
 from godwit.api.plan_versions import PlanVersions
 from godwit.api.replacing import Replacing
 from godwit.api.tables import load_table
+from godwit.control.checks import check_sink
 from godwit.control.commands import (
     AdvancePlan,
     Alter,
@@ -200,7 +201,7 @@ class Operations:
             sql = self._whole(name, old, sql)
             new = compile_query(sql, self._fleet.deployment.streams, version, (), self._fleet.functions.names)
             if old.shape.key != new.shape.key:
-                msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}. Withdraw and submit it"
+                msg = f"'{name}' cannot be altered to another shape: {_difference(old, new)}; replace it instead"
                 raise DeploymentError(msg)
             self._fleet.analyst.output(new)
             if new.identity == old.identity:
@@ -302,5 +303,5 @@ def _difference(old: Query, new: Query) -> str:
     before, after = old.shape.plan.operators, new.shape.plan.operators
     for was, now in zip(before, after, strict=False):
         if was != now:
-            return f"{type(was).__name__} {was} became {type(now).__name__} {now}"
+            return f"{was.describe()} became {now.describe()}"
     return f"{len(before)} operators became {len(after)}" if len(before) != len(after) else "other types of parameters"

@@ -8,12 +8,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from godwit import names
-from godwit.errors import ConfigError, DeploymentError, SourceError, TopologyError
-from godwit.ids import SiteId, StreamId
+from godwit.errors import ConfigError, SourceError, TopologyError
+from godwit.ids import StreamId
 from godwit.ingest.schema import columns_of
 from godwit.model.changes import Change, DeviceAdded, SiteAdded
 from godwit.model.plan import Column, Stream
-from godwit.model.topology import Topology
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 
@@ -124,13 +123,3 @@ def check_changes(changes: Iterable[Change]) -> None:
             problem = names.reserved("site", change.site.id)
         if problem is not None:
             raise TopologyError(problem)
-
-
-def check_sink(query: str, sink: str | None, topology: Topology) -> None:
-    """The site at which results leave must be there."""
-    if sink is None or SiteId(sink) in topology.sites:
-        return
-    near = get_close_matches(str(sink), topology.sites, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "add it to the topology, or leave `sink` out"
-    msg = f"query '{query}' would leave at '{sink}', which is not a site; {hint}"
-    raise DeploymentError(msg)

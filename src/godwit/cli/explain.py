@@ -39,6 +39,7 @@ def explain(
 ) -> None:
     """Show a query's plan and places and, with --change, what a reconfiguration would do. Nothing is run."""
     how = form(output)
+    from godwit.control.checks import check_sink
     from godwit.control.control_plane import ControlPlane
     from godwit.control.events import Park
     from godwit.ids import QueryId, SiteId
@@ -47,6 +48,7 @@ def explain(
 
     ground = load_topology(topology)
     declared, feeds = _streams(streams or _beside(topology), ground)
+    check_sink(_name(query), sink, ground)
     compiled = compile_query(text(query), declared, QueryId(_name(query)))
     plane = ControlPlane(
         ground,

@@ -59,6 +59,7 @@ def refused(status: int, message: str, **headers: str) -> HTTPException:
     return HTTPException(status, {"error": "Refused", "message": message}, headers=headers or None)
 
 
-def not_found(name: str, kind: str, known: Sequence[str]) -> HTTPException:
-    there = ", ".join(known[:20]) or "none"
-    return HTTPException(404, {"error": "NotFound", "message": f"there is no {kind} '{name}'; known: {there}"})
+def not_found(name: str, kind: str, known: Sequence[str] | None = None) -> HTTPException:
+    """`known`: what there is instead, where it can be listed."""
+    there = "" if known is None else f"; known: {', '.join(known[:20]) or 'none'}"
+    return HTTPException(404, {"error": "NotFound", "message": f"there is no {kind} '{name}'{there}"})

@@ -63,7 +63,8 @@ class Service:
         caller = self.access.caller(None if self.access.open else _token(connection))
         if caller is None:
             self.refuse_log(connection, "no valid token")
-            raise refused(401, "send a token: Authorization: Bearer TOKEN", **{"WWW-Authenticate": "Bearer"})
+            told = "this token is not known" if _token(connection) else "send a token: Authorization: Bearer TOKEN"
+            raise refused(401, told, **{"WWW-Authenticate": "Bearer"})
         if (wrong := caller.refusal(need)) is not None:
             self.refuse_log(connection, wrong)
             raise refused(403, wrong)

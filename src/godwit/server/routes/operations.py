@@ -69,7 +69,7 @@ def story(request: Request, number: int, caller: Reader) -> dict[str, Any]:
     fleet = service_of(request).fleet
     found = next((record for record in fleet.history() if record["number"] == number), None)
     if found is None:
-        raise not_found(str(number), "reconfiguration", [])
+        raise not_found(str(number), "reconfiguration")
     return {**found, "moved": fleet.moved(found["epochs"])}
 
 
@@ -89,7 +89,7 @@ async def command(request: Request, number: int, caller: Reader, seconds: Patien
     """What has become of a command; with `seconds`, as soon as it is answered, or then."""
     fleet = service_of(request).fleet
     if not fleet.known_command(number):
-        raise not_found(str(number), "command", [])
+        raise not_found(str(number), "command")
     answer = await _later(lambda: fleet.answer_of(number), seconds)
     if answer is None:
         return {"command": number, "state": "waiting"}
@@ -102,7 +102,7 @@ async def job(request: Request, number: int, caller: Reader, seconds: Patience =
     """What has become of a long operation that is no command."""
     jobs = service_of(request).jobs
     if not jobs.known(number):
-        raise not_found(str(number), "job", [])
+        raise not_found(str(number), "job")
     await _later(lambda: jobs.done(number) or None, seconds)
     return jobs.state(number)
 

@@ -58,7 +58,7 @@ def rows(
     if key is not None:
         found = [row for row in found if [str(row[name]) for name in declared.key] == key]
         if not found:
-            raise not_found(", ".join(key), f"row of '{table}'", [])
+            raise not_found(", ".join(key), f"row of '{table}'")
     rows = [{("since" if name == SINCE else name): value for name, value in row.items()} for row in found]
     return {"table": table, "rows": rows[offset : offset + limit], "more": len(rows) > offset + limit}
 
@@ -84,7 +84,7 @@ def delete(request: Request, table: str, body: TableKeys, caller: Feeder, since:
     keys = [tuple(key) if isinstance(key, list) else (key,) for key in body.keys]
     wrong = next((key for key in keys if len(key) != len(declared.key)), None)
     if wrong is not None:
-        raise not_found(str(wrong), f"key of '{table}', which is ({', '.join(declared.key)})", [])
+        raise not_found(str(wrong), f"key of '{table}', which is ({', '.join(declared.key)})")
     return {"table": table, "changed": service.fleet.change_table(table, keys, since, "delete")}
 
 
