@@ -257,6 +257,11 @@ class PlanVersions:
                 self._asked.add((new.id, step))
                 self._fleet.control.post(AdvancePlan(new.id))
 
+    def _changing(self, shape: str) -> QueryId | None:
+        """The query of a shape whose plan is being changed."""
+        versions = (q for q in list(self._fleet.deployment.of_shape(shape)) if q.inherits or q.until or q.successor)
+        return next((_name(query.id) for query in versions), None)
+
     def advance(self, version: QueryId) -> None:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
         new = self._fleet.deployment.queries.get(version)
