@@ -44,5 +44,5 @@ def test_regions_have_about_as_many_towers_each() -> None:
 def test_nobody_served_is_an_error() -> None:
     with pytest.raises(DataError, match="no tower serves"):
         build_topology([], np.array([]), np.array([]), {})
-    with pytest.raises(ConfigError, match="at least one region"):
+    with pytest.raises(ConfigError, match="needs a region"):
         build_topology(["a"], np.array([1.0]), np.array([1.0]), {}, Hierarchy(regions=0))

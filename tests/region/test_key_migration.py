@@ -121,7 +121,7 @@ def test_bad_input_changes_nothing(open_fleet: Callable[..., Fleet]) -> None:
     epoch = fleet.deployment.epoch
     wrong: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (DeploymentError, "there is no query 'nobody'", partial(fleet.migrate, "nobody", keys="t1", to="west")),
-        (DeploymentError, "name one", partial(fleet.migrate, "filter", keys="t1", to="west")),
+        (DeploymentError, "keeps no state by key", partial(fleet.migrate, "filter", keys="t1", to="west")),
         (
             DeploymentError,
             "keeps no state by key",

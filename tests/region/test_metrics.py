@@ -112,7 +112,7 @@ def test_percentiles() -> None:
     assert Times.of(float(n) for n in range(1000)) == Times(500.0, 950.0, 990.0)
 
 
-@pytest.mark.parametrize(("output", "words"), [("auto", "is not the folder of a fleet"), ("xml", "use auto, json or")])
+@pytest.mark.parametrize(("output", "words"), [("auto", "is not a fleet's folder"), ("xml", "use auto, json or")])
 def test_status_of_nothing(tmp_path: Path, output: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         status(tmp_path, output)

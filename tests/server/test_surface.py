@@ -47,7 +47,6 @@ EMBEDDED_ONLY = {
     "runners_of": INSIDE,
     "stream_of": INSIDE,
     "undeploy": INSIDE,
-    "in_processes": INSIDE,
     "unread": "the server refuses rows with 429 instead",
     "hint": INSIDE,
 }

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from godwit.ids import RegionId
+from godwit.process.collector import search_seldom
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import COORDINATOR, Membership, region_document
 from godwit.process.wire import Listener, token_of
-from godwit.region.collector import search_seldom
 from godwit.storage.open_store import open_store
 from godwit.storage.store import Store
 

@@ -19,7 +19,6 @@ from godwit.delivery.archive import ArchiveEntry, entries
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
-from godwit.region.collector import search_seldom
 from godwit.region.epochs import EpochReader
 from godwit.region.link_delays import EPOCHS, LinkDelays
 from godwit.region.loop import RegionLoop
@@ -250,7 +249,6 @@ class RunnerPool:
     # --- running
 
     def start(self) -> None:
-        search_seldom()
         self._running = True
         self.hire()
 

@@ -1,4 +1,4 @@
-"""A fleet that runs lets Python search for garbage less often, unless the program has said how often."""
+"""A control plane lets Python search for garbage less often, unless the program has said how often."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from godwit.region.collector import SELDOM, USUAL, search_seldom
+from godwit.process.collector import SELDOM, USUAL, search_seldom
 
 
 @pytest.fixture(autouse=True)
