@@ -114,9 +114,11 @@ def _asked(request: Request) -> str:
         case PlanChanged(old, query):
             return f"query '{old}' goes on as '{query.id}', with another plan"
         case QueryAdjusted(query_id, probes, successor):
+            if successor:
+                return f"query '{query_id}' keeps all rows for another plan"
             if probes:
                 return f"query '{query_id}' probes in the order {', '.join(probes)}"
-            return f"query '{query_id}' keeps all rows for another plan" if successor else f"query '{query_id}' stays"
+            return f"query '{query_id}' stays"
         case QueryWithdrawn(query_id):
             return f"query '{query_id}' withdrawn"
         case DeviceFeeds(device, streams):
