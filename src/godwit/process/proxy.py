@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import threading
 import time
+
+#: pieces of 64 kB that are on their way at most; who sends more waits
+MOST_PIECES = 256
 
 
 class Proxy:
@@ -64,11 +68,19 @@ class Proxy:
                 threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        """A line of some length: what is on its way does not hold up what comes behind it."""
+        line: queue.Queue[tuple[float, bytes]] = queue.Queue(MOST_PIECES)
+        threading.Thread(target=self._arrive, args=(line, source, target), daemon=True).start()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                if self._delay:
-                    time.sleep(self._delay)
-                target.sendall(data)
+                line.put((time.monotonic() + self._delay, data))
+        line.put((time.monotonic() + self._delay, b""))
+
+    def _arrive(self, line: queue.Queue[tuple[float, bytes]], source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while (sent := line.get())[1]:
+                time.sleep(max(sent[0] - time.monotonic(), 0.0))
+                target.sendall(sent[1])
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
