@@ -13,6 +13,7 @@ from bench._harness import RESULTS, machine, save
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.regions")
     parser.add_argument("--chaos", action="store_true", help="random faults instead of figures")
+    parser.add_argument("--far", action="store_true", help="Falcon's and ISQD's cells over 80 ms of round trip")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults go on, or the cut lasts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=("file", "nats"), default="file")
@@ -24,6 +25,12 @@ def main() -> None:
         scripts = run(asked.seconds, asked.seed, asked.store, asked.length)
         wrong = [one for one in scripts if one["verdict"] != "equal"]
         print(json.dumps({"scripts": len(scripts), "wrong": wrong}, indent=1))
+        return
+    if asked.far:
+        from bench.regions import far
+
+        with tempfile.TemporaryDirectory(prefix="godwit-far-") as folder:
+            save(RESULTS / "regions-far.json", {"machine": machine(), "cells": far.run(Path(folder))})
         return
     from bench.regions.measure import both
 

@@ -105,6 +105,17 @@ def processes(folder: Path) -> Iterator[Ran]:
         )  # fmt: skip
 
 
+def results_of(store: Store, read: dict[tuple[str, str], int] | None = None) -> Iterator[tuple[float, pa.Table]]:
+    """(when they were committed, results), from what was read on."""
+    read = {} if read is None else read
+    for key in names.shapes(store.disk):
+        for number, record in store.log(names.commit_log(*key)).after(read.get(key, 0)):
+            read[key] = number
+            for segment in record["results"]:
+                for table in Segment.from_json(segment, store).tables(keep=False):
+                    yield record["metrics"]["wall"], table
+
+
 class Sender:
     """Numbers rows per device; looks at commits as they come."""
 
@@ -138,16 +149,10 @@ class Sender:
 
     def look(self) -> int:
         """How many results there are so far."""
-        store = self._ran.store
-        for key in names.shapes(store.disk):
-            for number, record in store.log(names.commit_log(*key)).after(self._read.get(key, 0)):
-                self._read[key] = number
-                for segment in record["results"]:
-                    for table in Segment.from_json(segment, store).tables(keep=False):
-                        wall = record["metrics"]["wall"]
-                        at = table.column("ts").cast(pa.int64()).to_pylist()
-                        told = zip(table.column("device").to_pylist(), table.column("n").to_pylist(), at, strict=True)
-                        self.seen |= {(str(d), n): (ts / 1e6, wall) for d, n, ts in told}
+        for wall, table in results_of(self._ran.store, self._read):
+            at = table.column("ts").cast(pa.int64()).to_pylist()
+            told = zip(table.column("device").to_pylist(), table.column("n").to_pylist(), at, strict=True)
+            self.seen |= {(str(d), n): (ts / 1e6, wall) for d, n, ts in told}
         return len(self.seen)
 
     def wait(self, seconds: float = 60.0) -> float:

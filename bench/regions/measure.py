@@ -110,14 +110,14 @@ def both(folder: Path, cut_s: float) -> dict[str, Any]:
     }
 
 
-def verdict(url: str) -> str:
+def verdict(url: str, query: str = "q") -> str:
     from godwit.api.fleet import Fleet
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
 
     opened = Fleet(url, spark_session(memory="512m"), retention=Retention(keep=True))
     try:
-        found = opened.query("q").verdict()
+        found = opened.query(query).verdict()
     finally:
         opened.stop()
     return "equal" if found.equal else str(found)

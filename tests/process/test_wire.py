@@ -130,16 +130,31 @@ def test_documents_of_another_format_are_refused() -> None:
 
 
 def test_numbers_that_another_region_took_are_known() -> None:
-    store = Store.memory()
+    store, stream, t = Store.memory(), StreamId("s"), DeviceId("t")
     index = SequenceIndex(store, RegionId("east"))
     west = store.log(names.source_log("west", "s"), create=True)
-    assert index.of(StreamId("s"), DeviceId("t")) == 0
-    for number in (4, 5):
-        west.append({"sequence": {"t": number}})
-    assert index.of(StreamId("s"), DeviceId("t")) == 5
-    west.append({"sequence": {"t": 6, "u": 2}})
+    west.append({"sequence": {"t": 4}})
+    west.append({"sequence": {"t": 5, "u": 2}})
     store.log(names.source_log("east", "s"), create=True).append({"sequence": {"t": 99}})
-    assert [index.of(StreamId("s"), DeviceId(device)) for device in ("t", "u", "v")] == [6, 2, 0]
+    assert [index.of(stream, DeviceId(device), 1) for device in ("t", "u", "v")] == [5, 2, 0]
+    assert index.of(stream, t, 1) is None, "nobody else takes its rows in this session"
+
+
+def test_of_a_device_that_comes_back_only_where_it_has_been_is_read() -> None:
+    store, stream, t = Store.memory(), StreamId("s"), DeviceId("t")
+    index = SequenceIndex(store, RegionId("east"))
+    assert index.of(stream, t, 1) == 0
+    for region, number, session in (("west", 6, 2), ("north", 7, 3)):  # logs that were not there the first time
+        index.attached(t, RegionId(region), session)
+        store.log(names.source_log(region, "s"), create=True).append({"sequence": {"t": number}})
+    index.attached(t, RegionId("east"), 4)
+    assert index.of(stream, t, 4) == 7
+    store.log(names.source_log("west", "s")).append({"sequence": {"t": 99}})  # it cannot have been there since
+    index.attached(t, RegionId("north"), 5)
+    index.attached(t, RegionId("east"), 6)
+    assert index.of(stream, t, 6) == 7
+    index.forget(t)
+    assert index.of(stream, t, 1) == 99
 
 
 def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:

@@ -106,8 +106,6 @@ class RegionAgent:
         if store.served is not None:
             store.served.heard = self._heard
         self._sequences = SequenceIndex(store, region)
-        #: (stream, device) -> the session for which other regions' sequence numbers were looked at
-        self._asked: dict[tuple[StreamId, DeviceId], int] = {}
         self._housekeeper = Housekeeper(
             store, options.retention, known=self._knows, mine=lambda one: one == region, epochs=lambda: -1
         )
@@ -212,6 +210,10 @@ class RegionAgent:
             self._draw_line(number, after)
             self.pool.expect(before, delta, after)
             self.deployment, self._followed = after, number
+            for device in delta.devices.keys() & after.stays.keys():
+                self._sequences.attached(device, after.stays[device], after.sessions.get(device, 1))
+            for device in delta.forgotten:
+                self._sequences.forget(device)
             self.gateway.adopt(delta, before, after)
         if self.pool.running:
             self.pool.hire()
@@ -258,11 +260,9 @@ class RegionAgent:
 
     def _ask_others(self, stream: StreamId, device: DeviceId) -> None:
         """With the first numbered rows of a session: another region may have taken them, and had no time to say so."""
-        session = self.deployment.sessions.get(device, 1)
-        if self._asked.get((stream, device)) != session:
-            known = max(self.gateway.sequence(stream, device), self._sequences.of(stream, device))
-            self.gateway.remember(stream, device, known)
-            self._asked[stream, device] = session
+        newest = self._sequences.of(stream, device, self.deployment.sessions.get(device, 1))
+        if newest is not None:
+            self.gateway.remember(stream, device, max(self.gateway.sequence(stream, device), newest))
 
     def tell_time(self, stream: StreamId, clocks: dict[DeviceId, int]) -> None:
         self.look()

@@ -6,6 +6,8 @@ record goes along.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Iterator
 
@@ -56,17 +58,30 @@ class Reader:
         }
         self._peers: dict[RegionId, Log] = {}
         #: as they were found, and until when that counts: a time or, where no other process writes, as the store counts
-        self._found, self._found_until, self._births = list[RegionId](), 0.0, -1
+        self._found, self._found_until, self._births, self._looks = list[RegionId](), 0.0, -1, 0
 
     def peers(self) -> list[RegionId]:
         """The other regions that run, or ever ran, this shape."""
-        births = self.store.births
-        if not (births == self._births if self.store.alone else time.monotonic() < self._found_until):
-            there = regions_of(self.store.disk, self.shape.key)
-            self._found = [region for region in there if region != self.region]
+        births, now = self.store.births, time.monotonic()
+        if births == self._births if self.store.alone else now < self._found_until:
+            return self._found
+        self._births, self._looks = births, self._looks + 1
+        if self.store.served is None or self._found_until == 0.0:
+            self._look_for_peers(self._looks)
             self._found_until = 0.0 if self.store.served is None else time.monotonic() + ASK_EVERY
-            self._births = births
+        else:  # a server that may be far away is asked beside
+            self._found_until = now + ASK_EVERY
+            threading.Thread(target=self._look_beside, args=(self._looks,), daemon=True).start()
         return self._found
+
+    def _look_for_peers(self, look: int) -> None:
+        there = [r for r in regions_of(self.store.disk, self.shape.key) if r != self.region]
+        if look == self._looks:  # (else somebody has looked since)
+            self._found = there
+
+    def _look_beside(self, look: int) -> None:
+        with contextlib.suppress(OSError):  # (the next one will say so)
+            self._look_for_peers(look)
 
     def expect_peer(self, region: RegionId) -> None:
         """A region says that it has a message for this one."""

@@ -121,7 +121,7 @@ def regions(disk: Disk) -> list[RegionId]:
 
 def regions_of(disk: Disk, shape: str) -> list[RegionId]:
     """The regions that run, or ever ran, a shape."""
-    return [region for region in regions(disk) if disk.exists(commit_log(region, shape))]
+    return [region for region in regions(disk) if disk.is_folder(commit_log(region, shape))]
 
 
 def shape_folder(region: str, shape: str) -> str:
@@ -132,7 +132,7 @@ def shapes(disk: Disk) -> Iterator[Key]:
     """Every (region, shape) that ever ran."""
     for region in regions(disk):
         for shape in sorted(disk.names(f"regions/{region}/shapes")):
-            if disk.exists(commit_log(region, shape)):
+            if disk.is_folder(commit_log(region, shape)):
                 yield region, shape
 
 

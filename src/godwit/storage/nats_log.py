@@ -4,8 +4,8 @@
     append if free            `Nats-Expected-Last-Sequence: 11`: refused if somebody else was faster
     drop                      purge up to a number; the newest stays
     news                      whoever appends says so, with the record, to those who read the log (no JetStream there):
-                              they need not ask whether there is something. What they did not hear they find by asking,
-                              once a second and after every lost connection
+                              they need not ask whether there is something. What they did not hear is found by asking,
+                              once a second beside the readers, and by themselves after every lost connection
 
 Few rows travel in the record, as everywhere; more of them, and state, lie in files that the record names. A record that
 is still too large for a message lies there as well (`large_records.py`).
@@ -13,9 +13,11 @@ is still too large for a message lies there as well (`large_records.py`).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import struct
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +28,9 @@ from godwit.storage.nats_server import NatsServer
 
 #: JetStream's code for an expected sequence that is not the last one
 WRONG_LAST_SEQUENCE = 10071
-#: how long a reader who is told of news does without asking (seconds); so many records are kept until they are read
-ASK_EVERY, UNREAD = 1.0, 128
+#: how often it is asked about the logs that are read (seconds), so that readers, who may be far away, need not wait for
+#: the answer; how old that may be; so many records are kept until they are read
+ASK_EVERY, OLDEST, UNREAD = 1.0, 2.5, 128
 _NUMBER = struct.Struct(">Q")
 _NEVER = (0.0, -1)
 
@@ -39,9 +42,16 @@ class NatsLogs:
         """`disk`: for records that are too large for a message."""
         self.server, self._disk = server, disk
         self.heard: Callable[[str], None] = lambda log: None
+        self._opened: weakref.WeakSet[NatsLog] = weakref.WeakSet()
+        server.every(ASK_EVERY, self._ask_about_all)
 
     def log(self, name: str, *, shared: bool) -> NatsLog:
-        return NatsLog(self, LargeRecords(self._disk, name), name, shared)
+        opened = NatsLog(self, LargeRecords(self._disk, name), name, shared)
+        self._opened.add(opened)
+        return opened
+
+    async def _ask_about_all(self, js: Any) -> None:
+        await asyncio.gather(*(log.ask_about(js) for log in list(self._opened)), return_exceptions=True)
 
     def ask_again(self) -> None:
         """What is known by hearsay counts no more."""
@@ -74,6 +84,8 @@ class NatsLog(MessageLog):
         self._stream, self._subject = f"{server.prefix}-log-{digest}", f"{server.prefix}.log.{digest}"
         self._news = f"{server.prefix}.news.{digest}"
         self._made, self._hears = False, False
+        #: somebody has wanted to know how far it goes since it was last asked for beside
+        self._wanted = False
         #: (first, last) as asked for or told; when they were asked for, after how many doubts; how often news came
         self._known, self._asked, self._told = (1, 0), _NEVER, 0
         #: what came with the news and was not read yet
@@ -130,12 +142,26 @@ class NatsLog(MessageLog):
 
     def _up_to_date(self) -> bool:
         at, doubts = self._asked
-        return self._hears and doubts == self._server.doubts and time.monotonic() - at < ASK_EVERY
+        self._wanted = True
+        return self._hears and doubts == self._server.doubts and time.monotonic() - at < OLDEST
 
     def _bounds(self) -> tuple[int, int]:
         self._make()
         asked, told = (time.monotonic(), self._server.doubts), self._told
-        state: Any = self._server.ask(lambda js: js.stream_info(self._stream)).state
+        return self._learn(self._server.ask(lambda js: js.stream_info(self._stream)), asked, told)
+
+    async def ask_about(self, js: Any) -> None:
+        """Ask how far it goes, if that is of interest: news may not have been said, for who appended has died."""
+        if not (self._hears and self._wanted):
+            return
+        self._wanted = False
+        known, asked, told = self._known, (time.monotonic(), self._server.doubts), self._told
+        if self._learn(await js.stream_info(self._stream), asked, told)[1] > known[1] and told == self._told:
+            self._logs.heard(self._name)
+
+    def _learn(self, info: Any, asked: tuple[float, int], told: int) -> tuple[int, int]:
+        """What the server said; `told`: how often news had come when it was asked."""
+        state = info.state
         with self._lock:
             last = state.last_seq if told == self._told else max(state.last_seq, self._known[1])
             if last < self._known[1]:  # it was removed, and begins again

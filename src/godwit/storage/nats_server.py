@@ -6,11 +6,13 @@ nats://host:4222/FLEET       FLEET: the prefix of all streams, so that several f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from godwit.errors import ConfigError
@@ -32,6 +34,7 @@ class NatsServer:
         self.url, self.prefix, self.file, self._patience = url, prefix, file, patience
         #: raised whenever something may have been said that was not heard: the connection was lost
         self.doubts = 0
+        self._repeated: list[Future[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
         self._thread.start()
@@ -86,10 +89,22 @@ class NatsServer:
         """To whoever hears it; nobody answers. For the loop's own thread."""
         await self._client.publish(subject, data)
 
+    def every(self, seconds: float, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+        """Work that is done now and then on the loop's own thread, so that nobody waits for it."""
+        self._repeated.append(asyncio.run_coroutine_threadsafe(self._repeat(seconds, work), self._loop))
+
+    async def _repeat(self, seconds: float, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            with contextlib.suppress(Exception):  # (the server is away; whoever asks it himself will say so)
+                await work(self.js)
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(4 * TIMEOUT)
 
     def close(self) -> None:
+        for one in self._repeated:
+            one.cancel()
         self._wait(self._client.close())
         self._stop()
 
