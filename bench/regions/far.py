@@ -1,7 +1,7 @@
 """Falcon's and ISQD's headline cells with real processes: an edge and a cloud, 80 ms of round trip between them.
 
 The edge reaches the store (NATS, which stands at the cloud) through a proxy that keeps every byte for half a round
-trip, each way, and so do all who call the edge; its own device does not. Not `tc`: this machine's kernel has no `netem`.
+trip, each way, and so do all who call the edge; its own device does not. (`tc` needs a kernel with `netem`.)
 
     tm      rows enter at the edge, totals per vehicle are kept at the cloud; half of the keys migrate to the edge by
             each strategy in turn, and back (as `bench.falcon`, Figure 8, with its measures)

@@ -1,7 +1,7 @@
 """Sequence numbers that another region has taken from a device before it came here: sent again, they are known.
 
-Read from the other regions' source logs when the first numbered rows of a session come, and only what is new since then:
-at first all logs there are, later those of the regions that the device has been to.
+Read from the other regions' source logs when the first numbered rows of a session come, and only what is new since
+then: at first all logs there are, later those of the regions that the device has been to.
 """
 
 from __future__ import annotations
