@@ -22,11 +22,11 @@ from typing import Any
 from godwit.control.control_plane import ControlPlane
 from godwit.control.epoch_record import epoch_record
 from godwit.control.events import Publish, Revert
+from godwit.engine.collector import search_seldom
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
 from godwit.model.changes import DeviceMoved
 from godwit.model.plan import Column, Stream
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.process.collector import search_seldom
 from godwit.sql import compile_query
 
 SQL = "SELECT d, count(*) AS n, window.end AS until FROM s{k} GROUP BY d, window(ts, '10 seconds')"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from godwit.engine.collector import search_seldom
 from godwit.ids import RegionId
-from godwit.process.collector import search_seldom
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import COORDINATOR, Membership, region_document
 from godwit.process.wire import Listener, token_of

@@ -16,6 +16,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from godwit.delivery.archive import ArchiveEntry, entries
+from godwit.engine.collector import search_by_java
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Shape
@@ -250,6 +251,7 @@ class RunnerPool:
 
     def start(self) -> None:
         self._running = True
+        search_by_java()
         self.hire()
 
     def stop(self) -> None:
