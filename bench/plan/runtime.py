@@ -37,6 +37,8 @@ from godwit.replan.tracks import of_new, runs_both
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
+#: micro-batches in which states are filled before the wall clock begins
+FILLS = 12
 OLD_ORDER, NEW_ORDER = "a JOIN b JOIN c JOIN d", "(b JOIN c) JOIN d JOIN a"
 
 
@@ -165,8 +167,8 @@ def running(
         one = Bench(fleet, query, Timed(), Load(fleet, setting, scale), Meter())
         query.write_to(one.sink)
         fleet.pool.follow(one.meter.committed)
-        for _ in range(round(fill_s)):
-            one.load.push(round(1 / STEP_S))
+        for _ in range(FILLS if fill_s else 0):
+            one.load.push(round(fill_s / STEP_S / FILLS))
             fleet.process_available()
         fleet.start()
         yield one

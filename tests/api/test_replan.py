@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
+from godwit.engine.lazy_frame import PlanKey
+from godwit.engine.plan_cache import java_of
 from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import DeviceId, SiteId
 from godwit.maintenance.housekeeping import Retention
@@ -185,6 +187,19 @@ def test_without_the_rule_of_old_rows_results_come_twice(fleet: Fleet, monkeypat
     fleet.close_sources()
     fleet.process_available()
     assert query.verdict().surplus
+
+
+def test_a_version_has_the_plans_of_the_one_before(fleet: Fleet, spark: SparkSession) -> None:
+    """Its name is no part of them: when a query goes back to an order that it had, Spark has nothing to plan."""
+    random_, query = random.Random(7), fleet.submit(ALL_NEAR, "named")
+    for number, order in enumerate(["(a JOIN b) JOIN c", "(a JOIN c) JOIN b", "(a JOIN b) JOIN c"]):
+        _push(fleet, random_, range(9 * number, 9 * number + 9))
+        fleet.replan("named", order=order, strategy="background")
+    _push(fleet, random_, range(27, 36))
+    plans = [key.what for _, key in java_of(spark)._plans if isinstance(key, PlanKey)]
+    assert any("__query" in str(what) for what in plans)
+    assert not [what for what in plans if "'named~" in str(what)]
+    _ends_well(fleet, query)
 
 
 def test_bad_orders_are_refused_and_nothing_changes(fleet: Fleet) -> None:

@@ -12,6 +12,7 @@ from godwit.model.joins import OuterJoin
 from godwit.model.plan import Filter, Join, Plan, Project, Query, Scan
 from godwit.model.signature import filled
 from godwit.replan.box import JoinBox, reordered
+from godwit.replan.tracks import both, reach_us
 from godwit.sql.orders import orders
 from tests.replan.queries import STREAMS, compiled
 
@@ -142,3 +143,14 @@ def test_subscriptions_go_with_their_scans() -> None:
     (moved,) = new.subscriptions
     assert new.shape.plan.operators[moved] == query.shape.plan.operators[scan]
     assert new.subscriptions[moved] == query.subscriptions[scan]
+
+
+def test_results_span_no_more_than_what_is_demanded_between_any_two_of_their_rows() -> None:
+    """Not what the joins allow one after the other, where a further condition is narrower."""
+    near = "{0}.ts BETWEEN {1}.ts - INTERVAL 4 SECONDS AND {1}.ts + INTERVAL 4 SECONDS"
+    joins = f"FROM a JOIN b ON a.k = b.k AND {near.format('b', 'a')} JOIN c ON b.k = c.k AND {near.format('c', 'b')}"
+    for more, seconds in (("", 8), (f" AND {near.format('c', 'a')}", 4)):
+        old = compiled(f"SELECT a.v AS x, b.v AS y, c.v AS z {joins}{more}")
+        tree = JoinBox.of(old.shape.plan, STREAMS).order("(b JOIN c) JOIN a")
+        track = both(old, reordered(old, tree, STREAMS), STREAMS)
+        assert reach_us(track, STREAMS) == seconds * 1_000_000

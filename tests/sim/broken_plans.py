@@ -9,6 +9,7 @@ from godwit.model.plan import Join
 from godwit.protocol import inputs
 from godwit.protocol.handover import Migration
 from godwit.protocol.ledger import MigrationLedger
+from godwit.replan import change_progress
 from godwit.replan.change_progress import ChangeProgress
 from godwit.sim import plan_versions as sim_versions
 from godwit.sim import step as sim_step
@@ -35,6 +36,10 @@ def _yes(*_: Any) -> bool:
 
 def _no(*_: Any) -> bool:
     return False
+
+
+def _nothing(*_: Any) -> int:
+    return 0
 
 
 def _always_ready(self: MigrationLedger, markers: Any) -> list[Migration]:
@@ -93,6 +98,13 @@ MEANWHILE = _lagging(
 )
 #: a row of b is new, and meets old rows
 OLD_ROWS = _lagging("(a JOIN b) JOIN c", _left(25), "parallel-track", BEHIND)
+#: all clocks are past the old rows, which later ones still meet
+SPANNING = _lagging(
+    "(a JOIN b) JOIN c",
+    [*_all_send("right", 22), *_left(25)],
+    "parallel-track",
+    [*_all_send("right", 26), *_left(26), *_all_send("right", 29), *_left(29), *_all_send("right", 30)],
+)
 
 
 def _lets_go(self: MigrationLedger, operator: int, clocks: Any, now: Any) -> int:
@@ -108,6 +120,7 @@ BROKEN_PLANS: dict[str, tuple[Any, str, Any, Schedule]] = {
     "versions meet at no line in the source logs": (inputs, "parts_plans", _no, draw_plans(1)),
     "the old version goes before its state is taken over": (ChangeProgress, "_taken_over", _yes, draw_plans(53)),
     "parallel track ends while old rows are left": (ChangeProgress, "_only_new_rows", _yes, OLD_ROWS),
+    "results of parallel track are taken to span nothing": (change_progress, "reach_us", _nothing, SPANNING),
     "moving-state does not wait for a stream behind": (
         ChangeProgress,
         "_reaches_back",

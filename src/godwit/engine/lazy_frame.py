@@ -17,6 +17,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -121,6 +122,11 @@ class LazyFrame:
         """The rows for which it is true, chosen here; for conditions that change like the values above."""
         table = self.toArrow()
         return LazyFrame.of(self.spark, table.filter(keep(table)).combine_chunks(), self.schema)
+
+    def with_all(self, column: str, value: str) -> LazyFrame:
+        """The rows that have this value, chosen here; itself, if all have."""
+        same = pc.equal(self.toArrow().column(column), value)
+        return self if pc.all(same, min_count=0).as_py() else self.kept(lambda rows: same)
 
     def times(self, other: LazyFrame) -> LazyFrame:
         """Every row with every row of another, made here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from godwit.engine.lazy_frame import Frame, joined
+from godwit.engine.lazy_frame import Frame, LazyFrame, joined
 from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator
 from godwit.model.signature import filled
 
@@ -91,7 +91,8 @@ def _conditions(operator: Join, one_query: bool) -> list[str]:
 def computed(left: Frame, right: Frame, operator: Operator, literals: Sequence[str]) -> Frame:
     """All that a join makes of the rows of two states, of one query, with the values of its parameters."""
     assert isinstance(operator, Join)
-    found = pairs(left, right, operator, one_query=True)
+    few = isinstance(left, LazyFrame) and isinstance(right, LazyFrame)
+    found = pairs(left, right, operator, one_query=True, hashed="right" if few else None)
     return found if operator.residual is None else found.where(filled(operator.residual, literals))
 
 

@@ -1,24 +1,30 @@
 """A new version's state, made of what the version before has left (Zhu et al., Section 4.1).
 
 A state that both plans have is the same rows, by reference, under the new version's name. A state that only the new
-plan has is a join of two others (Algorithm 1): a Spark job, inputs before outputs. All rows that are left have met each
-other: whatever they make together, the old version has answered.
+plan has is a join of two others (Algorithm 1), inputs before outputs: few rows by direct plans, many as a Spark job.
+All rows that are left have met each other: whatever they make together, the old version has answered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame, made
-from godwit.model.plan import GENERATION, Query
+from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.ids import QueryId
+from godwit.model.plan import GENERATION, Join, Query
 from godwit.model.signature import StateKey
 from godwit.operators.join import computed, still_needed
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import NEVER
-from godwit.region.legacy import Left, left_by
+from godwit.region.legacy import left_by
 from godwit.region.poll import Parts
 from godwit.region.recompute import RecomputeTarget
 from godwit.region.state import State
-from godwit.replan.matching import StateMatch
+from godwit.replan.matching import Recompute
 from godwit.replan.tracks import matching
 from godwit.storage.log import Segment
 from godwit.storage.overlays import edited
@@ -26,73 +32,112 @@ from godwit.storage.place import Place
 from godwit.storage.store import Store
 
 
-def inherit(store: Store, move: Migration, to: RecomputeTarget, landing: Place | None) -> Parts | None:
-    """The state of one operator of the new version; what begins empty has no part. Without a place for what must be
-    computed, None if something must."""
-    new = to.deployment.queries.get(move.query)
-    old = to.deployment.queries.get(new.inherits) if new is not None and new.inherits is not None else None
-    left = None if old is None else left_by(store, old)
-    if new is None or old is None or left is None:
-        return {}  # withdrawn meanwhile
-    sides = range(len(new.shape.plan.operators[move.operator].state))
-    keys = {side: StateKey(new.shape.signatures[move.operator], side) for side in sides}
-    match = matching(old, new, to.deployment.streams)
-    if landing is None and not {one.new for one in match.recompute}.isdisjoint(keys.values()):
-        return None
-    heir = _Heir(to, old, new, left, landing, match)
-    return {side: found for side, key in keys.items() if (found := heir.segments(key))}
+class Heir:
+    """The states of one version, made of those that the version before has left."""
 
+    def __init__(self, store: Store, query: QueryId, to: RecomputeTarget) -> None:
+        queries = to.deployment.queries
+        self._new = queries.get(query)
+        inherits = None if self._new is None else self._new.inherits
+        old = None if inherits is None else queries.get(inherits)
+        left = None if old is None else left_by(store, old)
+        if self._new is None or old is None or left is None:
+            self._new = None  # withdrawn meanwhile
+            return
+        match = matching(old, self._new, to.deployment.streams)
+        places = {sign: index for index, sign in enumerate(old.shape.signatures)}
+        self._matched = {m.new: left[places[m.old.signature]][0].get(m.old.side, []) for m in match.matched}
+        clock = min((clock for _, clock in left.values()), default=NEVER)
+        self._made = ComputedStates(to.spark, self._new, match.recompute, self._shared, clock)
 
-class _Heir:
-    def __init__(
-        self,
-        to: RecomputeTarget,
-        old: Query,
-        new: Query,
-        left: dict[int, Left],
-        landing: Place | None,
-        match: StateMatch,
-    ) -> None:
-        self._to, self._new, self._left, self._landing = to, new, left, landing
-        self._matched = {one.new: one.old for one in match.matched}
-        self._computed = {one.new: one for one in match.recompute}
-        self._places = {sign: index for index, sign in enumerate(old.shape.signatures)}
+    @property
+    def known(self) -> bool:
+        """Whether both versions are there."""
+        return self._new is not None
 
-    def segments(self, key: StateKey) -> list[Segment]:
-        old = self._matched.get(key)
-        if old is not None:
-            parts, _ = self._left[self._places[old.signature]]
-            return [edited(segment, "query", self._new.id) for segment in parts.get(old.side, [])]
-        rows = self._rows(key)
+    def parts(self, move: Migration, landing: Place | None) -> Parts | None:
+        """The state of one operator; what begins empty has no part. Without a place for what must be computed, None if
+        something must."""
+        if self._new is None:
+            return {}
+        sides = range(len(self._new.shape.plan.operators[move.operator].state))
+        keys = {side: StateKey(self._new.shape.signatures[move.operator], side) for side in sides}
+        if landing is None and not self._made.steps.keys().isdisjoint(keys.values()):
+            return None
+        return {side: found for side, key in keys.items() if (found := self._segments(key, landing))}
+
+    def _segments(self, key: StateKey, landing: Place | None) -> list[Segment]:
+        if key in self._matched:
+            return self._shared(key)
+        rows = self._made.rows(key) if key in self._made.steps else None
         if rows is None:
             return []
-        index = self._new.shape.signatures.index(key.signature)
-        time = self._new.shape.plan.operators[index].state[key.side].time
-        assert self._landing is not None
-        written = segments.write(rows, self._landing / f"computed-{key.side}", small=False, prune_by=time)
-        return [] if written is None else [written]
+        assert landing is not None
+        where, small = landing / f"computed-{key.side}", isinstance(rows, LazyFrame)
+        written = segments.write(rows, where, small=small, prune_by=self._made.time_of(key))
+        return [] if written is None else [segments.filed(written, where)]
+
+    def _shared(self, key: StateKey) -> list[Segment]:
+        assert self._new is not None
+        return [edited(segment, "query", self._new.id) for segment in self._matched.get(key, [])]
+
+
+class ComputedStates:
+    """States of a plan that are joins of two others (Algorithm 1)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: Query,
+        steps: Sequence[Recompute],
+        shared: Callable[[StateKey], list[Segment]],
+        clock: int = NEVER,
+    ) -> None:
+        """`shared`: the states that are there; `clock`: how far the watermark has come."""
+        self._spark, self._query, self._shared, self._clock = spark, query, shared, clock
+        self.steps: Mapping[StateKey, Recompute] = {one.new: one for one in steps}
+        self._known: dict[StateKey, Frame | None] = {}
+
+    def rows(self, key: StateKey) -> Frame | None:
+        """The rows of a state, of one generation; made once, though another state may be made of them."""
+        if key not in self._known:
+            self._known[key] = self._rows(key)
+        return self._known[key]
+
+    def time_of(self, key: StateKey) -> str:
+        time = self._reader(key).state[key.side].time
+        assert time is not None
+        return time
 
     def _rows(self, key: StateKey) -> Frame | None:
-        """The rows of a state, of one generation."""
-        step = self._computed.get(key)
+        step = self.steps.get(key)
         if step is None:
-            found = State(self.segments(key)).read(self._to.spark) if key in self._matched else None
+            found = State(self._shared(key)).read(self._spark)
             return None if found is None else _of_one_generation(found)
-        left, right = self._rows(step.left), self._rows(step.right)
+        left, right = self.rows(step.left), self.rows(step.right)
         if left is None or right is None:
             return None
-        types = [parameter.type for parameter in self._new.shape.parameters]
-        literals = [f"CAST({v} AS {t})" for v, t in zip(self._new.parameters, types, strict=True)]
-        operators = self._new.shape.plan.operators
-        rows = computed(made(left), made(right), operators[step.operator], literals)
-        # Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet.
-        clock = min((clock for _, clock in self._left.values()), default=NEVER)
-        if clock > NEVER:
-            reader = operators[self._new.shape.signatures.index(key.signature)]
-            rows = still_needed(rows, reader, key.side, clock)
-        return _of_one_generation(rows)
+        types = [parameter.type for parameter in self._query.shape.parameters]
+        literals = [f"CAST({v} AS {t})" for v, t in zip(self._query.parameters, types, strict=True)]
+        rows = computed(left, right, self._query.shape.plan.operators[step.operator], literals)
+        return _of_one_generation(self._alive(key, rows))
+
+    def _alive(self, key: StateKey, rows: Frame) -> Frame:
+        """Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet."""
+        if self._clock <= NEVER:
+            return rows
+        reader = self._reader(key)
+        if not isinstance(rows, LazyFrame):
+            return still_needed(rows, reader, key.side, self._clock)
+        since = self._clock - reader.stays_us[key.side] - 1
+        return rows.kept(lambda table: pc.greater_equal(segments.micros(table.column(self.time_of(key))), since))
+
+    def _reader(self, key: StateKey) -> Join:
+        found = self._query.shape.plan.operators[self._query.shape.signatures.index(key.signature)]
+        assert isinstance(found, Join)
+        return found
 
 
 def _of_one_generation(rows: Frame) -> Frame:
     others = [f"`{name}`" for name in rows.columns if name != GENERATION]
-    return made(rows).selectExpr(*others, f"0L AS {GENERATION}")
+    return rows.selectExpr(*others, f"0L AS {GENERATION}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from godwit.engine import segments
 from godwit.ids import QueryId
@@ -24,6 +25,9 @@ from godwit.storage.store import Store
 
 #: what an operator left: the state of each of its inputs, and how far it had released the watermark
 Left = tuple[dict[int, list[Segment]], int]
+#: what versions have left, by their names, where all of it is there; of so many versions
+_complete: WeakKeyDictionary[Store, dict[QueryId, dict[int, Left]]] = WeakKeyDictionary()
+KNOWN = 4
 
 
 def leave(store: Store, record: Record) -> None:
@@ -135,7 +139,10 @@ def _released(version: QueryId) -> str:
 
 
 def left_by(store: Store, query: Query) -> dict[int, Left] | None:
-    """Operator -> what it left; None: not all have."""
+    """Operator -> what it left; None: not all have. Read once: what was left does not change."""
+    known = _complete.setdefault(store, {})
+    if query.id in known:
+        return known[query.id]
     found: dict[int, Left] = {}
     for index, operator in enumerate(query.shape.plan.operators):
         if not operator.stateful:
@@ -145,9 +152,13 @@ def left_by(store: Store, query: Query) -> dict[int, Left] | None:
             return None
         parts = {int(side): [Segment.from_json(s, store) for s in part] for side, part in told["parts"].items()}
         found[index] = parts, told["clock"]
+    while len(known) > KNOWN:
+        known.pop(next(iter(known)), None)
+    known[query.id] = found
     return found
 
 
 def forget(store: Store, query: QueryId) -> None:
     """The next version has taken all of it."""
+    _complete.get(store, {}).pop(query, None)
     store.disk.delete_folder(names.legacy(query))

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from godwit.ids import Epoch, RegionId
+from godwit.engine.lazy_frame import LazyFrame
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query
 from godwit.model.signature import StateKey
@@ -21,10 +22,12 @@ from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker
 from godwit.region.batch import Batch, Memory
+from godwit.region.inherit import ComputedStates
 from godwit.region.poll import Arrived, Work
 from godwit.region.recompute import HERE, alone
 from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
+from godwit.replan.tracks import matching
 from godwit.storage.log import Segment
 from godwit.storage.names import source_log
 from godwit.storage.place import Place
@@ -59,6 +62,7 @@ class _Rehearsal:
         self._spark, self._store, self._region, self._query, self._folder = spark, store, region, query, folder
         known = replace(deployment, queries={**deployment.queries, query.id: query})
         self._shape, self._steps = query.shape, 0
+        self._queries, self._streams = deployment.queries, deployment.streams
         here = alone(known, region, query.id)
         self._tables, self._progress = Tables(spark, region, self._shape, here), Progress(self._shape, here)
         self._memory = Memory(WatermarkTracker(), MigrationLedger(region, self._shape.plan, Epoch(0)))
@@ -69,11 +73,22 @@ class _Rehearsal:
         half = ENTRIES // 2
         for part in (slice(0, half), slice(half, ENTRIES)):
             self._step(self._work({index: [s for s, _ in found[part]] for index, found in newest.items()}))
+        self._compute()
         self._take_over()
         if times:
             for place, source in self._heard():
                 self._memory.book.hear(place, source, Mark(1, max(times)))
         self._step(self._work({index: [s for s, _ in found[-1:]] for index, found in newest.items()}))
+
+    def _compute(self) -> None:
+        """The states that the version before will not have, of rows as they are in the others."""
+        old = self._queries.get(self._query.inherits or QueryId(""))
+        steps = () if old is None else matching(old, self._query, self._streams).recompute
+        made = ComputedStates(self._spark, self._query, steps, lambda key: list(self._memory.state(key).live))
+        for key in made.steps:
+            rows = made.rows(key)
+            if isinstance(rows, LazyFrame):
+                rows.toArrow()
 
     def _newest(self, stream: str) -> list[tuple[Segment, int]]:
         """The newest rows, with the time of the newest of each entry."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StringType
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.engine.size_policy import USUAL, SizePolicy
@@ -115,6 +115,10 @@ class Tables:
         reading = self.readers.scanning[scan_index]
         if len(reading) == 1:
             (query,) = reading.values()
+            if query.inherits is not None and isinstance(frame, LazyFrame):
+                # A version's name as a text would make other plans than those of the version before.
+                named = frame.with_column(QUERY, StringType(), lambda rows: pa.repeat(query.id, rows.num_rows))
+                return named.selectExpr(*columns, QUERY, *self._literals(query))
             return frame.selectExpr(*columns, f"{text(query.id)} AS {QUERY}", *self._literals(query))
         table = self.parameters(None if len(reading) == len(self.queries) else scan_index)
         if isinstance(frame, LazyFrame) and frame.rows * len(reading) <= self.sizes.paired_rows:
@@ -132,7 +136,7 @@ class Tables:
             return frame
         if len(self.queries) <= self.sizes.case_queries:
             known = ", ".join(text(q) for q in self.queries)
-            mine = frame.where(f"{QUERY} IN ({known})" if known else "false")
+            mine = self.of_queries(frame) if self.only else frame.where(f"{QUERY} IN ({known})" if known else "false")
             return mine.selectExpr("*", *(self._case(i) for i in range(len(self.shape.parameters))))
         return self._looked_up(frame, self.parameters(), QUERY)
 
@@ -178,9 +182,10 @@ class Tables:
         if self.only is None:
             return frame
         name = text(self.only)
-        mine = frame.where(f"{QUERY} = {name}")
         if isinstance(frame, LazyFrame):
-            return mine
+            # Rows at hand are looked at here: by its name, each version of a query would have plans of its own.
+            return frame.where(f"{QUERY} = {name}") if frame.leaf is None else frame.with_all(QUERY, self.only)
+        mine = frame.where(f"{QUERY} = {name}")
         # As a constant it is not carried along where many rows are shuffled and sorted.
         return mine.selectExpr(*(f"{name} AS {QUERY}" if c == QUERY else f"`{c}`" for c in frame.columns))
 

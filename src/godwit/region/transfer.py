@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from godwit.engine.segments import filed
-from godwit.ids import NodeId
+from godwit.ids import NodeId, QueryId
 from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, steps
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Migration, rows_wait
-from godwit.region.inherit import inherit
+from godwit.region.inherit import Heir
 from godwit.region.keyed import part_of
 from godwit.region.legacy import break_
 from godwit.region.link_emulator import Links, forward, stream
@@ -57,6 +57,8 @@ class StateTransfer:
         self.strategy, self.links, self._path = known(strategy), links, path
         self._store, self._folder = store, Place(store, f"{landing}/{uuid.uuid4().hex}")
         self._jobs: dict[Migration, Future[Parts]] = {}
+        #: of versions whose state is asked for lately
+        self._heirs: dict[QueryId, Heir] = {}
         store.disk.delete_folder(landing)  # of a process that is no more
 
     def step(self, move: Migration) -> Step:
@@ -87,7 +89,7 @@ class StateTransfer:
         direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
         if direct and not move.inherits:
             return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
-        if move.inherits and move not in self._jobs and (parts := inherit(self._store, move, to, None)) is not None:
+        if move.inherits and move not in self._jobs and (parts := self._heir(move, to).parts(move, None)) is not None:
             return Arrived(move, parts, parcel["clock"], _sessions(parcel))  # by reference: nobody need wait for it
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
@@ -112,6 +114,8 @@ class StateTransfer:
         """A commit names the state as its own: what was landed may go."""
         if self._jobs.pop(move, None) is not None:
             self._store.disk.delete_folder(self._landing(move).reference)
+        if move.inherits and all(other.query != move.query for other in list(self._jobs)):
+            self._heirs.pop(move.query, None)
 
     def _begun(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Future[Parts]:
         job: Future[Parts] = Future()
@@ -132,13 +136,23 @@ class StateTransfer:
         landing = self._landing(move)
         self._store.disk.make_folder(landing.reference)
         if move.inherits:
-            return inherit(self._store, move, to, landing) or {}
+            return self._heir(move, to).parts(move, landing) or {}
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, ReplayState) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
         parts = self._parts(parcel)
         carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
         return {side: [next(carried) for _ in part] for side, part in parts.items()}
+
+    def _heir(self, move: Migration, to: RecomputeTarget) -> Heir:
+        """One for all operators of a version: what was left is read once, and a state that others are made of made
+        once."""
+        found = self._heirs.get(move.query)
+        if found is None:
+            found = Heir(self._store, move.query, to)
+            if found.known:
+                self._heirs[move.query] = found
+        return found
 
     def _carried(self, found: Sequence[Segment], move: Migration, step: Step, name: str) -> list[Segment]:
         """The segments, their files copied over the links between the two sites, in one go."""

@@ -80,7 +80,8 @@ class ChangeProgress:
     released: Callable[[Query], bool]
     #: whether sinks follow a version by now
     delivered: Callable[[Query], bool]
-    #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later
+    #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later;
+    #: and how far apart rows of their results can lie
     found: dict[tuple[object, ...], int]
 
     def next(self, version: Query) -> NextStep | None:
@@ -119,8 +120,12 @@ class ChangeProgress:
     def _only_new_rows(self, version: Query) -> bool:
         """Whether no result to come can have a row from before the two plans ran side by side: rows to come are past
         the newest of those by more than any result spans."""
-        newest, root = self.line_us(version), old_root(version.shape.plan)
-        return newest is not None and self._clock(version, root) > newest + 2 * reach_us(version.shape.plan)
+        newest, root, key = self.line_us(version), old_root(version.shape.plan), (version.id, "reach")
+        if newest is None:
+            return False
+        if key not in self.found:
+            self.found[key] = reach_us(version, self.deployment.streams)
+        return self._clock(version, root) > newest + 2 * self.found[key]
 
     def _reaches_back(self, version: Query) -> bool:
         """Whether states have all that rows to come may meet in the new order: these are past the line."""
