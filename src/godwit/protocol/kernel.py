@@ -27,6 +27,7 @@ from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, releasing
+from godwit.protocol.session_order import SessionOrder
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, split_source
 
 
@@ -80,6 +81,7 @@ class RegionKernel:
         #: of them, those that were not told how far sources have come, because they kept no clocks
         self._unaware: set[RegionId] = set()
         self._idle = IdleSources(shape)
+        self.order = SessionOrder(shape.plan, self.book, memory.held, memory.behind)
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
         self._snapshot = 0
@@ -115,6 +117,7 @@ class RegionKernel:
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
         news = rows or self._any_concerns(inputs.changes) or self.failed.keys() != self._committed_failed
         ended, lost = self._adopt(inputs.changes, announced)
+        news = self._keep_order(inputs) or news
         news = self._apply(inputs) or news
         if elsewhere := self._failed_elsewhere(inputs):
             news, at = True, Epoch(self.whole.epoch + 1)
@@ -134,7 +137,7 @@ class RegionKernel:
     def next_due(self, now: float) -> float | None:
         """When something is to be done without any input: a source becomes idle, state may go or be taken in. None:
         never."""
-        if self._go_on:
+        if self._go_on or self.order.due():
             return now
         return self._idle.next_due(self.own_marks, self.deployment, now)
 
@@ -228,6 +231,8 @@ class RegionKernel:
                 self._met = after.epoch
             self._begin_queries(before, after)
             joins = not self._joined and self._joins(after)
+            if joins and self.order.applies:
+                self._expect_earlier(before, after)
             self._joined = self._joined or joins
             changed = not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape)
             if self._joined and (joins or changed):
@@ -238,6 +243,13 @@ class RegionKernel:
         if changes:
             self._arrange(first)
         return ended, lost
+
+    def _expect_earlier(self, before: Deployment, after: Deployment) -> None:
+        """A region that begins with a device's session hears of the end of the one before: who ends it knows of us."""
+        for scan, source, session in Progress(self.shape, before).expected():
+            device = DeviceId(split_source(source)[1])
+            if after.stays.get(device) == self.region and after.sessions.get(device, 1) > session:
+                self.book.expect(scan, source, session)
 
     def _joins(self, after: Deployment) -> bool:
         """Whether the shape runs here from this epoch on: what earlier ones expected, others have waited for."""
@@ -299,6 +311,30 @@ class RegionKernel:
                 self.own_marks.setdefault((scan, source, session), Mark(session, NEVER))
 
     # --- marks and markers
+
+    def _keep_order(self, inputs: Inputs[Any]) -> bool:
+        """Sessions that have waited go on, others begin to wait, by what was heard before; whether there are any."""
+        if not self.order.applies:
+            return False
+        held = inputs.hold_back(self.order.waits)
+        inputs.let_in = self.order.due()
+        said = [(scan, source, self.order.held.pop((scan, source, n))) for scan, source, n in inputs.let_in]
+        inputs.marks[:0], inputs.own_marks[:0] = said, said
+        for one in held:
+            self.order.hold(*one)
+        self._hear_ends(inputs)
+        return bool(said or held)
+
+    def _hear_ends(self, inputs: Inputs[Any]) -> None:
+        """What is sent from here of a session comes behind the end of the one before, wherever both are read."""
+        for peer, marks, numbers in inputs.ends:
+            if any(mark.over and self._may_follow_here(source, mark.following) for _, source, mark in marks):
+                self.order.ended(peer, {to: number for to, number in numbers.items() if to != self.region})
+
+    def _may_follow_here(self, source: str, session: int) -> bool:
+        device = DeviceId(split_source(source)[1])
+        moved_on = self.deployment.sessions.get(device, 1) != session
+        return bool(session) and (moved_on or self.deployment.stays.get(device) == self.region)
 
     def _apply(self, inputs: Inputs[Any]) -> bool:
         """Take in what was heard; whether a watermark here may go on by it."""
@@ -372,6 +408,7 @@ class RegionKernel:
         addressed = {*addressed, *(move.source for move in asking)}
         self.positions = self._committed = inputs.positions
         marks, messages = self._announce(inputs, decision, addressed)
+        behind = {receiver: told for receiver in messages if (told := self.order.tell(receiver))}
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
         whole = self._base is None or is_due(number - self._snapshot, self._base)
@@ -384,7 +421,8 @@ class RegionKernel:
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        return ProtocolCommit(*public, now if whole else None, delta, ended, dict(self.failed), messages, asking)
+        memory = (now if whole else None, delta, ended, dict(self.failed))
+        return ProtocolCommit(*public, *memory, messages, asking, behind)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
@@ -423,6 +461,8 @@ class RegionKernel:
             dict(self.failed),
             dict(self.outbox),
             dict(self.moves.shadows),
+            dict(self.order.held),
+            dict(self.order.behind),
         )
 
     def _publish(self, everything: bool) -> tuple[Heard, ...]:

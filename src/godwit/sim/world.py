@@ -542,8 +542,8 @@ class World:
             moves = runner.kernel.moves
             if moves.incoming or moves.outgoing:
                 found.append(f"{region}: state is still on its way: {moves.incoming or moves.outgoing}")
-            if runner.shadows or runner.rooms or runner.pending:
-                left = (runner.shadows, runner.rooms, runner.pending)
+            if runner.shadows or runner.rooms or runner.pending or runner.held or runner.kernel.order.held:
+                left = (runner.shadows, runner.rooms, runner.pending, runner.held, runner.kernel.order.held)
                 found.append(f"{region}: copies, rows or state still wait: {left}")
         found += self.plans.unfinished(self.deployment)
         found += [str(violation) for violation in self.plane.planner.violations()]
