@@ -141,6 +141,8 @@ class Inputs(Generic[R]):
     wanted: list[Migration] = field(default_factory=list)
     #: what came with other regions' messages for the engine alone
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
+    #: (peer, its message) that another peer's next one comes behind
+    behind: list[tuple[RegionId, int]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     #: whether there may be more than was read: too many rows for one micro-batch, or a line to be reached first
     more: bool = False
@@ -340,6 +342,7 @@ class InputPoller(Generic[R]):
                 # (by what was taken in before this micro-batch: its results are in a commit before)
                 if other in into.peers and (positions.get(peer_log(other)) or 0) < first:
                     self._behind[peer] = into.positions.get(peer_log(peer)), other, first
+                    into.behind.append((other, first))
                     return
             if into.rows >= self.max_rows or (line is not None and commit.epoch >= line.epoch):
                 return

@@ -23,7 +23,7 @@ from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, is_due
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
+from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs, peer_log
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, releasing
@@ -81,6 +81,8 @@ class RegionKernel:
         #: of them, those that were not told how far sources have come, because they kept no clocks
         self._unaware: set[RegionId] = set()
         self._idle = IdleSources(shape)
+        #: (peer, its message) that the next ones of other peers come behind
+        self._first: list[tuple[RegionId, int]] = []
         self.order = SessionOrder(shape.plan, self.book, memory.held, memory.behind)
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
@@ -123,6 +125,7 @@ class RegionKernel:
             news, at = True, Epoch(self.whole.epoch + 1)
             ended += [(query, at) for query in self.exclude(elsewhere)]
         self._forget_departed()
+        self._first = inputs.behind
         self._unsent = len(self.moves.outgoing)
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
@@ -137,9 +140,15 @@ class RegionKernel:
     def next_due(self, now: float) -> float | None:
         """When something is to be done without any input: a source becomes idle, state may go or be taken in. None:
         never."""
-        if self._go_on or self.order.due():
+        if self._go_on or self.goes_on:
             return now
         return self._idle.next_due(self.own_marks, self.deployment, now)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what had to come first has come: sessions that waited may go on, or a peer's next message."""
+        came = (self.positions.get(peer_log(peer), 0) >= number for peer, number in self._first)
+        return any(came) or bool(self.order.due())
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
         """The regions that may still send rows, or be sent some. `peers`: those whose messages can be read."""
