@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from godwit.api.fleet import Fleet
-from godwit.ids import DeviceId
+from godwit.ids import DeviceId, QueryId
 from godwit.model.changes import DeviceRemoved
 from godwit.model.plan import QUERY
 from tests.region.world import three_regions
@@ -81,9 +81,9 @@ def test_rows_wait_for_those_that_their_device_sent_before(open_fleet: OpenFleet
     steps(fleet)
     assert came_out(fleet, "t0") == []
     assert came_out(fleet, "t2") == [1, 2]  # nobody else waits
-    fleet.submit(
-        PASSING.format(1), "younger", sink=sink
-    )  # what waits in the east came before it, the west has read nothing
+    assert any("trains/t0" in told for told in fleet.metrics.waits(fleet.execution(QueryId("q"))))
+    # (what waits in the east came before it, the west has read nothing)
+    fleet.submit(PASSING.format(1), "younger", sink=sink)
     steps(fleet)
     if restart:
         fleet.stop()
