@@ -84,6 +84,7 @@ class RegionKernel:
         #: (peer, its message) that the next ones of other peers come behind
         self._first: list[tuple[RegionId, int]] = []
         self.order = SessionOrder(shape.plan, self.book, memory.held, memory.behind)
+        self.order.idle = self.unemployed
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
         self._snapshot = 0
@@ -240,8 +241,8 @@ class RegionKernel:
                 self._met = after.epoch
             self._begin_queries(before, after)
             joins = not self._joined and self._joins(after)
-            if joins and self.order.applies:
-                self._expect_earlier(before, after)
+            if self.order.applies:
+                self._follow_sessions(before, after, joins)
             self._joined = self._joined or joins
             changed = not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape)
             if self._joined and (joins or changed):
@@ -252,6 +253,15 @@ class RegionKernel:
         if changes:
             self._arrange(first)
         return ended, lost
+
+    def _follow_sessions(self, before: Deployment, after: Deployment, joins: bool) -> None:
+        """Without queries nobody says the ends of sessions, so nothing waits, and a query begins with those of now."""
+        self.order.idle = not _ids(after, self.shape)
+        if joins:
+            self._expect_earlier(before, after)
+        elif not _ids(before, self.shape):
+            for scan, source in list(self.book.known):
+                self.book.forget(source, scan)
 
     def _expect_earlier(self, before: Deployment, after: Deployment) -> None:
         """A region that begins with a device's session hears of the end of the one before: who ends it knows of us."""

@@ -41,6 +41,8 @@ class SessionOrder:
         behind: Mapping[tuple[RegionId, RegionId], int],
     ) -> None:
         self.applies = answers_each_row(plan)
+        #: whether there is no query
+        self.idle = False
         self._book = book
         #: the sessions that wait -> what their source has said in the meantime
         self.held = dict(held)
@@ -49,7 +51,7 @@ class SessionOrder:
 
     def waits(self, scan: int, source: str, session: int) -> bool:
         """Whether an earlier session may have rows that are not processed."""
-        oldest = self._book.mark(scan, source) if self.applies else None
+        oldest = self._book.mark(scan, source) if self.applies and not self.idle else None
         return oldest is not None and oldest.session < session and not oldest.over
 
     def due(self) -> list[Session]:
