@@ -18,6 +18,7 @@ from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
+from godwit.protocol.session_order import SessionOrder
 from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim import over, running
 from godwit.sim import step as sim_step
@@ -26,6 +27,7 @@ from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick, draw_keys
 
 _met = sim_step.met
+_hold_back = Inputs.hold_back
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
 _run, _taken_in = running.run, over.taken_in
 _ready, _admits = MigrationLedger.ready, MigrationLedger.admits
@@ -363,4 +365,23 @@ BROKEN_OUTER: dict[str, tuple[Any, str, Any, int]] = {
         property(lambda join: join.inner.lasts_us),
         82,
     ),
+}
+
+
+def _marks_pass(self: Inputs[Any], waits: Any) -> Any:
+    """Rows wait, but what their source says is believed: that its session is over, too."""
+    found = _hold_back(self, waits)
+    self.marks += found
+    self.own_marks += found
+    return found
+
+
+#: of the order in which a device's rows come out; the seeds are those of `draw_passing`
+BROKEN_ORDER: dict[str, tuple[Any, str, Any, int]] = {
+    "no session waits for the one before": (SessionOrder, "waits", _never_held, 78),
+    "readers hear the new region first": (SessionOrder, "tell", lambda *_: {}, 260),
+    "a session is over while its rows wait": (Inputs, "hold_back", _marks_pass, 612),
+    "a newcomer knows of no session before": (RegionKernel, "_expect_earlier", _nothing, 85),
+    "delta drops what waits": (kernel_module, "difference", _delta_without("held"), 590),
+    "delta drops what readers must hear first": (kernel_module, "difference", _delta_without("behind"), 2371),
 }

@@ -39,12 +39,21 @@ from godwit.sim.schedule import (
     draw,
     draw_keys,
     draw_outer,
+    draw_passing,
     draw_replicas,
     draw_single_keys,
 )
 from godwit.sim.world import World
 from godwit.sim.worlds import LEFT, STREAMS, topology
-from tests.sim.broken import BROKEN, BROKEN_KEYS, BROKEN_OUTER, BROKEN_STRATEGIES, PASSED_BY, only_by
+from tests.sim.broken import (
+    BROKEN,
+    BROKEN_KEYS,
+    BROKEN_ORDER,
+    BROKEN_OUTER,
+    BROKEN_STRATEGIES,
+    PASSED_BY,
+    only_by,
+)
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
 
@@ -157,6 +166,19 @@ def test_every_schedule_that_migrates_keys_ends_with_the_oracles_answer(
 def test_every_schedule_of_outer_joins_ends_with_the_oracles_answer() -> None:
     bad = run(SCHEDULES // 10, drawing=draw_outer)
     assert not bad, f"{len(bad)} of {SCHEDULES // 10} schedules failed; the first:\n{story(draw_outer(bad[0]))}"
+
+
+def test_rows_of_a_device_come_out_as_it_sent_them() -> None:
+    bad = run(SCHEDULES // 10, drawing=draw_passing)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 10} schedules failed; the first:\n{story(draw_passing(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_ORDER)
+def test_a_broken_rule_of_the_order_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, seed = BROKEN_ORDER[broken]
+    assert play(draw_passing(seed)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(draw_passing(seed))
 
 
 @pytest.mark.parametrize("broken", BROKEN_OUTER)

@@ -25,6 +25,7 @@ from godwit.observe.state_usage import InstanceStatus, instances
 from godwit.observe.traffic import traffic
 from godwit.observe.waits import waits
 from godwit.protocol.commit import recall
+from godwit.protocol.memory import Snapshot
 from godwit.protocol.progress import Progress
 from godwit.protocol.watermarks import FOREVER, NEVER, WatermarkTracker
 from godwit.storage import names
@@ -161,10 +162,13 @@ class _Tail:
             latencies = (told["latency_ms"], told["event_latency_ms"]) if told["rows_out"] else (None, None)
             self.recent.append((told["wall"], told["took_ms"], *latencies))
 
+    def protocol(self) -> Snapshot:
+        """What the region remembers of the protocol."""
+        return recall(None, self._memories) or Snapshot()
+
     def watermarks(self) -> WatermarkTracker:
         """What the region has heard."""
-        memory = recall(None, self._memories)
-        return WatermarkTracker() if memory is None else WatermarkTracker(memory.marks)
+        return WatermarkTracker(self.protocol().marks)
 
     def status(self, unread: int) -> RunnerStatus:
         assert self.last is not None
@@ -263,7 +267,7 @@ class Ledger:
         control = Control(self._store)
         mine = [tail for (_, shape), tail in self._tails.items() if shape == query.shape.key]
         newest = max((t.totals.newest_us for t in mine if t.totals.newest_us is not None), default=None)
-        return waits(query, control.deployment_at(control.last), (tail.watermarks() for tail in mine), newest)
+        return waits(query, control.deployment_at(control.last), [tail.protocol() for tail in mine], newest)
 
     def _unread(self, tail: _Tail) -> int:
         """Entries and commits past the positions that the newest commit has come to."""

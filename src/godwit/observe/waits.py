@@ -1,4 +1,5 @@
-"""What a query's rows wait for: the sources that have come least far, and state that is on its way."""
+"""What a query's rows wait for: a place, their turn behind what their device sent elsewhere before, the sources that
+have come least far."""
 
 from __future__ import annotations
 
@@ -7,17 +8,22 @@ from collections.abc import Iterable
 
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan
+from godwit.protocol.memory import Snapshot
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 
 #: so many of the slowest are named
 NAMED = 3
 
 
-def waits(query: Query, deployment: Deployment, heard: Iterable[WatermarkTracker], newest_us: int | None) -> list[str]:
-    """In words; none: it waits for nobody."""
+def waits(query: Query, deployment: Deployment, known: Iterable[Snapshot], newest_us: int | None) -> list[str]:
+    """In words; none: it waits for nobody. `known`: what each region remembers of the query's shape."""
     if (why := deployment.parked.get(query.id)) is not None:
         return [f"a place: {why}"]
-    books, slow = list(heard), list[tuple[int, str]]()
+    known = list(known)
+    books, slow = [WatermarkTracker(one.marks) for one in known], list[tuple[int, str]]()
+    held = sorted({source for one in known for _, source, _ in one.held})
+    turns = [f"the end of the session that {source} had in another region" for source in held[:NAMED]]
+    turns += [f"and {len(held) - NAMED} other such ends"] if len(held) > NAMED else []
     for operator, node in enumerate(query.shape.plan.operators):
         if not isinstance(node, Scan):
             continue
@@ -30,7 +36,7 @@ def waits(query: Query, deployment: Deployment, heard: Iterable[WatermarkTracker
                 slow.append((clock, _told(node.stream, device, clock, newest_us, deployment.devices.get(device))))
     slow.sort()
     rest = [f"and {len(slow) - NAMED} other devices"] if len(slow) > NAMED else []
-    return [text for _, text in slow[:NAMED]] + rest
+    return [*turns, *(text for _, text in slow[:NAMED]), *rest]
 
 
 def _furthest(books: Iterable[WatermarkTracker], operator: int, source: str) -> Mark | None:

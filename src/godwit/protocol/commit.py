@@ -50,6 +50,8 @@ class ProtocolCommit:
     messages: Mapping[RegionId, int] = field(default_factory=dict)
     #: moves to here whose state is wanted now
     wanted: tuple[Migration, ...] = ()
+    #: receiver -> peer -> its message to the receiver that is to be taken in before ours
+    behind: Mapping[RegionId, Mapping[RegionId, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         memory = {"delta": self.delta.to_json()} if self.whole is None else {"whole": self.whole.to_json()}
@@ -62,6 +64,7 @@ class ProtocolCommit:
             "failed": {query: [why.epoch, why.reason] for query, why in self.failed.items()},
             "messages": dict(self.messages),
             "wanted": [move.to_json() for move in self.wanted],
+            **({"behind": {to: dict(told) for to, told in self.behind.items()}} if self.behind else {}),
             "protocol": {"snapshot": self.snapshot, **memory},
         }
 
@@ -80,6 +83,7 @@ class ProtocolCommit:
             {QueryId(query): Failure(*why) for query, why in record["failed"].items()},
             record["messages"],
             tuple(map(Migration.from_json, record.get("wanted", ()))),
+            record.get("behind", {}),
         )
 
 

@@ -13,7 +13,7 @@ the *line* between them: a region reads up to it before it adopts the epoch, and
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,13 +21,16 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
 from godwit.protocol.handover import EpochChange, Migration
-from godwit.protocol.watermarks import Mark, source_id
+from godwit.protocol.session_order import Session
+from godwit.protocol.watermarks import Mark, source_id, split_source
 
 R = TypeVar("R")
 #: (operator, source, what it says)
 Heard = tuple[int, str, Mark]
 
 CONTROL = "control"
+#: (scan, rows, device) -> (the others' rows, the device's)
+Part = Callable[[Scan, R, str], tuple[R | None, R | None]]
 
 
 def peer_log(region: RegionId) -> str:
@@ -84,6 +87,10 @@ class PeerCommit(Generic[R]):
     number: int = 0
     #: moves to the peer whose state it waits for now
     wanted: Sequence[Migration] = ()
+    #: of a commit that ends a session: receiver -> the number of its message
+    numbers: Mapping[RegionId, int] = field(default_factory=dict)
+    #: peer -> its message that is to be taken in before this one
+    behind: Mapping[RegionId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,15 @@ class Inputs(Generic[R]):
     #: marks of sources that are attached here: published to the others at first hand
     own_marks: list[Heard] = field(default_factory=list)
     markers: list[tuple[RegionId, Mapping[int, Epoch]]] = field(default_factory=list)
+    #: what was read of the sources, and how a device's rows are taken out of it
+    entries: list[tuple[int, Scan, SourceEntry[R]]] = field(default_factory=list)
+    part: Part[R] | None = None
+    #: rows of sessions whose device may have unread rows in one before (`session_order.py`)
+    held: dict[Session, list[R]] = field(default_factory=dict)
+    #: sessions that have waited and go on now
+    let_in: list[Session] = field(default_factory=list)
+    #: (peer, marks, numbers) of its commits that end sessions
+    ends: list[tuple[RegionId, Sequence[Heard], Mapping[RegionId, int]]] = field(default_factory=list)
     #: the other regions whose messages can be read
     peers: tuple[RegionId, ...] = ()
     #: queries that other regions had to stop
@@ -125,6 +141,8 @@ class Inputs(Generic[R]):
     wanted: list[Migration] = field(default_factory=list)
     #: what came with other regions' messages for the engine alone
     told: list[tuple[RegionId, Any]] = field(default_factory=list)
+    #: (peer, its message) that another peer's next one comes behind
+    behind: list[tuple[RegionId, int]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     #: whether there may be more than was read: too many rows for one micro-batch, or a line to be reached first
     more: bool = False
@@ -139,6 +157,8 @@ class Inputs(Generic[R]):
     def take_commit(self, here: RegionId, peer: RegionId, commit: PeerCommit[R]) -> None:
         self.markers.append((peer, commit.markers))
         self.marks += commit.marks
+        if commit.numbers:
+            self.ends.append((peer, commit.marks, commit.numbers))
         for sent in commit.sent:
             if sent.to == here:
                 self.channels.setdefault((sent.operator, sent.input), []).append((sent.rows, commit.epoch))
@@ -149,8 +169,8 @@ class Inputs(Generic[R]):
         self.told.append((peer, commit.record))
 
     def take_entry(self, index: int, scan: Scan, entry: SourceEntry[R]) -> None:
-        marks = _by_arrival(entry) if scan.arrival else entry.marks
-        heard = [(index, source_id(scan.stream, device), mark) for device, mark in marks.items()]
+        self.entries.append((index, scan, entry))
+        heard = list(_heard(index, scan, entry))
         self.marks += heard
         self.own_marks += heard
         if entry.rows is None:
@@ -160,6 +180,30 @@ class Inputs(Generic[R]):
         for device, count in entry.counts.items():
             source = source_id(scan.stream, device)
             self.by_source[source] = self.by_source.get(source, 0) + count
+
+    def hold_back(self, waits: Callable[[int, str, int], bool]) -> list[Heard]:
+        """Take rows and marks of sessions that must wait out again; returns the marks."""
+        found: list[Heard] = []
+        for index, scan, entry in self.entries:
+            mine = [one for one in _heard(index, scan, entry) if waits(index, one[1], one[2].session)]
+            found += mine
+            rows = entry.rows
+            for _, source, mark in mine:
+                device = split_source(source)[1]
+                if rows is None or (entry.counts and device not in entry.counts):
+                    continue
+                assert self.part is not None
+                rest, taken = (None, rows) if entry.counts.keys() == {device} else self.part(scan, rows, device)
+                there = self.sources[index]
+                at = next(k for k, one in enumerate(there) if one is rows)
+                there[at : at + 1] = [] if rest is None else [rest]
+                self.held.setdefault((index, source, mark.session), []).extend([] if taken is None else [taken])
+                rows = rest
+        if found:
+            self.sources = {index: rows for index, rows in self.sources.items() if rows}
+            self.marks = [one for one in self.marks if one not in found]
+            self.own_marks = [one for one in self.own_marks if one not in found]
+        return found
 
     def _count(self, rows: int, size: int, entered: float | None, newest_us: int | None) -> None:
         self.rows += rows
@@ -196,6 +240,9 @@ class InputLogs(Protocol[R]):
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterable[tuple[int, SourceEntry[R]]]:
         """A source log's entries, in order."""
 
+    def part(self, scan: Scan, rows: R, device: str) -> tuple[R | None, R | None]:
+        """Rows of a source's entry: (those of other devices, those of one)."""
+
     def grown(self, log: str, after: int | None) -> bool:
         """Whether there is a record past a number, without reading it."""
 
@@ -208,6 +255,8 @@ class InputPoller(Generic[R]):
 
     def __init__(self, region: RegionId, shape: Shape, logs: InputLogs[R], max_rows: float = math.inf) -> None:
         self.region, self.shape, self.logs, self.max_rows = region, shape, logs, max_rows
+        #: peer -> (its last message that was taken in, whose message the next one comes behind, and which)
+        self._behind: dict[RegionId, tuple[int | None, RegionId, int]] = {}
 
     def poll(
         self,
@@ -218,7 +267,7 @@ class InputPoller(Generic[R]):
         sources: bool = True,
     ) -> None:
         """Everything new since `positions`, up to about `max_rows` rows; without `sources`, only what others sent."""
-        into.positions = dict(positions)
+        into.positions, into.part = dict(positions), self.logs.part
         into.peers = tuple(peer for peer in self.logs.peers() if peer not in fenced)
         sent = {peer: list(self._sent(peer, positions.get(peer_log(peer)))) for peer in into.peers}
         scans = self.shape.plan.scans
@@ -227,7 +276,7 @@ class InputPoller(Generic[R]):
         changes = list(self.logs.epochs(positions[CONTROL], deployment, needed))
         line = self._line(positions, changes)
         for peer in into.peers:
-            self._take_peer(into, peer, sent[peer], line)
+            self._take_peer(into, peer, sent[peer], line, positions)
         for number, change in changes:
             if line is None or number < line.epoch:
                 into.positions[CONTROL] = number
@@ -248,9 +297,17 @@ class InputPoller(Generic[R]):
             if self.logs.grown(name := scan_log(index, scan), positions.get(name)):
                 return True
         for peer in self.logs.peers():
-            if peer not in fenced and self.logs.grown(name := peer_log(peer), positions.get(name)):
+            if peer in fenced or self._stopped(peer, positions, fenced):
+                continue
+            if self.logs.grown(name := peer_log(peer), positions.get(name)):
                 return True
         return self.logs.grown(CONTROL, positions[CONTROL])
+
+    def _stopped(self, peer: RegionId, positions: Mapping[str, int], fenced: Collection[RegionId]) -> bool:
+        """Whether a peer's next message was seen, and comes behind one of another that is not here."""
+        after, other, number = self._behind.get(peer, (None, peer, 0))
+        stands = other not in fenced and positions.get(peer_log(peer)) == after
+        return stands and (positions.get(peer_log(other)) or 0) < number
 
     def _line(self, positions: Mapping[str, int], changes: Iterable[tuple[int, EpochChange]]) -> Line | None:
         """The next epoch with a line that is not reached; those before it may be adopted."""
@@ -273,9 +330,20 @@ class InputPoller(Generic[R]):
             rows += sum(sent.count for sent in commit.sent)
 
     def _take_peer(
-        self, into: Inputs[R], peer: RegionId, sent: Iterable[tuple[int, PeerCommit[R]]], line: Line | None
+        self,
+        into: Inputs[R],
+        peer: RegionId,
+        sent: Iterable[tuple[int, PeerCommit[R]]],
+        line: Line | None,
+        positions: Mapping[str, int],
     ) -> None:
         for number, commit in sent:
+            for other, first in commit.behind.items():
+                # (by what was taken in before this micro-batch: its results are in a commit before)
+                if other in into.peers and (positions.get(peer_log(other)) or 0) < first:
+                    self._behind[peer] = into.positions.get(peer_log(peer)), other, first
+                    into.behind.append((other, first))
+                    return
             if into.rows >= self.max_rows or (line is not None and commit.epoch >= line.epoch):
                 return
             into.positions[peer_log(peer)] = number
@@ -303,6 +371,11 @@ class InputPoller(Generic[R]):
                 return
             into.positions[scan_log(index, scan)] = number
             into.take_entry(index, scan, entry)
+
+
+def _heard(index: int, scan: Scan, entry: SourceEntry[R]) -> Iterator[Heard]:
+    marks = _by_arrival(entry) if scan.arrival else entry.marks
+    return ((index, source_id(scan.stream, device), mark) for device, mark in marks.items())
 
 
 def _by_arrival(entry: SourceEntry[R]) -> dict[str, Mark]:

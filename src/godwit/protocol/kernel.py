@@ -23,10 +23,11 @@ from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, is_due
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.idle import IdleSources
-from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs
+from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs, peer_log
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
 from godwit.protocol.progress import Progress, Released, Watermarks, releasing
+from godwit.protocol.session_order import SessionOrder
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, split_source
 
 
@@ -80,6 +81,10 @@ class RegionKernel:
         #: of them, those that were not told how far sources have come, because they kept no clocks
         self._unaware: set[RegionId] = set()
         self._idle = IdleSources(shape)
+        #: (peer, its message) that the next ones of other peers come behind
+        self._first: list[tuple[RegionId, int]] = []
+        self.order = SessionOrder(shape.plan, self.book, memory.held, memory.behind)
+        self.order.idle = self.unemployed
         #: the memory as the last commit of this kernel left it, and that commit's number of the last whole one
         self._base: Snapshot | None = None
         self._snapshot = 0
@@ -115,11 +120,13 @@ class RegionKernel:
         rows = bool(inputs.sources or inputs.channels or inputs.arrived or inputs.parcels or inputs.own_marks)
         news = rows or self._any_concerns(inputs.changes) or self.failed.keys() != self._committed_failed
         ended, lost = self._adopt(inputs.changes, announced)
+        news = self._keep_order(inputs) or news
         news = self._apply(inputs) or news
         if elsewhere := self._failed_elsewhere(inputs):
             news, at = True, Epoch(self.whole.epoch + 1)
             ended += [(query, at) for query in self.exclude(elsewhere)]
         self._forget_departed()
+        self._first = inputs.behind
         self._unsent = len(self.moves.outgoing)
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
@@ -134,9 +141,15 @@ class RegionKernel:
     def next_due(self, now: float) -> float | None:
         """When something is to be done without any input: a source becomes idle, state may go or be taken in. None:
         never."""
-        if self._go_on:
+        if self._go_on or self.goes_on:
             return now
         return self._idle.next_due(self.own_marks, self.deployment, now)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what had to come first has come: sessions that waited may go on, or a peer's next message."""
+        came = (self.positions.get(peer_log(peer), 0) >= number for peer, number in self._first)
+        return any(came) or bool(self.order.due())
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
         """The regions that may still send rows, or be sent some. `peers`: those whose messages can be read."""
@@ -228,6 +241,8 @@ class RegionKernel:
                 self._met = after.epoch
             self._begin_queries(before, after)
             joins = not self._joined and self._joins(after)
+            if self.order.applies:
+                self._follow_sessions(before, after, joins)
             self._joined = self._joined or joins
             changed = not before.same_sources(after) or _ids(before, self.shape) != _ids(after, self.shape)
             if self._joined and (joins or changed):
@@ -238,6 +253,22 @@ class RegionKernel:
         if changes:
             self._arrange(first)
         return ended, lost
+
+    def _follow_sessions(self, before: Deployment, after: Deployment, joins: bool) -> None:
+        """Without queries nobody says the ends of sessions, so nothing waits, and a query begins with those of now."""
+        self.order.idle = not _ids(after, self.shape)
+        if joins:
+            self._expect_earlier(before, after)
+        elif not _ids(before, self.shape):
+            for scan, source in list(self.book.known):
+                self.book.forget(source, scan)
+
+    def _expect_earlier(self, before: Deployment, after: Deployment) -> None:
+        """A region that begins with a device's session hears of the end of the one before: who ends it knows of us."""
+        for scan, source, session in Progress(self.shape, before).expected():
+            device = DeviceId(split_source(source)[1])
+            if after.stays.get(device) == self.region and after.sessions.get(device, 1) > session:
+                self.book.expect(scan, source, session)
 
     def _joins(self, after: Deployment) -> bool:
         """Whether the shape runs here from this epoch on: what earlier ones expected, others have waited for."""
@@ -299,6 +330,30 @@ class RegionKernel:
                 self.own_marks.setdefault((scan, source, session), Mark(session, NEVER))
 
     # --- marks and markers
+
+    def _keep_order(self, inputs: Inputs[Any]) -> bool:
+        """Sessions that have waited go on, others begin to wait, by what was heard before; whether there are any."""
+        if not self.order.applies:
+            return False
+        held = inputs.hold_back(self.order.waits)
+        inputs.let_in = self.order.due()
+        said = [(scan, source, self.order.held.pop((scan, source, n))) for scan, source, n in inputs.let_in]
+        inputs.marks[:0], inputs.own_marks[:0] = said, said
+        for one in held:
+            self.order.hold(*one)
+        self._hear_ends(inputs)
+        return bool(said or held)
+
+    def _hear_ends(self, inputs: Inputs[Any]) -> None:
+        """What is sent from here of a session comes behind the end of the one before, wherever both are read."""
+        for peer, marks, numbers in inputs.ends:
+            if any(mark.over and self._may_follow_here(source, mark.following) for _, source, mark in marks):
+                self.order.ended(peer, {to: number for to, number in numbers.items() if to != self.region})
+
+    def _may_follow_here(self, source: str, session: int) -> bool:
+        device = DeviceId(split_source(source)[1])
+        moved_on = self.deployment.sessions.get(device, 1) != session
+        return bool(session) and (moved_on or self.deployment.stays.get(device) == self.region)
 
     def _apply(self, inputs: Inputs[Any]) -> bool:
         """Take in what was heard; whether a watermark here may go on by it."""
@@ -372,6 +427,7 @@ class RegionKernel:
         addressed = {*addressed, *(move.source for move in asking)}
         self.positions = self._committed = inputs.positions
         marks, messages = self._announce(inputs, decision, addressed)
+        behind = {receiver: told for receiver in messages if (told := self.order.tell(receiver))}
         self.published = dict(decision.markers)
         self._committed_failed = set(self.failed)
         whole = self._base is None or is_due(number - self._snapshot, self._base)
@@ -384,7 +440,8 @@ class RegionKernel:
         self._snapshot = number if whole else self._snapshot
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
-        return ProtocolCommit(*public, now if whole else None, delta, ended, dict(self.failed), messages, asking)
+        memory = (now if whole else None, delta, ended, dict(self.failed))
+        return ProtocolCommit(*public, *memory, messages, asking, behind)
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]
@@ -423,6 +480,8 @@ class RegionKernel:
             dict(self.failed),
             dict(self.outbox),
             dict(self.moves.shadows),
+            dict(self.order.held),
+            dict(self.order.behind),
         )
 
     def _publish(self, everything: bool) -> tuple[Heard, ...]:

@@ -59,6 +59,10 @@ class Snapshot:
     outbox: Mapping[RegionId, int] = field(default_factory=dict)
     #: copies of other regions' state that are built up here
     shadows: Mapping[ShadowKey, Shadow] = field(default_factory=dict)
+    #: (scan, source, session) that waits for the one before -> what was said in it; see `session_order.py`
+    held: Mapping[tuple[int, str, int], Mark] = field(default_factory=dict)
+    #: (receiver, peer) -> the peer's message that the receiver must take in before our next one
+    behind: Mapping[tuple[RegionId, RegionId], int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -158,4 +162,6 @@ _CODECS: dict[str, _Codec] = {
     "failed": _Codec(value_to=lambda f: [f.epoch, f.reason], value_of=lambda f: Failure(*f)),
     "outbox": _PLAIN,
     "shadows": _ShadowCodec(list, tuple, Shadow.to_json),
+    "held": _Codec(list, tuple, Mark.to_json, Mark.from_json),
+    "behind": _PAIR,
 }

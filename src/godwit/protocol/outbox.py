@@ -39,13 +39,14 @@ def messages(
 ) -> dict[RegionId, PeerCommit[R]]:
     """The messages of the commit of that number. `times`: when its rows entered, and the newest event time."""
     found = {}
+    numbers = commit.messages if any(mark.over for _, _, mark in commit.marks) else {}
     for receiver in commit.messages:
         mine = [one for one in sent if one.to == receiver]
         state = [(move, parcel) for move, parcel in handovers if move.target == receiver]
         public = (commit.epoch, commit.markers, commit.marks, mine, state, *times, record)
         failed = {query: (why.epoch, why.reason) for query, why in commit.failed.items()}
         wanted = [move for move in commit.wanted if move.source == receiver]
-        found[receiver] = PeerCommit(*public, failed, number, wanted)
+        found[receiver] = PeerCommit(*public, failed, number, wanted, numbers, commit.behind.get(receiver, {}))
     return found
 
 
@@ -63,6 +64,8 @@ def message_to_json(message: PeerCommit[Mapping[str, Any]]) -> dict[str, Any]:
         "newest_us": message.newest_us,
         "record": message.record,
         "wanted": [move.to_json() for move in message.wanted],
+        **({"numbers": dict(message.numbers)} if message.numbers else {}),
+        **({"behind": dict(message.behind)} if message.behind else {}),
     }
 
 
@@ -82,4 +85,6 @@ def message_from_json(
         {QueryId(query): (epoch, reason) for query, (epoch, reason) in record["failed"].items()},
         record["commit"],
         [Migration.from_json(move) for move in record.get("wanted", ())],
+        record.get("numbers", {}),
+        record.get("behind", {}),
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from godwit.engine.arrival import arrived
-from godwit.ids import Epoch, RegionId
+from godwit.ids import Epoch, RegionId, StreamId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Scan, Shape
 from godwit.protocol import inputs
@@ -22,6 +22,7 @@ from godwit.protocol.outbox import message_from_json
 from godwit.protocol.watermarks import Mark
 from godwit.region.epochs import EpochReader
 from godwit.region.link_delays import EPOCHS, LinkDelays
+from godwit.region.parted import parted
 from godwit.region.plan_lines import line_drawn
 from godwit.storage.log import Log, Record, Segment
 from godwit.storage.names import outbox_log, regions_of, source_log
@@ -57,6 +58,8 @@ class Reader:
             scan_log(index, scan): store.log(source_log(region, scan.stream)) for index, scan in shape.plan.scans
         }
         self._peers: dict[RegionId, Log] = {}
+        #: the column that says whose a stream's rows are
+        self.device_column: Callable[[StreamId], str | None] = lambda stream: None
         #: as they were found, and until when that counts: a time or, where no other process writes, as the store counts
         self._found, self._found_until, self._births, self._looks = list[RegionId](), 0.0, -1, 0
 
@@ -130,6 +133,9 @@ class Reader:
                 rows = arrived(rows, record["entered"], record.get("late", {}) if scan.late else None)
             size = (0, 0) if rows is None else (rows.rows, rows.bytes)
             yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
+
+    def part(self, scan: Scan, rows: Segment, device: str) -> tuple[Segment | None, Segment | None]:
+        return parted(rows, self.device_column(scan.stream), device)
 
     def grown(self, log: str, after: int | None) -> bool:
         if log == CONTROL:

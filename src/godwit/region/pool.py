@@ -290,7 +290,7 @@ class RunnerPool:
         busy = False
         for runner in list(self.runners.values()):
             if runner.waiting():
-                busy = runner.step(sources) is not None or busy
+                busy = runner.step(sources) is not None or runner.kernel.goes_on or busy
             self._stepped(runner)  # somebody else may have stepped it
         return busy
 

@@ -46,6 +46,7 @@ from godwit.region.replay_ranges import cut, outstanding, ranges
 from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
+from godwit.region.turns import take_turns
 from godwit.replan.tracks import answers, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record
@@ -94,6 +95,7 @@ class Runner:
         self.commits = store.log(names.commit_log(region, shape.key), create=True)
         self.data = Place(store, names.commit_data(region, shape.key))
         self.reader = Reader(store, region, shape, epochs, delays)
+        self.reader.device_column = lambda stream: self.kernel.whole.streams[stream].device
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
         self.transfer = transfer or StateTransfer(store)
         self._at, self._after = at, after
@@ -224,11 +226,14 @@ class Runner:
     def _run(self, folder: Place, work: Work, decision: Decision) -> Outputs:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
+        waited = take_turns(work, self.memory, folder, self.shape, self.kernel.start_positions)
         step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes), self._broken())
         try:
-            return step.run()
+            outputs = step.run()
         except SPARK_ERRORS as fault:
             raise BatchFailedError(fault, sorted(self.tables.queries), int(self.deployment.epoch)) from fault
+        outputs.dead += waited
+        return outputs
 
     def _broken(self) -> list[QueryId]:
         """Versions whose new box takes in nothing any more."""

@@ -38,15 +38,18 @@ MOST_INLINE = 64_000
 
 @dataclass(frozen=True)
 class Room:
-    """Rows that wait to be let in: of a parked query, of keys whose state is on its way, or copies in a shadow."""
+    """Rows that wait to be let in: of a parked query, of keys whose state is on its way, copies in a shadow, or of a
+    session before whose device's last one is over (`turns.py`)."""
 
-    kind: Literal["parked", "waiting", "copy"]
+    kind: Literal["parked", "waiting", "copy", "held"]
+    #: "": rows of a source, for all queries
     query: QueryId
     #: the input they wait at
     key: StateKey
-    #: since when the instance is here; 0: parked rows wait for any; of copies: the number of the migration
+    #: since when the instance is here; 0: parked rows wait for any; of copies: the number of the migration; of
+    #: a session: its number
     epoch: int = 0
-    #: which of several key sets that came with one epoch
+    #: which of several key sets that came with one epoch; of a session: the source
     part: str = ""
 
     def to_json(self) -> list[Any]:

@@ -8,7 +8,7 @@ their plan node (`operators/base.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -42,6 +42,7 @@ from godwit.region.context import StepContext
 from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
 from godwit.region.sql_text import text
 from godwit.region.state import Room, landed, union
+from godwit.region.turns import HELD, TOO_OLD_FOR
 from godwit.replan.tracks import of_new
 from godwit.storage.by_query import ROWS
 from godwit.storage.log import Segment
@@ -117,11 +118,23 @@ class Step:
     def _scan(self, index: int, scan: Scan) -> Frame | None:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
-        frame = self._rows(self._work.sources.get(index, []), scan)
+        frame = self._rows([s for s in self._work.sources.get(index, []) if TOO_OLD_FOR not in s.tags], scan)
         if frame is not None and index in self._of_new:
             names = ", ".join(map(text, self._broken))
             return self._with_place(index, self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})"))
-        return self._with_place(index, None if frame is None else self._wanted(index, scan, frame))
+        there = None if frame is None else self._wanted(index, scan, frame)
+        return self._with_place(index, union([*self._of_older_queries(index, scan), there]))
+
+    def _of_older_queries(self, index: int, scan: Scan) -> Iterator[Frame]:
+        """Rows that have waited for their turn, and were read before some of the queries began."""
+        for segment in (s for s in self._work.sources.get(index, []) if TOO_OLD_FOR in s.tags):
+            frame = self._rows([segment], scan)
+            assert frame is not None
+            names = ", ".join(map(text, segment.tags[TOO_OLD_FOR]))
+            rows = self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})")
+            if CLASS in rows.columns:
+                rows = rows.drop(CLASS).selectExpr("*", f"{segment.tags[HELD]}L AS {CLASS}")
+            yield rows
 
     def _rows(self, found: list[Segment], scan: Scan) -> Frame | None:
         """A stream that is joined with itself is read once."""
@@ -155,17 +168,17 @@ class Step:
 
     def _with_place(self, index: int, frame: Frame | None, queries: Sequence[QueryId] | None = None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
-        inside = [frame]
+        waited, inside = list[Frame | None](), [frame]
         for query in self._tables.queries if queries is None else queries:
             room = Room("parked", query, self._batch.key(index))
             suspended = self._tables.deployment.suspended(query)
             if not suspended and room in self._batch.memory.rooms:
-                inside.append(self._batch.leave(room, index))
+                waited.append(self._batch.leave(room, index))
             elif suspended and inside[0] is not None:
                 mine = f"{QUERY} = {text(query)}"
                 self._batch.keep(room, self._batch.write(inside[0].where(mine), f"parked-{index}"))
                 inside[0] = inside[0].where(f"NOT ({mine})")
-        return union(inside)
+        return union([*waited, *inside])
 
     def _filter(self, operator: Filter, frame: Frame | None) -> Frame | None:
         if frame is None:

@@ -41,9 +41,10 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         if aggregate is None:
             return Counter((a[0], a[2], b[0], b[2]) for a, b in pairs)
         return _windows([(a[0], a[1], b[2]) for a, b in pairs], aggregate.window)
-    assert aggregate is not None
     assert isinstance(plan.operators[-1], Sink)
     rows = [row for i, _ in plan.scans for row in scans[i] if row[2] > over]
+    if aggregate is None:
+        return Counter(rows)
     upper = [op.window for op in plan.operators if isinstance(op, Aggregate)][1:]
     if upper:
         below = _windows(rows, aggregate.window)

@@ -22,6 +22,7 @@ from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.outbox import messages
+from godwit.protocol.session_order import Session
 from godwit.protocol.shadows import ShadowKey
 from godwit.protocol.watermarks import Mark
 from godwit.sim.operators import Row, key_of
@@ -57,6 +58,8 @@ class SimCommit:
     rooms: Mapping[tuple[Migration, int], Rows]
     #: state that has come and must wait
     pending: tuple[Arrived[Rows], ...]
+    #: rows of sessions that wait for the one before
+    held: Mapping[Session, Rows]
     #: query -> its watermark where its results leave, if that is here
     promised: Mapping[QueryId, int]
     #: what versions of queries leave with it
@@ -129,6 +132,10 @@ class Logs:
         for number, entry in _seen(log, after or 0, self.sight.sources):
             yield number, SourceEntry(entry.marks, entry.rows or None)
 
+    def part(self, scan: Scan, rows: Rows, device: str) -> tuple[Rows | None, Rows | None]:
+        mine = [row for row in rows if row["device"] == device]
+        return [row for row in rows if row["device"] != device] or None, mine or None
+
     def grown(self, log: str, after: int | None) -> bool:
         kind, _, name = log.partition(":")
         if kind == "control":
@@ -159,6 +166,7 @@ class SimRunner:
         self.shadows: dict[ShadowKey, dict[int, Rows]]
         self.rooms: dict[tuple[Migration, int], Rows]
         self.pending: list[Arrived[Rows]]
+        self.held: dict[Session, Rows]
         self.recover()
 
     def step(self, sight: Sight = Sight(), crash: str = "") -> bool:  # noqa: B008 - a frozen value
@@ -193,7 +201,7 @@ class SimRunner:
         results, memory = (outputs.results, outputs.late, arrived), made.to_json()["protocol"]
         states, shadows, rooms = _copied(self.states), deepcopy(self.shadows), _copied(self.rooms)
         public = (numbered, made.positions, *results, made.ended, memory)
-        kept = states, shadows, rooms, tuple(self.pending)
+        kept = states, shadows, rooms, tuple(self.pending), _copied(self.held)
         self.commits.append(SimCommit(*public, *kept, self._promised(), outputs.left))
         self._die(crash, "committed")
         self._publish()
@@ -257,7 +265,7 @@ class SimRunner:
         """Stand where the last commit stands."""
         self.logs.sight = Sight()
         if not self.commits:
-            self.states, self.shadows, self.rooms, self.pending = {}, {}, {}, []
+            self.states, self.shadows, self.rooms, self.pending, self.held = {}, {}, {}, [], {}
             self.kernel = recovery.begin(self.region, self.shape, self.logs)
             return
         self._publish()
@@ -269,7 +277,7 @@ class SimRunner:
         self.kernel = recovery.recover(self.region, self.shape, self.logs, deployment, memory)
         self.states, self.rooms = _copied(last.states), _copied(last.rooms)
         self.shadows = {key: _copied(parts) for key, parts in last.shadows.items()}
-        self.pending = list(last.pending)
+        self.pending, self.held = list(last.pending), _copied(last.held)
 
     def start_of(self, query: QueryId) -> Mapping[str, int] | None:
         """The positions at which a query began here, running or ended; None: it never did."""

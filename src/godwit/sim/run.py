@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from godwit.sim.schedule import Schedule, draw, draw_keys, draw_plans
+from godwit.sim.schedule import Schedule, draw, draw_keys, draw_passing, draw_plans
 from godwit.sim.world import World
 
 
@@ -69,9 +69,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
     parser.add_argument("--plans", action="store_true", help="schedules that change plans")
+    parser.add_argument("--passing", action="store_true", help="schedules of queries that answer each row")
     parser.add_argument("--seed", type=int, help="play one schedule and print its script and what happened")
     options = parser.parse_args(arguments)
-    drawing = draw_plans if options.plans else draw_keys if options.keys else draw
+    drawing = draw_passing if options.passing else draw_plans if options.plans else draw_keys if options.keys else draw
     if options.seed is not None:
         sys.stdout.write(story(drawing(options.seed)) + "\n")
         return int(bool(play(drawing(options.seed))))

@@ -258,6 +258,17 @@ def draw_outer(seed: int) -> Schedule:
     return replace(drawn, actions=tuple(actions))
 
 
+def draw_passing(seed: int) -> Schedule:
+    """The schedule of a seed with queries that answer each row; devices hop more often."""
+    drawn, rng = draw(seed, 60), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        if isinstance(action, Send) and rng.random() < 0.4:
+            actions += [action, Move(action.device, rng.choice(LEAVES)), Deliver(4, False)]
+        actions.append(replace(action, kind="passing") if isinstance(action, SubmitQuery) else action)
+    return replace(drawn, actions=tuple(actions))
+
+
 def draw_keys(seed: int, longest: int = 60) -> Schedule:
     """A random schedule that migrates keys, by all strategies, among everything else that may happen."""
     rng = Random(seed)

@@ -31,6 +31,7 @@ from godwit.model.taps import LEAVING, TapTable
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
+from godwit.protocol.session_order import Session
 from godwit.protocol.shadows import ShadowKey, shadow_key
 from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
@@ -67,6 +68,8 @@ class Stepping(Protocol):
     shadows: dict[ShadowKey, dict[int, list[Row]]]
     #: (move, input) -> rows that wait for its state
     rooms: dict[tuple[Migration, int], list[Row]]
+    #: rows of sessions that wait for the one before
+    held: dict[Session, list[Row]]
 
     def route(self, index: int, rows: Iterable[Row], outputs: SimOutputs) -> list[Row]: ...
 
@@ -129,8 +132,17 @@ class _Step:
     # -- stateless
 
     def _scan(self, index: int, scan: Scan) -> list[Row]:
+        for session, parts in self.work.held.items():
+            if session[0] == index:
+                rows = [row for part in parts for row in part]
+                self.runner.held.setdefault(session, []).extend(self._scanned(index, scan, rows))
+        waited = [row for one in self.work.let_in if one[0] == index for row in self.runner.held.pop(one, ())]
+        made = [row for part in self.work.sources.get(index, ()) for row in self._scanned(index, scan, part)]
+        return [row for row in waited if row[QUERY] in self.kernel.queries] + made
+
+    def _scanned(self, index: int, scan: Scan, rows: Iterable[Row]) -> list[Row]:
         made = []
-        for row in (row for rows in self.work.sources.get(index, ()) for row in rows):
+        for row in rows:
             named = {f"{scan.alias}__{column}": row[column] for column in scan.columns}
             named[DEVICE] = row["device"]
             usual = int(self.kernel.deployment.epoch) if index in self.dated else 0

@@ -60,6 +60,7 @@ from godwit.sim.worlds import (
     ALL_KINDS,
     DEVICES,
     FEEDS,
+    LEFT,
     PARENT,
     REGIONS,
     STREAMS,
@@ -115,6 +116,8 @@ class World:
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
         self._acked: dict[RegionId, Epoch] = {}
+        #: all that each source sent, in this order
+        self._sent: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
 
     # -- reading
 
@@ -166,7 +169,7 @@ class World:
                 self.queries[query.id] = query
                 self.shelves.versions[query.id] = [query]
                 # Whether results come in order can be said where they leave at one place.
-                sink = SiteId("c") if cut or kind in ("running", "over") else None
+                sink = SiteId("c") if cut or kind in ("running", "over", "passing") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if (
@@ -366,6 +369,7 @@ class World:
         source.session, source.region = self.deployment.sessions.get(device, 1), region
         source.clock = max(source.clock, max(at for at, _, _ in readings) - STREAMS[stream].disorder_us)
         rows = [{"device": device, "ts": at, "k": k, "v": v} for at, k, v in readings]
+        self._sent.setdefault((stream, device), []).extend(readings)
         self.source_log(region, stream).append(LogEntry(rows, {device: Mark(source.session, source.clock)}))
 
     # -- regions
@@ -522,6 +526,9 @@ class World:
                 got = totals(got, ended=query.id not in self.withdrawn)
             if any(isinstance(node, SimRunning | SimOver) for node in query.shape.plan.operators):
                 found += [] if query.id in self.unordered else self._out_of_order(query.id)
+            if not any(node.stateful for node in query.shape.plan.operators):
+                found += self._overtaken(query.id)
+                got = Counter(row[1:] for row in got.elements())
             extra, missing = got - wanted, wanted - got
             if extra:
                 found.append(f"{query.id}: emitted and not expected: {dict(extra)}")
@@ -535,8 +542,8 @@ class World:
             moves = runner.kernel.moves
             if moves.incoming or moves.outgoing:
                 found.append(f"{region}: state is still on its way: {moves.incoming or moves.outgoing}")
-            if runner.shadows or runner.rooms or runner.pending:
-                left = (runner.shadows, runner.rooms, runner.pending)
+            if runner.shadows or runner.rooms or runner.pending or runner.held or runner.kernel.order.held:
+                left = (runner.shadows, runner.rooms, runner.pending, runner.held, runner.kernel.order.held)
                 found.append(f"{region}: copies, rows or state still wait: {left}")
         found += self.plans.unfinished(self.deployment)
         found += [str(violation) for violation in self.plane.planner.violations()]
@@ -556,6 +563,15 @@ class World:
                     if row[column] is not None and row[column] < bound(said, lag):
                         yield f"{query.id}: {row} came after the watermark {said}"
                 said = max(said, record.promised.get(query.id, NEVER))
+
+    def _overtaken(self, query: QueryId) -> Iterator[str]:
+        """Of each device, rows must leave in the order in which it sent them."""
+        commits = [record for (region, _), r in self.runners.items() if region == "cloud" for record in r.commits]
+        to_come = {device: iter(sent) for (stream, device), sent in self._sent.items() if stream == LEFT}
+        for device, *reading in (row for record in commits for name, row in record.results if name == query):
+            if tuple(reading) not in to_come[device]:
+                yield f"{query}: {reading} of {device} came out behind a row that was sent later"
+                return
 
     def _out_of_order(self, query: QueryId) -> list[str]:
         """Of each key, the results must leave in the order of their numbers."""

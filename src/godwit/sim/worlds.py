@@ -160,6 +160,16 @@ def over(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def passing(name: str, over: int) -> Query:
+    """SELECT device, ts, k, v FROM left WHERE v > :over, a result for each row"""
+    operators: list[Operator] = [
+        Scan(LEFT, "a", ("device", "ts", "k", "v")),
+        Filter((0,), "a__v > __p0"),
+        Sink((1,), ("a__device", "a__ts", "a__k", "a__v")),
+    ]
+    return _query(name, operators, over)
+
+
 def full_join(name: str, over: int) -> Query:
     """SELECT a.ts, a.v, b.ts, b.v FROM left a FULL JOIN right b ON a.k = b.k AND band, of left rows WHERE v > :over"""
     return _outer(name, over, "full")
@@ -201,7 +211,7 @@ LONGER = {"tumbling": nested}
 OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
 #: of three streams, whose joins have several orders
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
-ALL_KINDS = {**KEYED, **OUTER, **CHAINS, "nested": nested}
+ALL_KINDS = {**KEYED, **OUTER, **CHAINS, "nested": nested, "passing": passing}
 
 
 def lowest(query: Query) -> Query:
