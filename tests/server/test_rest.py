@@ -56,6 +56,7 @@ def test_tables_are_declared_changed_and_joined(serve: Serve) -> None:
         with pytest.raises(SourceError, match="do not fit"):
             lines.upsert([{"id": "d", "name": 1.5}])
         http = fleet._http.client
+        assert http.post("/v1/tables/lines/delete", json={"keys": ["nobody"]}).json()["changed"] == 0
         assert http.get("/v1/tables/lines/rows", params={"key": "c"}).json()["rows"][0]["name"] == "City"
         assert http.get("/v1/tables/lines/rows", params={"key": "z"}).status_code == 404
         assert http.get("/v1/tables/passengers").status_code == 404
