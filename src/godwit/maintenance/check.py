@@ -22,7 +22,7 @@ from godwit.storage.store import Store
 
 #: what may lie in a fleet's folder
 OURS = {
-    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
+    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing", "tables"),
     *(
         f"{name}.json"
         for name in (

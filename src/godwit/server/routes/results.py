@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from godwit.server.access import Caller, Role
 from godwit.server.hub import Hub
 from godwit.server.problems import refused
+from godwit.server.result_pages import newest as newest_page
 from godwit.server.result_pages import page
 from godwit.server.service import EVENTS, Service, check_socket, needs, results_topic, service_of
 
@@ -64,9 +65,12 @@ def results(
     caller: Reader,
     cursor: Annotated[str | None, Query(max_length=20_000)] = None,
     limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    newest: bool = False,
 ) -> dict[str, Any]:
-    """Committed results, oldest first; go on with the cursor of the page before."""
+    """Committed results, oldest first; go on with the cursor of the page before. `newest`: begin with the last ones."""
     service = service_of(request)
+    if newest and cursor is None:
+        return newest_page(service.fleet, service.known_query(name), limit)
     return page(service.fleet, service.known_query(name), cursor, limit)
 
 
