@@ -64,7 +64,9 @@ ANSWERS = {
                       sum(price)::bigint FROM bid GROUP BY 1, 2""",
     "q18": """SELECT auction, bidder, price, channel, url, dateTime, extra FROM bid b WHERE NOT EXISTS (
                 FROM bid c WHERE c.bidder = b.bidder AND c.auction = b.auction AND c.dateTime > b.dateTime)""",
-    "q19": """SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC, bidder, dateTime)::int AS p
+    # (bids of one price are told apart by all columns in the order of their names: docs/sql.md)
+    "q19": """SELECT *, row_number() OVER (PARTITION BY auction
+                                           ORDER BY price DESC, bidder, channel, dateTime, extra, url)::int AS p
               FROM bid QUALIFY p <= 10""",
     "q20": """SELECT auction, bidder, price, channel, url, b.dateTime, b.extra, itemName, description, initialBid,
                      reserve, a.dateTime, expires, seller, category, a.extra

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -201,8 +203,6 @@ def test_a_device_token_is_tied_to_its_device(serve: Serve) -> None:
 
 
 def test_a_slow_subscriber_is_let_go_and_holds_nobody_up() -> None:
-    import asyncio
-
     from godwit.server.hub import LAGGED, Hub, News
 
     async def play() -> list[str]:
@@ -210,10 +210,36 @@ def test_a_slow_subscriber_is_let_go_and_holds_nobody_up() -> None:
         with hub.subscribed("x") as one:
             for n in range(10):
                 hub.publish("x", lambda n=n: News("rows", {"n": n}))  # type: ignore[misc]
+                if n == 2:
+                    await asyncio.sleep(0)
+                    told = [news.text for news in await one.news(1)]
             await asyncio.sleep(0)
-            return [one.queue.get_nowait().text for _ in range(one.queue.qsize())]
+            return told + [news.text for news in await one.news(1)] + [news.text for news in await one.news(1)]
 
     assert asyncio.run(play()) == ['{"n": 0}', '{"n": 1}', '{"n": 2}', LAGGED.text]
+
+
+def test_everybody_hears_of_everything_in_order() -> None:
+    from godwit.server.hub import Hub, News, Subscriber
+
+    async def follow(one: Subscriber, heard: list[str]) -> None:
+        while len(heard) < 300:
+            heard += [news.text for news in await one.news(5)]
+
+    async def play() -> list[list[str]]:
+        hub, heard = Hub(100, 1000), [list[str]() for _ in range(90)]
+        with contextlib.ExitStack() as listening:
+            ones = [listening.enter_context(hub.subscribed("x")) for _ in heard]
+            tasks = [asyncio.create_task(follow(one, mine)) for one, mine in zip(ones, heard, strict=True)]
+            for n in range(300):
+                hub.publish("x", lambda n=n: News("rows", {"n": n}))  # type: ignore[misc]
+                await asyncio.sleep(0.001 if n % 3 else 0)
+            await asyncio.wait_for(asyncio.gather(*tasks), 10)
+            assert hub.count == 90
+        assert hub.count == 0
+        return heard
+
+    assert asyncio.run(play()) == [[json.dumps({"n": n}) for n in range(300)]] * 90
 
 
 def test_rows_that_do_not_fit_are_told_with_the_reason(serve: Serve) -> None:
@@ -234,3 +260,7 @@ def test_rows_that_do_not_fit_are_told_with_the_reason(serve: Serve) -> None:
         assert (told["rows"], told["dead"]) == (0, 1)
         assert "another device" in told["dead_letters"][0]["reason"]
         assert len(client.get("/v1/dead-letters").json()) == 4
+        told = client.post(push, json={**row(3, 4), "Boarded": 3, "bordead": 3}).json()
+        assert {name: text.rpartition("; ")[2] for name, text in told["unknown_columns"].items()} == dict.fromkeys(
+            ["Boarded", "bordead"], "did you mean 'boarded'?"
+        )

@@ -56,11 +56,16 @@ def test_tables_are_declared_changed_and_joined(serve: Serve) -> None:
         with pytest.raises(SourceError, match="do not fit"):
             lines.upsert([{"id": "d", "name": 1.5}])
         http = fleet._http.client
+        assert http.post("/v1/tables/lines/delete", json={"keys": ["nobody"]}).json()["changed"] == 0
         assert http.get("/v1/tables/lines/rows", params={"key": "c"}).json()["rows"][0]["name"] == "City"
         assert http.get("/v1/tables/lines/rows", params={"key": "z"}).status_code == 404
         assert http.get("/v1/tables/passengers").status_code == 404
         assert http.post("/v1/tables/lines/delete", json={"keys": [["a", "b"]]}).status_code == 404
         assert [t["name"] for t in http.get("/v1/tables").json()] == ["lines"]
+        assert "lines" not in [device["id"] for device in http.get("/v1/topology").json()["devices"]]  # it is a table
+        told = http.get("/v1/queries/named/results", params={"newest": True, "limit": 1}).json()
+        assert 0 < len(told["rows"]) < 3  # of each region one
+        assert http.get("/v1/queries/named/results", params={"cursor": told["cursor"]}).json()["rows"] == []
 
 
 JOIN = (

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.api.fleet import Fleet
+from godwit.errors import SourceError
 from godwit.ids import DeviceId, StreamId
 from godwit.ingest.together import Parcel, push_alone, push_together
 from tests.server.conftest import TOPOLOGY, Running
@@ -130,3 +131,34 @@ def test_what_does_not_fit_is_told_to_whoever_sent_it(fleet: Fleet) -> None:
     assert bad.dead[0]["reason"] == "boarded: 'many' is no int"
     assert stored(fleet) == [("t1", 1), ("t2", 4), ("t3", 3)]
     assert len(fleet.dead_letters()) == 1
+
+
+def test_a_column_that_the_stream_has_not_is_told_to_whoever_sent_it(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = Parcel(StreamId("passengers"), [{**row("t2", 2), "bordead": 9}], DeviceId("t2"))
+    table = Parcel(StreamId("passengers"), pa.Table.from_pylist([{**row("t3", 3), "colour": "red"}]), DeviceId("t3"))
+    given = [parcel("t1", 1), odd, table]
+    assert push_together(fleet, given) == [True] * 3
+    assert stored(fleet) == [("t1", 1), ("t2", 2), ("t3", 3)]
+    assert [list(one.unknown) for one in given] == [[], ["bordead"], ["colour"]]
+    assert "did you mean 'boarded'?" in odd.unknown["bordead"]
+    assert "fleet.alter_stream('passengers', add='colour ..')" in table.unknown["colour"]
+    fleet.push("passengers", [{**row("t1", 4), "bordead": 9}])
+    assert [record.message for record in caplog.records if "bordead" in record.message] == [odd.unknown["bordead"]]
+    assert fleet.status().unknown == {"passengers": {**odd.unknown, **table.unknown}}
+    for n in range(50):  # names that somebody makes up fill nothing
+        fleet.push("passengers", [{**row("t1", n), f"made_up_{n}": 1}])
+    assert len(fleet.status().unknown["passengers"]) == 20
+
+
+def test_a_table_has_only_its_columns_and_loses_only_what_is_there(fleet: Fleet) -> None:
+    lines = fleet.table("lines", "id string, name string", key="id")
+    assert lines.upsert([{"id": "a", "name": "A"}]) == 1
+    with pytest.raises(SourceError, match="table 'lines' has no column 'nmae'; it has id, name"):
+        lines.upsert([{"id": "b", "nmae": "B"}])
+    assert lines.delete(["nobody"]) == 0
+    assert lines.delete(["a", "a", "nobody"]) == 1
+    assert lines.delete(["a"]) == 0
+    with pytest.raises(SourceError, match="is no key; give id of each row"):
+        lines.delete([("a", "b")])

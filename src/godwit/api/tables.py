@@ -75,9 +75,13 @@ class TableHandle:
         return self._change(rows, since, gone=False)
 
     def delete(self, keys: Sequence[Any], since: dt.datetime | None = None) -> int:
-        """Take rows out, by their keys (a value each; a tuple where the key has several columns)."""
-        named = [key if isinstance(key, tuple | list) else (key,) for key in keys]
-        rows = [dict(zip(self._stream.key, key, strict=True)) for key in named]
+        """Take rows out by their keys (a tuple where the key has several columns); returns how many there were."""
+        named = [tuple(key) if isinstance(key, tuple | list) else (key,) for key in keys]
+        wrong = next((key for key in named if len(key) != len(self._stream.key)), None)
+        if wrong is not None:
+            msg = f"table '{self.name}': {wrong!r} is no key; give {', '.join(self._stream.key)} of each row"
+            raise SourceError(msg)
+        rows = [dict(zip(self._stream.key, key, strict=True)) for key in dict.fromkeys(named)]
         return self._change(rows, since, gone=True)
 
     def replace(self, rows: Rows, since: dt.datetime | None = None) -> int:
@@ -126,6 +130,10 @@ class TableHandle:
     def _change(self, rows: Rows, since: dt.datetime | None, gone: bool) -> int:
         with self._fleet.lock:
             table = self._conformed(rows, since, gone)
+            if gone:  # (nobody need hear that a row is gone which was never there)
+                there = self._keyed(self._current())
+                keys = zip(*(table[name].to_pylist() for name in self._stream.key), strict=True)
+                table = table.filter(pa.array([key in there for key in keys], pa.bool_()))
             if table.num_rows:
                 self._fleet.gateway.change_table(self._stream.id, table, self._fleet.deployment)
             return int(table.num_rows)
@@ -137,6 +145,10 @@ class TableHandle:
         at = self._since(since)
         full = [{**row, SINCE: at, SEQUENCE: 0, GONE: gone} for row in rows]
         conformed = self._fleet.gateway.conform(self._stream.id, full, None)
+        if conformed.unknown:
+            wrong, known = next(iter(conformed.unknown)), ", ".join(self.columns.names)
+            msg = f"table '{self.name}' has no column '{wrong}'; it has {known}. Leave it out, or mend its name"
+            raise SourceError(msg)
         dead = [entry["reason"] for entry in conformed.dead]
         if dead:
             msg = f"table '{self.name}': {len(dead)} of {len(full)} rows do not fit, the first because {dead[0]}"

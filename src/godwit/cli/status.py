@@ -51,6 +51,8 @@ def render(found: Told, where: Console, everything: bool = True) -> None:
             as_table(heads, shown, f"\n{title}", where)
     for stream, rows in found["dead"].items():
         _note(where, "yellow", f"{rows} rows of {stream} did not fit its schema: see dead_letters.jsonl")
+    for text in (text for columns in found.get("unknown", {}).values() for text in columns.values()):
+        _note(where, "yellow", text)
     for q in found["queries"]:
         if q["parked"]:
             _note(where, "yellow", f"{q['name']} is suspended: {q['parked']}")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from godwit.client.bodies import body_of, key_json
-from godwit.client.http import Http
+from godwit.client.http import Http, taken
 from godwit.client.live import subscribed
 from godwit.client.pages import newest, pages
 from godwit.delivery.json_rows import html_table
@@ -162,7 +162,7 @@ class RemoteDevice:
     def _send(self, stream: str, rows: Any, sequence: int | None) -> bool:
         given = {"device": self.id} if sequence is None else {"device": self.id, "sequence": sequence}
         path = f"{named('streams', stream)}/rows"
-        return bool(self._http.ask("POST", path, params=given, **body_of(rows))["taken"])
+        return taken(self._http.ask("POST", path, params=given, **body_of(rows)))
 
     def _target(self, stream: str | None) -> str:
         if stream is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -12,6 +13,16 @@ from godwit.errors import ConfigError, DeploymentError, GodwitError, SqlError
 
 #: a server that is busy (429, 503) is asked again for so long (seconds)
 PATIENCE = 60.0
+
+
+log = logging.getLogger("godwit.client")
+
+
+def taken(answer: dict[str, Any]) -> bool:
+    """Whether rows were taken; columns that their stream has not are logged, as where the fleet runs."""
+    for text in answer.get("unknown_columns", {}).values():
+        log.warning("%s", text)
+    return bool(answer["taken"])
 
 
 class Http:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from godwit.client.bodies import body_of, keys_json
 from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
-from godwit.client.http import Http
+from godwit.client.http import Http, taken
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
 from godwit.migration.phases import REPLICA
@@ -76,7 +76,7 @@ class RemoteFleet:
         """Send rows (dicts, an Arrow table, a pandas frame). When this returns, they are durable."""
         given = {k: v for k, v in {"device": device, "sequence": sequence}.items() if v is not None}
         path = f"{named('streams', stream)}/rows"
-        return bool(self._http.ask("POST", path, params=given, **body_of(rows))["taken"])
+        return taken(self._http.ask("POST", path, params=given, **body_of(rows)))
 
     def tell_time(self, stream: str, clocks: Mapping[str, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""

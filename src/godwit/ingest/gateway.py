@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from godwit.errors import ElsewhereError, NotAttachedError, SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.ingest.rates import Meter
 from godwit.ingest.schema import Conformed, Rows, Schema, micros
-from godwit.ingest.source_log import DeadLetters, SourceLog, came_late, newest_by_device
+from godwit.ingest.source_log import DeadLetters, SourceLog, UnknownColumns, came_late, newest_by_device
 from godwit.ingest.source_state import SourceState, StreamState, remembered, sender_device
 from godwit.ingest.table_book import TableBook
 from godwit.model.deployment import Delta, Deployment
@@ -40,7 +41,7 @@ class Gateway:
         #: the wall clock (seconds), for rows that lie too far ahead of it
         self.now = now
         self.dead, self.meter = DeadLetters(store, only), Meter()
-        self.tables = TableBook(store)
+        self.tables, self._unknown = TableBook(store), UnknownColumns(store, only)
         self._schemas: dict[StreamId, Schema] = {}
         self._streams: dict[StreamId, StreamState] = {}
         self._logs: dict[tuple[RegionId, StreamId], SourceLog] = {}
@@ -138,6 +139,10 @@ class Gateway:
             return rows
         return self.schema(stream).conform(rows, device, self.now_us())
 
+    def said_of(self, stream: StreamId, unknown: Iterable[str]) -> dict[str, str]:
+        """What to say of columns that a stream has not."""
+        return {name: self.schema(stream).said_of(name) for name in islice(unknown, UnknownColumns.MOST)}
+
     def is_known(self, stream: StreamId, device: DeviceId | None, sequence: int | None) -> bool:
         """Whether a sender's sequence number has come through before."""
         self.schema(stream)
@@ -173,6 +178,8 @@ class Gateway:
         parts = self._by_region(schema, rows.table, deployment, device)  # or an error, and nothing is taken
         if rows.dead:
             self.dead.add(stream, rows.dead)
+        if rows.unknown:
+            self._unknown.add(stream, self.said_of(stream, rows.unknown))
         left = dict(numbers)
         for region, table, newest in parts:
             here = {str(name) for name, _, _ in newest}

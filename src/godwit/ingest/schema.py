@@ -2,7 +2,9 @@
 
 A value is converted only where nothing is lost: 3.0 is a whole number, 1.5 is not; text is never a number or a time, a
 number is never a time. A row that does not fit is a misfit: it goes to the dead-letter log with the reason, and the
-others of its batch go on. docs/sql.md says the rule to users.
+others of its batch go on. A column that the stream has not is left out of the row and told: the row may come from a
+device that says more than this stream wants, but a column that was meant to be another must not vanish in silence.
+docs/sql.md says the rule to users.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as by_default
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -41,6 +45,8 @@ class Conformed:
 
     table: pa.Table
     dead: Dead
+    #: columns that the stream has not -> rows that had them
+    unknown: Mapping[str, int] = by_default(default_factory=dict)
 
 
 def columns_of(ddl: str) -> tuple[Column, ...]:
@@ -103,7 +109,22 @@ class Schema:
             if pc.any(found).as_py():
                 dead += [{"row": row, "reason": reason} for row in table.filter(found).to_pylist()]
                 table = table.filter(pc.invert(found))
-        return Conformed(table, dead)
+        return Conformed(table, dead, self.unknown(given))
+
+    def unknown(self, rows: pa.Table | list[Any]) -> dict[str, int]:
+        """Columns that the stream has not, and how many rows have them; names of godwit's own are not told."""
+        if not isinstance(rows, list):
+            return {n: rows.num_rows for n in rows.column_names if n not in self._types and not n.startswith("__")}
+        dicts = [row for row in rows if isinstance(row, Mapping)]
+        found = [n for n in set().union(*dicts) - self._types.keys() if not str(n).startswith("__")]
+        return {str(name): sum(name in row for row in dicts) for name in sorted(found, key=str)}
+
+    def said_of(self, column: str) -> str:
+        """What to say of a column that the stream has not."""
+        near = get_close_matches(column.lower(), [name.lower() for name in self._types], n=1)
+        meant = next((f"did you mean '{name}'?" for name in self._types if [name.lower()] == near), None)
+        alter = f"add it with fleet.alter_stream('{self.stream.id}', add='{column} ..'), or do not send it"
+        return f"stream '{self.stream.id}' has no column '{column:.80}', it is left out; {meant or alter}"
 
     def _all_fit(self, table: pa.Table, sender: str | None, now_us: int | None) -> bool:
         """Whether no row is a misfit, by what costs little to know; nearly always there is none."""

@@ -6,6 +6,7 @@ Appends carry the device's sequence number, so that a device that sends again af
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,8 @@ from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.records import SourceRecord
 from godwit.storage.store import Store
+
+log = logging.getLogger(__name__)
 
 #: so many rows are looked at one by one
 FEW = 500
@@ -112,6 +115,29 @@ class DeadLetters:
         """The newest ones, oldest first."""
         lines = (line for file in (self._old, self._file) for line in self._store.read_lines(file))
         return [json.loads(line) for line in lines if line.endswith("}")]  # not one that a crash has cut off
+
+
+class UnknownColumns:
+    """Columns that rows had and their stream has not: each is logged once, and kept for the status."""
+
+    #: of a stream; a sender that makes up names fills nothing
+    MOST = 20
+
+    def __init__(self, store: Store, region: RegionId | None = None) -> None:
+        """`region`: of the process of one region, which only logs them: its status is its own."""
+        self._store, self._kept = store, region is None
+        self._seen: dict[str, dict[str, str]] = {}
+
+    def add(self, stream: str, said: Mapping[str, str]) -> None:
+        seen = self._seen.setdefault(stream, {})
+        fresh = {name: text for name, text in said.items() if name not in seen}
+        for name, text in list(fresh.items())[: self.MOST - len(seen)]:
+            seen[name] = text
+            log.warning("%s", text)
+            if self._kept:
+                kept = self._store.get_document(names.UNKNOWN_COLUMNS) or {}
+                kept[stream] = {**kept.get(stream, {}), name: text}
+                self._store.put_document(names.UNKNOWN_COLUMNS, kept)
 
 
 def newest(table: pa.Table, time: str) -> int | None:

@@ -6,6 +6,7 @@ device nobody has attached, a body that lacks a column) is given back, to be pus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,10 +35,17 @@ class Parcel:
     feeder: str | None = None
     #: those of its rows that did not fit, each with the reason; told once it is taken
     dead: Dead = field(default_factory=list, compare=False)
+    #: columns of its rows that the stream has not -> what to say of each; told once it is taken
+    unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def sender(self) -> str:
         return str(self.device) if self.feeder is None else f"{self.feeder}|{self.device}"
+
+    def told(self, conformed: Conformed, gateway: Gateway) -> None:
+        """It was taken: its sender may know what became of it."""
+        self.dead.extend(conformed.dead)
+        self.unknown.update(gateway.said_of(self.stream, conformed.unknown))
 
 
 def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | None]:
@@ -62,6 +70,9 @@ def push_together(fleet: FleetCore, parcels: Sequence[Parcel]) -> list[bool | No
             continue
         for place in places:
             outcomes[place] = True
+            if conformed.unknown:
+                mine = fleet.gateway.schema(stream).unknown(parcels[place].rows)
+                parcels[place].unknown.update(fleet.gateway.said_of(stream, mine))
         parcels[places[0]].dead.extend(conformed.dead)
     return outcomes
 
@@ -74,7 +85,7 @@ def push_alone(fleet: FleetCore, one: Parcel) -> bool:
             return False
         numbers = {} if one.sequence is None else {one.sender: one.sequence}
         fleet.gateway.push_numbered(one.stream, conformed, fleet.deployment, one.device, numbers)
-    one.dead.extend(conformed.dead)
+    one.told(conformed, fleet.gateway)
     return True
 
 
@@ -109,7 +120,10 @@ def _conformed(gateway: Gateway, stream: StreamId, device: DeviceId | None, parc
         parts += [gateway.conform(stream, one.rows, one.device) for one in tables]
     if len(parts) == 1:
         return parts[0]
-    return Conformed(pa.concat_tables([part.table for part in parts]), [row for part in parts for row in part.dead])
+    dead, unknown = [row for part in parts for row in part.dead], Counter[str]()
+    for part in parts:
+        unknown.update(part.unknown)
+    return Conformed(pa.concat_tables([part.table for part in parts]), dead, unknown)
 
 
 def _are_alike(parcels: Sequence[Parcel], column: str | None) -> bool:

@@ -22,8 +22,18 @@ from godwit.storage.store import Store
 
 #: what may lie in a fleet's folder
 OURS = {
-    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing"),
-    *(f"{name}.json" for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.DEAD_LETTERS, names.REMOVING)),
+    *(names.CONTROL, names.SNAPSHOTS, names.REGIONS, names.SINKS, names.HISTORY, "lock", "ingest", "landing", "tables"),
+    *(
+        f"{name}.json"
+        for name in (
+            names.ALIASES,
+            names.VERSIONS,
+            names.RELAYS,
+            names.DEAD_LETTERS,
+            names.UNKNOWN_COLUMNS,
+            names.REMOVING,
+        )
+    ),
     *("dead_letters.jsonl", "dead_letters.old.jsonl", "damaged", names.COMMANDS, names.ANSWERS),
     *(names.REPORTS, names.PROCESSES, "run", "plans", f"{PLAN_CHANGES}.json"),
 }
@@ -66,6 +76,7 @@ def _documents(store: Store) -> Iterator[Finding]:
     for name in (names.ALIASES, names.VERSIONS, names.RELAYS, names.REMOVING):
         yield from _document(store, name, "none")
     yield from _document(store, names.DEAD_LETTERS, "drop")
+    yield from _document(store, names.UNKNOWN_COLUMNS, "drop")
 
 
 def _document(store: Store, name: str, remedy: Remedy) -> Iterator[Finding]:

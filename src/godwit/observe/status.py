@@ -124,6 +124,8 @@ class Status:
     links: dict[str, int] = field(default_factory=dict)
     #: stream -> rows that did not fit
     dead: dict[str, int] = field(default_factory=dict)
+    #: stream -> column that rows had and it has not -> what to say of it
+    unknown: dict[str, dict[str, str]] = field(default_factory=dict)
     #: what has stopped, and why
     failures: dict[str, str] = field(default_factory=dict)
     #: Spark's streaming query -> what its listener heard last; empty when read from another process
@@ -244,7 +246,8 @@ class Ledger:
             ),
             tuple(routes(deployment, {key: t.memory or StateMemory() for key, t in tails.items()}, self._store)),
             traffic(deployment, self._topology(), totals),
-            self._dead(),
+            self._store.get_document(names.DEAD_LETTERS) or {},
+            self._store.get_document(names.UNKNOWN_COLUMNS) or {},
         )
 
     def keys_held(self, query: QueryId, operator: int) -> Held | None:
@@ -308,9 +311,6 @@ class Ledger:
 
     def _topology(self) -> Topology:
         return Control(self._store).standing().topology
-
-    def _dead(self) -> dict[str, int]:
-        return self._store.get_document(names.DEAD_LETTERS) or {}
 
 
 def _with_something(log: Log, position: int) -> int:

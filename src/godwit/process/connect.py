@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -211,24 +211,32 @@ class ConnectedFleet:
         sequence: int | None = None,
         timeout: float = 30.0,
         dead: list[dict[str, Any]] | None = None,
+        unknown: dict[str, str] | None = None,
     ) -> bool:
         """Rows of one device, or of several told apart by the stream's device column, to where they are attached.
 
         With a `sequence` they are sent again until they are taken, once. Without, an error may mean either. `dead` is
-        filled with those that did not fit, each with the reason.
+        filled with those that did not fit, each with the reason, `unknown` with columns that the stream has not.
         """
-        dead = [] if dead is None else dead
+
+        def told(answer: Head) -> bool:
+            if dead is not None:
+                dead.extend(answer["dead"])
+            if unknown is not None:
+                unknown.update(answer["unknown"])
+            return bool(answer["taken"])
+
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
         if device is not None:
-            return self._push(stream, table, device, device, sequence, timeout, dead)
+            return self._push(stream, table, device, device, sequence, timeout, told)
         known = self.deployment.streams.get(StreamId(stream))
         if known is None or known.device is None:
-            return self._push(stream, table, stream, None, sequence, timeout, dead)
+            return self._push(stream, table, stream, None, sequence, timeout, told)
         taken = False
         senders = table.column(known.device).cast(pa.string())
         for one in pc.unique(senders).to_pylist():
             mine = table.filter(pc.equal(senders, one))
-            taken = self._push(stream, mine, one, one, sequence, timeout, dead) or taken
+            taken = self._push(stream, mine, one, one, sequence, timeout, told) or taken
         return taken
 
     def _push(
@@ -239,7 +247,7 @@ class ConnectedFleet:
         device: str | None,
         sequence: int | None,
         timeout: float,
-        dead: list[dict[str, Any]],
+        told: Callable[[Head], bool],
     ) -> bool:
         from godwit.process.region_process import as_body
 
@@ -249,8 +257,7 @@ class ConnectedFleet:
             try:
                 region = region or self._home(of)
                 answer, _ = self._caller(region_document(region)).call(head, body)
-                dead += answer["dead"]
-                return bool(answer["taken"])
+                return told(answer)
             except ElsewhereError as elsewhere:
                 region = RegionId(elsewhere.region)
             except NotAttachedError:

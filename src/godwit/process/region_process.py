@@ -28,7 +28,8 @@ class RegionService:
                 stream = StreamId(head["stream"])
                 fits = agent.gateway.conform(stream, rows_of(body), device)
                 taken = agent.push(stream, fits, device, head.get("sequence"))
-                return {"taken": taken, "dead": [plain(one) for one in fits.dead] if taken else []}, b""
+                dead, unknown = (fits.dead, agent.gateway.said_of(stream, fits.unknown)) if taken else ([], {})
+                return {"taken": taken, "dead": [plain(one) for one in dead], "unknown": unknown}, b""
             case "tell":
                 agent.tell_time(StreamId(head["stream"]), {DeviceId(d): int(c) for d, c in head["clocks"].items()})
             case "end":

@@ -58,10 +58,12 @@ async def take(service: Service, caller: Caller, parcel: Parcel, site: str | Non
 
 
 def outcome(parcel: Parcel, taken: bool) -> dict[str, Any]:
-    """What its sender is told: how many rows were taken now, and which of them became dead letters, and why."""
+    """What its sender is told: rows taken now, dead letters and why, columns that were left out."""
     told: dict[str, Any] = {"taken": taken, "rows": len(parcel.rows) - len(parcel.dead) if taken else 0}
     if parcel.dead:
         told |= {"dead": len(parcel.dead), "dead_letters": [plain(one) for one in parcel.dead[:MOST_TOLD]]}
+    if parcel.unknown:
+        told["unknown_columns"] = parcel.unknown
     return told
 
 

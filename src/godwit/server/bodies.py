@@ -79,6 +79,8 @@ class RowsTaken(BaseModel):
     #: that did not fit the stream, and the first of them, each with the reason; left out if all fit
     dead: int = 0
     dead_letters: list[dict[str, Any]] = []
+    #: columns of the rows that the stream has not, each with what to say of it; left out if there are none
+    unknown_columns: dict[str, str] = {}
 
 
 class Clocks(RequestBody):

@@ -110,7 +110,8 @@ class EmbeddedBackend(Backend):
             return False
         fits = gateway.conform(parcel.stream, parcel.rows, device)
         taken = self.fleet.push(parcel.stream, fits, device=device, sequence=parcel.sequence)
-        parcel.dead.extend(fits.dead if taken else ())
+        if taken:
+            parcel.told(fits, gateway)
         return taken
 
     def push_together(self, parcels: Sequence[Parcel]) -> list[bool | None]:

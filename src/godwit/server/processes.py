@@ -142,7 +142,8 @@ class ProcessBackend(Backend):
         except (pa.ArrowException, TypeError, AttributeError) as error:
             msg = f"rows of '{stream}' are not a table ({error}); each is an object with the stream's columns"
             raise SourceError(msg) from error
-        return self._fleet.push(stream, table, device=parcel.device, sequence=parcel.sequence, dead=parcel.dead)
+        device, sequence, dead, unknown = parcel.device, parcel.sequence, parcel.dead, parcel.unknown
+        return self._fleet.push(stream, table, device=device, sequence=sequence, dead=dead, unknown=unknown)
 
     def unread(self, stream: str) -> int:
         reading = {

@@ -51,6 +51,17 @@ def page(fleet: Backend, name: QueryId, cursor: str | None, limit: int) -> dict[
     }
 
 
+def newest(fleet: Backend, name: QueryId, limit: int) -> dict[str, Any]:
+    """The newest rows of each region: at most so many of each."""
+    versions = fleet.executions(name)
+    query, executions, seen = versions[-1], {version.id for version in versions}, {}
+    for shape in dict.fromkeys(version.shape.key for version in versions):
+        for region, segments in fleet.segments(shape).items():
+            total = sum(_rows(segment, query, executions) for segment in segments)
+            seen[f"{region}/{shape}"] = max(0, total - limit)
+    return page(fleet, name, _encoded(seen), limit * max(1, len(seen)))
+
+
 def rows_of(segments: Iterable[Segment], query: Query, executions: Collection[str] = ()) -> list[pa.Table]:
     """A query's own rows (of these executions of it), with its output columns; of results that replace each other also
     which is newer."""

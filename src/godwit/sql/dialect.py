@@ -53,7 +53,7 @@ def _is_table_word(found: list[Token], number: int) -> bool:
     """The second word of TUMBLE(TABLE stream, ..), which sqlglot does not know there (see `spellings.py`)."""
     if found[number].token_type != TokenType.TABLE or number < 2 or found[number - 1].token_type != TokenType.L_PAREN:
         return False
-    return found[number - 2].text.lower() in ("tumble", "hop", "session")
+    return found[number - 2].text.lower() in ("tumble", "hop", "session", "cumulate")
 
 
 def parse(sql: str) -> list[exp.Expr | None]:

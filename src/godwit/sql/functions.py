@@ -86,6 +86,8 @@ _WHERE = Refusal("depends on where and by whom the row is processed", "remove it
 _DANGER = Refusal("runs code or reads files on the machine", "remove it: queries work on the columns of streams only")
 _KILLS = Refusal("fails the micro-batch that other queries share", "filter such rows out with WHERE")
 _ORDER = Refusal("depends on the order in which rows arrive", "use min, max, or max(struct(ts, x)).x for the latest x")
+_BEST = Refusal("depends on the order in which rows arrive", "use max(struct(y, x)).x for max_by(x, y), or min(..)")
+_FIRST = Refusal("depends on the order in which rows arrive", "use min(struct(ts, x)).x for the first x, or min, max")
 _COLLECT = Refusal("keeps every row of the window", "use count, sum, min, max, avg, percentile or count(DISTINCT ..)")
 _AGGREGATE = Refusal("is an aggregate that godwit does not merge", f"use one of {', '.join(sorted(AGGREGATES))}")
 _APPROXIMATE = Refusal("is approximate", "use percentile(x, fraction) or median(x), which are exact")
@@ -107,7 +109,9 @@ _REFUSED: dict[Refusal, str] = {
         from_protobuf to_protobuf from_avro to_avro schema_of_avro xpath xpath_boolean
         xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string from_xml schema_of_xml""",
     _KILLS: "raise_error assert_true",
-    _ORDER: "first first_value last last_value any_value max_by min_by mode nth_value",
+    _ORDER: "last last_value any_value mode nth_value",
+    _FIRST: "first first_value",
+    _BEST: "max_by min_by",
     _COLLECT: "collect_list collect_set array_agg listagg string_agg histogram_numeric",
     _APPROXIMATE: "approx_percentile percentile_approx approx_top_k count_min_sketch hll_sketch_agg",
     _AGGREGATE: "try_sum try_avg percentile_cont percentile_disc grouping grouping_id",

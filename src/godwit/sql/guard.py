@@ -16,7 +16,10 @@ _CLAUSES = {
     "sort": ("SORT BY needs the end of the data", "remove it; sort where you read the results"),
     "cluster": ("CLUSTER BY is about files, not results", "remove it"),
     "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
-    "limit": ("LIMIT needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
+    "limit": (
+        "LIMIT needs an order and an end of the data",
+        "for the best of a window: SELECT * FROM (..) QUALIFY row_number() OVER (PARTITION BY until ORDER BY n) <= 3",
+    ),
     "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
     "hint": ("hints are for batch plans", "remove the /*+ .. */"),
@@ -24,6 +27,7 @@ _CLAUSES = {
     "version": ("time travel is for tables", "read the stream as it is"),
     "when": ("time travel is for tables", "read the stream as it is"),
 }
+_CUMULATE = functions.REFUSED["cumulate"]
 _SELECT = frozenset(
     ("expressions", "from_", "joins", "where", "group", "having", "with_", "windows", "qualify", "laterals", "distinct")
 )
@@ -96,6 +100,9 @@ def _check_construct(node: exp.Expr) -> None:
     if isinstance(node, exp.TableAlias) and node.args.get("columns") and not rows:
         msg = "column lists after an alias are not supported"
         raise SqlFault(msg, node, "name the columns with AS in the SELECT list")
+    if isinstance(node, exp.Table) and any(one.name.lower() == "cumulate" for one in node.find_all(exp.Anonymous)):
+        msg = f"CUMULATE {_CUMULATE.why}"
+        raise SqlFault(msg, node, _CUMULATE.remedy)
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
         msg = "only streams and sub-queries can stand in FROM"
         raise SqlFault(msg, node, "name a declared stream")
@@ -104,7 +111,17 @@ def _check_construct(node: exp.Expr) -> None:
         raise SqlFault(msg, node, "write WITH without RECURSIVE")
     if isinstance(node, exp.Query) and not _is_source(node):
         msg = "a sub-query outside FROM would have to see a whole stream at once"
-        raise SqlFault(msg, node, "join the streams within a time band instead")
+        raise SqlFault(msg, node, _instead(node))
+
+
+def _instead(node: exp.Query) -> str:
+    """What to write for a sub-query that is no source."""
+    asks = node.find_ancestor(exp.Exists, exp.In)
+    if asks is None:
+        return "join the streams within a time band instead"
+    kind = "ANTI" if isinstance(asks.parent, exp.Not) else "SEMI"
+    band = "b.ts BETWEEN a.ts - INTERVAL 1 MINUTE AND a.ts"
+    return f"join within a time band instead: FROM .. a LEFT {kind} JOIN .. b ON a.key = b.key AND {band}"
 
 
 def _is_source(node: exp.Query) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -60,11 +60,15 @@ class NameScope:
 
     def resolve(self, expression: exp.Expr, special: Special | None = None) -> exp.Expr:
         """A copy of the expression that reads flat names only."""
+        select = expression.find_ancestor(exp.Select)
+        given = (
+            () if select is None else {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
+        )
 
         def swap(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):
                 return node
-            return (special(node) if special else None) or self.find(node) or self._fail(node)
+            return (special(node) if special else None) or self.find(node) or self._fail(node, given)
 
         return expression.copy().transform(swap, copy=False)
 
@@ -83,12 +87,16 @@ class NameScope:
             raise SqlFault(msg, node, f"say which, e.g. {self.relations[0].alias}.{parts[0].name}", UnknownNameError)
         return _access(owners[0], node, parts[1:]) if owners else None
 
-    def _fail(self, node: exp.Column) -> exp.Expr:
+    def _fail(self, node: exp.Column, given: Collection[str]) -> exp.Expr:
+        """`given`: names that the SELECT gives to what it computes."""
         parts = [p.name for p in node.parts]
         relation = next((r for r in self.relations if len(parts) > 1 and same(r.alias, parts[0])), None)
         if relation is not None:
             msg = f"'{relation.alias}' has no column '{parts[1]}'"
             raise unknown(msg, node, parts[1], (f.name for f in relation.fields))
+        if len(parts) == 1 and parts[0].lower() in given:
+            msg = f"'{parts[0]}' is a name that this SELECT gives, which its other expressions cannot read"
+            raise SqlFault(msg, node, "write the expression again, or read it in a SELECT around this one")
         if len(parts) > 1:
             msg = f"there is no stream or alias '{parts[0]}' in this FROM"
             raise unknown(msg, node, parts[0], (r.alias for r in self.relations))

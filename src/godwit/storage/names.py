@@ -24,6 +24,7 @@ from godwit.storage.base import Disk
 CONTROL, SNAPSHOTS, REGIONS, SINKS = "control", "snapshots", "regions", "sinks"
 STANDINGS, COMMANDS, ANSWERS = "snapshots/standing", "commands", "answers"
 ALIASES, VERSIONS, RELAYS, DEAD_LETTERS = "aliases", "versions", "ways", "dead_letters"
+UNKNOWN_COLUMNS = "unknown_columns"
 HISTORY = "history.jsonl"
 #: what region processes tell the coordinator; who runs
 REPORTS, PROCESSES = "reports", "processes"

@@ -79,11 +79,25 @@ export class Queries {
     results.textContent = "";
     await this.refresh();
     if (this.detail.hidden || this.chosen !== name) return;
+    this.recent(name, results);
     this.live = follow(`${path(name)}/live`, "rows", (message) => {
       const lines = message.rows.map((row) => JSON.stringify(row)).reverse();
       results.textContent = [...lines, ...results.textContent.split("\n")].slice(0, SHOWN).join("\n");
     });
     for (const row of $("#query-rows").children) row.classList.toggle("chosen", row.dataset.query === name);
+  }
+
+  // What was there before it was chosen; a row that comes meanwhile is above.
+  async recent(name, results) {
+    try {
+      const told = await call("GET", `${path(name)}/results?newest=true&limit=${SHOWN}`);
+      if (this.chosen !== name) return;
+      const lines = told.rows.map((row) => JSON.stringify(row)).reverse();
+      const above = results.textContent.split("\n").filter((line) => line && !lines.includes(line));
+      results.textContent = [...above, ...lines].slice(0, SHOWN).join("\n");
+    } catch (fault) {
+      if (!(fault instanceof Refused)) throw fault;
+    }
   }
 
   leave() {

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from godwit.control.commands import ChangeTopology, PlaceByHand
+from godwit.ids import StreamId
 from godwit.model.change_text import parse_changes
 from godwit.model.topology_file import load_topology as parsed_topology
 from godwit.server.access import Caller, Role
@@ -24,8 +25,11 @@ Operator = Annotated[Caller, Depends(needs(Role.OPERATE))]
 @router.get("/topology")
 def topology(request: Request, caller: Reader) -> dict[str, Any]:
     """Sites, links and devices as they are now."""
-    now = service_of(request).fleet.topology
-    parts = (now.sites.values(), now.links.values(), now.devices.values())
+    fleet = service_of(request).fleet
+    now, streams = fleet.topology, fleet.deployment.streams
+    # (a reference table's changes come in like a device's rows, but it is none)
+    devices_only = [one for name, one in now.devices.items() if StreamId(name) not in streams]
+    parts = (now.sites.values(), now.links.values(), devices_only)
     sites, links, devices = ([plain_values(one) for one in those] for those in parts)
     return {"version": now.version, "sites": sites, "links": links, "devices": devices}
 
