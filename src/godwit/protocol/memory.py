@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.protocol.handover import Instance, Migration
+from godwit.protocol.handover import Answered, Instance, Migration, answered_from_json, answered_to_json
 from godwit.protocol.ownership import History, history_from_json, history_to_json
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_from_json
 from godwit.protocol.watermarks import Mark
@@ -59,6 +59,8 @@ class Snapshot:
     outbox: Mapping[RegionId, int] = field(default_factory=dict)
     #: copies of other regions' state that are built up here
     shadows: Mapping[ShadowKey, Shadow] = field(default_factory=dict)
+    #: keys whose rows are answered further than the watermark says
+    answered: Mapping[Instance, Answered] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -158,4 +160,5 @@ _CODECS: dict[str, _Codec] = {
     "failed": _Codec(value_to=lambda f: [f.epoch, f.reason], value_of=lambda f: Failure(*f)),
     "outbox": _PLAIN,
     "shadows": _ShadowCodec(list, tuple, Shadow.to_json),
+    "answered": _Codec(list, tuple, answered_to_json, answered_from_json),
 }
