@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from godwit.api.fleet import Fleet
-from godwit.migration.phases import KEY_STRATEGIES
+from godwit.engine.size_policy import SizePolicy
+from godwit.migration.phases import AUTO, KEY_STRATEGIES
 from tests.region.test_late_state import KNOWN
 from tests.region.test_outer_joins import OUTER
-from tests.region.world import Action, Push, Step, World
+from tests.region.world import Action, Attach, Crash, Move, Push, Step, World, sized
 
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 36, 6) for train in range(4)]
 ALL = Step((0, 1, 2))
@@ -48,7 +50,7 @@ def wrong(world: World) -> list[str]:
 )
 def test_absence_is_told_once_by_every_strategy(open_fleet: Callable[..., Fleet], strategy: str) -> None:
     world = World(open_fleet, JOINS if strategy == "delta" else FEW)
-    names = [name for name in world.queries if strategy != "delta" or name != "asof"]
+    names = list(world.queries)
     rounds(world, names, strategy, [Step((0, 1)), Step((1, 2, 0))])
     assert wrong(world) == []
     done = [one.query for one, outcome in world.fleet.plane.keys.ended if outcome == "done"]
@@ -56,3 +58,39 @@ def test_absence_is_told_once_by_every_strategy(open_fleet: Callable[..., Fleet]
     assert not world.fleet.plane.keys.active
     for runner in world.fleet.pool.runners.values():
         assert not runner.memory.rooms
+
+
+@pytest.mark.full
+def test_large_batches_and_instances_that_move_as_a_whole_meanwhile(open_fleet: Callable[..., Fleet]) -> None:
+    """Sets of keys are then conditions of Spark's plan; a part of the keys goes on before it has arrived."""
+    world = World(sized(open_fleet, SizePolicy(small_rows=3, handed_rows=2)), FEW)
+    moves = [Move(name, site) for name, site in (("full", "east"), ("asof", "west"))]
+    rounds(world, list(FEW), AUTO, [Step((0, 1)), *moves, Crash("staged"), Step((1, 2)), Attach(0, "east")])
+    assert wrong(world) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("moment", ["staged", "committed"])
+def test_a_crash_while_keys_of_joins_migrate(open_fleet: Callable[..., Fleet], name: str, moment: str) -> None:
+    world = World(open_fleet, {name: JOINS[name]})
+    rounds(world, [name], AUTO, [Step((0, 1)), Crash(moment), Step((2,)), Move(name, "east"), Step((0, 2))])
+    assert wrong(world) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", KEY_STRATEGIES)
+@pytest.mark.parametrize("name", JOINS)
+def test_keys_of_joins_migrate_while_the_fleet_runs(open_fleet: Callable[..., Fleet], name: str, strategy: str) -> None:
+    """Rows come all the time; keys go round, some of them before they have arrived."""
+    world = World(open_fleet, {name: JOINS[name]})
+    operator = stateful(world.fleet, name)
+    world.fleet.control.may_begin = lambda place: True  # none waits for others
+    world.fleet.start()
+    for number, second in enumerate(range(0, 54, 3)):
+        world.play([Push(train, second, 3) for train in range(4)])
+        low, high, to = RANGES[number % 4]
+        world.fleet.migrate(name, keys=("buckets", low, high), to=to, strategy=strategy, operator=operator)
+        time.sleep(0.2)
+    assert wrong(world) == []
+    assert sum(outcome == "done" for _, outcome in world.fleet.plane.keys.ended) >= 6
