@@ -94,7 +94,7 @@ def chosen(name: str, operator: Operator) -> str:
     if operator.emits == "watermark" and not operator.catches_up:
         msg = (
             f"keys of a {kind} cannot migrate, by any strategy: it does not answer state that comes when the "
-            "watermark, which all keys of an instance share, has passed it; move the operator as a whole with fleet.move"
+            "watermark, which its keys share, has passed it; move the operator as a whole with fleet.move"
         )
         raise ConfigError(msg)
     if name == AUTO and operator.needs_order:
