@@ -12,8 +12,9 @@ from godwit.ids import Epoch, QueryId, RegionId, SiteId
 from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKeys
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
 from godwit.model.keys import HashRange, KeySet, listed
+from godwit.model.running import OverAhead
 from godwit.protocol.handover import Migration
-from godwit.sim.worlds import FEEDS, STREAMS, full_join, joined, running, session, topology, tumbling
+from godwit.sim.worlds import FEEDS, STREAMS, asof, full_join, joined, running, session, topology, tumbling
 
 QUERY, WEST, EAST = QueryId("q"), RegionId("west"), RegionId("east")
 
@@ -254,12 +255,16 @@ def test_auto_takes_what_the_operator_declares_and_what_cannot_work_is_refused()
     dual = running("q", 0).shape.plan.operators[2]
     join = joined("q", 0).shape.plan.operators[3]
     outer = full_join("q", 0).shape.plan.operators[3]
+    newest = asof("q", 0).shape.plan.operators[3]
     sessions = session("q", 0).shape.plan.operators[3]
-    assert [chosen(AUTO, node) for node in (window, dual, join)] == ["delta", "falcon", "delta"]
-    assert all(chosen(name, node) == name for name in KEY_STRATEGIES for node in (window, join))
+    ahead = OverAhead((0,), ("k", "ts"), ("k",), "ts", (), ())
+    nodes = (window, dual, join, outer, newest)
+    assert [chosen(AUTO, node) for node in nodes] == ["delta", "falcon", "delta", "delta", "falcon"]
+    assert all(chosen(name, node) == name for name in KEY_STRATEGIES for node in (window, join, outer, newest))
     for name, node, said in (
         ("delta", dual, "cannot run before its state is there"),
-        ("falcon", outer, "a watermark that all keys of an instance share"),
+        ("falcon", ahead, "cannot migrate, by any strategy"),
+        (AUTO, ahead, "move the operator as a whole with fleet.move"),
         ("hot-backup", sessions, "sessions grow"),
         ("magic", window, "there is no strategy 'magic'"),
     ):

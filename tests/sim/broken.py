@@ -26,7 +26,7 @@ from godwit.sim.outer import SimMeeting
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick, draw_keys
 
-_met = sim_step.met
+_met, _together = sim_step.met, sim_step._Step._together
 _hold_back = Inputs.hold_back
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
 _run, _taken_in = running.run, over.taken_in
@@ -384,4 +384,61 @@ BROKEN_ORDER: dict[str, tuple[Any, str, Any, int]] = {
     "a newcomer knows of no session before": (RegionKernel, "_expect_earlier", _nothing, 85),
     "delta drops what waits": (kernel_module, "difference", _delta_without("held"), 590),
     "delta drops what readers must hear first": (kernel_module, "difference", _delta_without("behind"), 2371),
+}
+
+
+def _met_already(self: sim_step._Step, *those: Any) -> Any:
+    """Rows that have waited are taken for rows that the source has seen."""
+    found = _together(self, *those)
+    return replace(found, parts=found.everything, waited={})
+
+
+def _all_forgotten(self: MigrationLedger, released: Any) -> None:
+    self.answered.clear()
+
+
+#: west has told that (35, key 0) has no partner when it sends the key to east, whose watermark lies behind: it has not
+#: heard the cloud of late
+_TOLD_BEFORE: tuple[Action, ...] = (
+    SubmitQuery("q0", "anti_join", 0),
+    *_everybody(),
+    Move("d2", "c"),
+    *_everybody(),
+    MoveKeys("q0", (0,), "a1", "partial-pause"),
+    *_everybody() * 2,
+    MoveKeys("q0", (1,), "b1", "partial-pause"),
+    *_everybody() * 2,
+    Send("d1", "left", ((35, 0, 1), (45, 2, 1))),
+    *(Send(device, stream, ((45, 2, 1),)) for device, stream in (("d2", "left"), ("d2", "right"), ("d3", "right"))),
+    Tick("east", Sight((0, 2))),
+    *(Tick(region, Sight()) for region in ("cloud", "west", "west")),
+    MoveKeys("q0", (0,), "b1", "delta"),
+    Deliver(9),
+    Tick("west", Sight()),
+    Tick("cloud", Sight((0, 2))),
+    *(Tick(region, Sight()) for region in ("east", "cloud", "west")),
+    Tick("east", Sight((0, 2))),
+)
+#: and the key goes on to the cloud before east has caught up
+TOLD_ON = Schedule(
+    0,
+    "bottom-up",
+    "incremental",
+    (*_TOLD_BEFORE, Deliver(9), MoveKeys("q0", (0,), "c", "delta"), Deliver(9), *_everybody()),
+)
+#: or east dies before it has
+TOLD_AND_DIED = Schedule(
+    0, "bottom-up", "incremental", (*_TOLD_BEFORE, Tick("east", Sight(), "polled"), Deliver(9), *_everybody())
+)
+
+#: of such joins whose keys migrate; the seeds are those of `draw_outer_keys`
+BROKEN_OUTER_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
+    "nobody says how far rows are answered": (MigrationLedger, "told", _nothing, 17),
+    "it is not said on": (MigrationLedger, "told_of", lambda *_: (), TOLD_ON),
+    "it is forgotten at once": (MigrationLedger, "caught_up", _all_forgotten, TOLD_ON),
+    "it is forgotten by a restart": (kernel_module, "difference", _delta_without("answered"), TOLD_AND_DIED),
+    "what the watermark has passed is not answered": (sim_step._Step, "_passed", lambda *_: {}, 17),
+    "rows that waited meet nobody": (sim_step._Step, "_together", _met_already, 0),
+    "copied rows meet no others": (MigrationLedger, "company", _one_generation, 9),
+    "rows are parted by moves of other keys": (MigrationLedger, "company", _any_key, 9),
 }

@@ -39,6 +39,7 @@ from godwit.sim.schedule import (
     draw,
     draw_keys,
     draw_outer,
+    draw_outer_keys,
     draw_passing,
     draw_replicas,
     draw_single_keys,
@@ -50,6 +51,7 @@ from tests.sim.broken import (
     BROKEN_KEYS,
     BROKEN_ORDER,
     BROKEN_OUTER,
+    BROKEN_OUTER_KEYS,
     BROKEN_STRATEGIES,
     PASSED_BY,
     only_by,
@@ -187,6 +189,21 @@ def test_a_broken_rule_of_outer_joins_is_caught(monkeypatch: pytest.MonkeyPatch,
     assert play(draw_outer(seed)) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(draw_outer(seed))
+
+
+@pytest.mark.timeout(900)
+def test_every_schedule_that_migrates_keys_of_outer_joins_ends_with_the_oracles_answer() -> None:
+    bad = run(SCHEDULES // 10, drawing=draw_outer_keys)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 10} schedules failed; the first:\n{story(draw_outer_keys(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_OUTER_KEYS)
+def test_a_broken_rule_of_outer_joins_keys_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, told = BROKEN_OUTER_KEYS[broken]
+    schedule = draw_outer_keys(told) if isinstance(told, int) else told
+    assert play(schedule) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(schedule)
 
 
 def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,8 @@ def chosen(name: str, operator: Operator) -> str:
     kind = type(operator).__name__
     if operator.emits == "watermark" and not operator.catches_up:
         msg = (
-            f"keys of a {kind} cannot migrate: its rows wait for a watermark that all keys of an instance share; "
-            "move the operator as a whole with fleet.move"
+            f"keys of a {kind} cannot migrate, by any strategy: it does not answer state that comes when the "
+            "watermark, which its keys share, has passed it; move the operator as a whole with fleet.move"
         )
         raise ConfigError(msg)
     if name == AUTO and operator.needs_order:

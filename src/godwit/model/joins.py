@@ -39,6 +39,8 @@ class OuterJoin(Operator):
     # Absence is reported behind the watermark, which is held until the state of an instance that moved has come.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+    catches_up: ClassVar[bool] = True
+    answered_stay: ClassVar[bool] = True
 
     @property
     def inner(self) -> Join:
@@ -137,6 +139,8 @@ class AsofJoin(Operator):
     needs_order: ClassVar[bool] = True
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
+    catches_up: ClassVar[bool] = True
+    answered_stay: ClassVar[bool] = True
 
     @property
     def told_apart(self) -> Literal["rows", "partials"] | None:
@@ -146,6 +150,10 @@ class AsofJoin(Operator):
     def wait_us(self) -> int:
         """When the watermark is further past a row of the left than this, its partner is there."""
         return max(self.left_lag_us, self.right_lag_us)
+
+    @property
+    def waits_us(self) -> tuple[int, int]:
+        return self.wait_us, self.wait_us
 
     @property
     def state(self) -> tuple[StateSpec, ...]:

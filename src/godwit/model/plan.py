@@ -143,6 +143,8 @@ class Operator:
     #: where the watermark makes results: whether state of some keys may come when the watermark has passed it, because
     #: of other keys, and is answered then
     catches_up: ClassVar[bool] = False
+    #: whether rows stay in its state when they are answered, for others to meet: who takes it over must be told
+    answered_stay: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         KINDS[cls.__name__] = cls

@@ -18,10 +18,10 @@ from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.joins import AsofJoin
 from godwit.model.plan import GENERATION, QUERY
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
-from godwit.operators.due import behind, due_rows
+from godwit.operators.due import behind, clocks_of, due_rows, unanswered
 from godwit.operators.lookup import of_keys
 from godwit.protocol.watermarks import NEVER
-from godwit.region.state import union
+from godwit.region.state import State, union
 
 LEFT, RIGHT = 0, 1
 _SIDE, _AT, _MINE, _THEIRS, _TIES = "__side", "__at", "__mine", "__theirs", "__ties"
@@ -43,18 +43,29 @@ class NewestBefore(StatefulOperator):
         for side, rows in enumerate(inputs):
             mine = None if rows is None else context.tables.without_parameters(rows)
             context.state(side).live += context.admit(side, mine, since[side])
-        for arrived in context.arrivals():
-            for side, part in arrived.parts.items():
+        arrivals = context.arrivals()
+        for arrived in arrivals:
+            for side, part in arrived.everything.items():
                 context.state(side).live += part
+        came = State([segment for arrived in arrivals for segment in arrived.everything.get(LEFT, ())])
+        passed = self._answered(context, came, *clocks_of(context, arrivals))
         context.hand_over()
         before, now = context.advance()
-        closed, closing = (behind(clock, node.wait_us) for clock in (before, now))
-        due = due_rows(context, context.state(LEFT), node.left_time, closed, closing)
-        made = None if due is None else self._answered(context, due)
-        self._tidy(context, closing)
+        made = self._answered(context, context.state(LEFT), before, now)
+        self._tidy(context, behind(now, node.wait_us))
+        if passed is not None:
+            made = union([passed, made])
+            context.makes_few(isinstance(made, LazyFrame))
         return made
 
-    def _answered(self, context: OperatorContext, due: Frame) -> Frame | None:
+    def _answered(self, context: OperatorContext, rows: State, before: Watermarks, now: Watermarks) -> Frame | None:
+        """Rows of the left that the watermark has passed: in one go, or behind the rows' last owner."""
+        node, (closed, closing) = self.node, (behind(clock, self.node.wait_us) for clock in (before, now))
+        due = due_rows(context, rows, node.left_time, closed, closing)
+        due = unanswered(context, LEFT, due, node.wait_us)
+        return None if due is None else self._with_partners(context, due)
+
+    def _with_partners(self, context: OperatorContext, due: Frame) -> Frame | None:
         due, right = context.tables.of_queries(due), context.state(RIGHT)
         if not isinstance(due, LazyFrame) and right.live and context.sizes.is_small(right.rows):
             partners = right.read(context.spark, sizes=context.sizes)

@@ -41,7 +41,7 @@ class BandJoin(StatefulOperator):
         self.node = node
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
-        made = self.pairs(context, self.take_in(context, inputs))
+        made = self.pairs(context, self.take_in(context, inputs)[0])
         context.hand_over()
         _, now = context.advance()
         clock = context.dead_before(now)
@@ -49,18 +49,25 @@ class BandJoin(StatefulOperator):
             context.tidy(side, clock - stays - 1)
         return made
 
-    def take_in(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> list[Meeting]:
-        """New rows and state that has arrived become state; returned is who meets whom thereby, each pair once."""
-        left, right = (State(self._new(context, side, frame)) for side, frame in enumerate(inputs))
+    def take_in(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> tuple[list[Meeting], list[Arrived]]:
+        """New rows and state that has arrived become state; returned is who meets whom thereby, each pair once, and
+        what arrived."""
+        meetings = self._of_new(context, *(State(self._new(context, side, rows)) for side, rows in enumerate(inputs)))
+        arrivals = context.arrivals()
+        for together in rounds(arrivals):
+            meetings += self._of_arrived(context, together)
+            waited = (State([s for one in together for s in one.waited.get(side, ())]) for side in (0, 1))
+            meetings += self._of_new(context, *waited)
+        return [m for m in meetings if m.left.live and m.right.live], arrivals
+
+    def _of_new(self, context: OperatorContext, left: State, right: State) -> list[Meeting]:
         # (new, old and new), (old, new)
         old_and_new = State([*self.partners(context, 1, left).live, *right.live])
         old = self.partners(context, 0, right)
         meetings = [Meeting(left, old_and_new), Meeting(old, right, self.partners(context, 1, old))]
         for side, new in enumerate((left, right)):
             context.state(side).live += new.live
-        for together in rounds(context.arrivals()):
-            meetings += self._of_arrived(context, together)
-        return [m for m in meetings if m.left.live and m.right.live]
+        return meetings
 
     def _new(self, context: OperatorContext, side: int, frame: Frame | None) -> list[Segment]:
         lag = self.node.state[side].lag_us

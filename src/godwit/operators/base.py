@@ -77,6 +77,9 @@ class OperatorContext(Protocol):
     def in_company(self, side: int, rows: Frame) -> Frame:
         """Rows of an input's state; those of which GENERATION says the same have met, or meet now."""
 
+    def unanswered(self, side: int, rows: Frame, wait_us: int) -> Frame:
+        """Rows of an input without those that earlier owners of their keys answered, so far behind their watermark."""
+
     def leaving(self) -> list[tuple[QueryId, int]]:
         """(query, epoch) of instances whose older generations wait to be handed over: not ours to touch."""
 

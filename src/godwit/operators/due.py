@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.operators.base import OperatorContext, Watermarks
 from godwit.protocol.watermarks import FOREVER, NEVER
+from godwit.region.poll import Arrived
 from godwit.region.state import State
 from godwit.storage.log import Segment
 from godwit.storage.overlays import by_query, revised
@@ -22,6 +25,21 @@ def behind(watermarks: Watermarks, lag_us: int) -> Watermarks:
 def moving(closed: Watermarks, closing: Watermarks) -> Watermarks:
     """Of the queries whose bound has gone on: how far."""
     return {query: bound for query, bound in closing.items() if bound > closed[query]}
+
+
+def unanswered(context: OperatorContext, side: int, rows: Frame | None, wait_us: int) -> Frame | None:
+    """Of rows of an input that are due, those that no earlier owner of their keys has answered."""
+    left = None if rows is None else context.unanswered(side, rows, wait_us)
+    return None if isinstance(left, LazyFrame) and not left.rows else left
+
+
+def clocks_of(context: OperatorContext, arrivals: Sequence[Arrived]) -> tuple[Watermarks, Watermarks]:
+    """(how far the senders of divided keys had come, how far the watermark here has gone without their rows)"""
+    senders: Watermarks = {}
+    for query, clock in ((one.move.query, one.clock) for one in arrivals if context.divided(one.move.query)):
+        senders[query] = min(clock, senders.get(query, clock))
+    released = context.released()
+    return senders, {query: max(clock, released.get(query, NEVER)) for query, clock in senders.items()}
 
 
 def due_rows(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from godwit.engine.lazy_frame import Frame, LazyFrame, joined
-from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator
-from godwit.model.signature import filled
+from godwit.model.plan import CLASS, DEVICE, GENERATION, MEETING, QUERY, Join, Operator, Shape
+from godwit.model.signature import StateKey, filled
 
 Side = Literal["left", "right"]
 #: what `MEETING` says of rows: the number of those that they meet, or whether they are new (1) or old (0)
@@ -94,6 +94,13 @@ def computed(left: Frame, right: Frame, operator: Operator, literals: Sequence[s
     few = isinstance(left, LazyFrame) and isinstance(right, LazyFrame)
     found = pairs(left, right, operator, one_query=True, hashed="right" if few else None)
     return found if operator.residual is None else found.where(filled(operator.residual, literals))
+
+
+def join_that_keeps(shape: Shape, state: StateKey) -> Join:
+    """The operator of a shape whose state it is."""
+    found = shape.plan.operators[shape.signatures.index(state.signature)]
+    assert isinstance(found, Join)
+    return found
 
 
 def still_needed(rows: Frame, operator: Operator, side: int, clock: int) -> Frame:

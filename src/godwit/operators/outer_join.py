@@ -15,8 +15,9 @@ from godwit.model.joins import OuterJoin
 from godwit.model.plan import QUERY
 from godwit.operators.band_join import BandJoin, Meeting
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
-from godwit.operators.due import behind, due_rows, moving
+from godwit.operators.due import behind, clocks_of, due_rows, moving, unanswered
 from godwit.operators.join import chosen
+from godwit.region.poll import Arrived
 from godwit.region.state import State, union
 
 
@@ -28,15 +29,17 @@ class OuterBandJoin(StatefulOperator):
         self.node, self._band = node, BandJoin(node.inner)
 
     def step(self, context: OperatorContext, inputs: Sequence[Frame | None]) -> Frame | None:
-        meetings = self._band.take_in(context, inputs)
+        meetings, arrivals = self._band.take_in(context, inputs)
         made: list[Frame | None] = []
         if self.node.how == "semi":
             made += [self._first_partners(context, one) for one in meetings]
         elif self.node.how != "anti" and (pairs := self._band.pairs(context, meetings)) is not None:
             made.append(context.for_readers(pairs))
+        if arrivals:
+            made += [self._passed(context, side, arrivals) for side in self.node.answers_for]
         context.hand_over()
         before, now = context.advance()
-        made += [self._alone(context, side, before, now) for side in self.node.answers_for]
+        made += [self._alone(context, side, context.state(side), before, now) for side in self.node.answers_for]
         clock = context.dead_before(now)
         for side, lasts in enumerate(self.node.lasts_us):
             context.tidy(side, clock - lasts - 1)
@@ -50,25 +53,35 @@ class OuterBandJoin(StatefulOperator):
         left, right, met = (part.read(context.spark, sizes=context.sizes) for part in (one.left, one.right, one.met))
         assert left is not None
         assert right is not None
-        left = self._of_readers(context, left)
+        left, right = self._of_readers(context, context.in_company(0, left)), context.in_company(1, right)
+        met = None if met is None else context.in_company(1, met)
         found = self._chosen(context, left, right, 0, having=True)
         found = found if met is None else self._chosen(context, found, met, 0, having=False)
         return self._own(context, found, 0)
 
-    def _alone(self, context: OperatorContext, side: int, before: Watermarks, now: Watermarks) -> Frame | None:
+    def _passed(self, context: OperatorContext, side: int, arrivals: Sequence[Arrived]) -> Frame | None:
+        """The same of rows that came, or have waited, when the watermark here had passed them because of other keys."""
+        came = State([segment for arrived in arrivals for segment in arrived.everything.get(side, ())])
+        return self._alone(context, side, came, *clocks_of(context, arrivals))
+
+    def _alone(
+        self, context: OperatorContext, side: int, rows: State, before: Watermarks, now: Watermarks
+    ) -> Frame | None:
         """The rows of a side that the watermark has passed by so much that no partner can come, and that have none."""
         closed, closing = (behind(clock, self.node.waits_us[side]) for clock in (before, now))
         time = str(self.node.state[side].time)
-        due = due_rows(context, context.state(side), time, closed, closing)
+        due = due_rows(context, rows, time, closed, closing)
+        due = unanswered(context, side, due, self.node.waits_us[side])
         if due is None:
             return None
-        due = self._of_readers(context, due)
+        due = self._of_readers(context, context.in_company(side, due))
         going = moving(closed, closing)
         first, last = min(closed[query] for query in going), max(going.values())
         others = State(context.state(1 - side).between(*self._band.reach(1 - side, first, last)))
         partners = others.read(context.spark, sizes=context.sizes)
-        found = due if partners is None else self._chosen(context, due, partners, side, having=False)
-        return self._own(context, found, side)
+        if partners is not None:
+            due = self._chosen(context, due, context.in_company(1 - side, partners), side, having=False)
+        return self._own(context, due, side)
 
     def _of_readers(self, context: OperatorContext, rows: Frame) -> Frame:
         """Rows once for everybody whose they are, as the residual needs them."""

@@ -59,7 +59,7 @@ class OverRows(StatefulOperator):
         """State that came. Where keys have several owners, rows that the watermark here has passed, because of other
         keys, are answered at once: they are returned. The sender has answered those before its own watermark; if they
         were sent to both, what is kept of them is made here, and nothing comes of it."""
-        query, rows = arrived.move.query, State(list(arrived.parts.get(WAITING, [])))
+        query, rows = arrived.move.query, State(arrived.everything.get(WAITING, []))
         context.state(KEPT).live += arrived.parts.get(KEPT, [])
         if not context.divided(query) or not rows.live:
             context.state(WAITING).live += rows.live

@@ -53,7 +53,7 @@ class SessionAggregate(WindowAggregate):
     def _opened(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
         """Sessions have no bound from below: one that has ended closes when the watermark goes on. What the sender has
         closed is left out, where rows of it may be in a copy."""
-        rows = [segment for part in arrived.parts.values() for segment in part]
+        rows = [segment for part in arrived.everything.values() for segment in part]
         if not rows or not arrived.move.shadow:
             context.state().live += rows
             return None

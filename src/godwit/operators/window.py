@@ -61,7 +61,7 @@ class WindowAggregate(StatefulOperator):
     def _opened(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
         """Partials that arrived become state. Where keys have several owners, what the sender has closed is left out,
         and windows that the watermark here has passed, because of other keys, close at once: they are returned."""
-        query, rows = arrived.move.query, [segment for part in arrived.parts.values() for segment in part]
+        query, rows = arrived.move.query, [segment for part in arrived.everything.values() for segment in part]
         if not context.divided(query) or not rows:
             context.state().live += rows
             return None

@@ -20,6 +20,7 @@ drained. The version that begins at e, under another plan, *inherits* it like st
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -32,6 +33,8 @@ from godwit.model.plan import Operator
 
 #: what moves as one, and what the ledger's tables are keyed by: `Migration.instance` and `instance_of` make it
 Instance = tuple[QueryId, int]
+#: keys of an instance, and the watermark up to which every row of them has been answered, wherever it is
+Answered = tuple[tuple[KeySet, int], ...]
 
 
 def instance_of(query: QueryId, operator: int) -> Instance:
@@ -127,6 +130,14 @@ def rows_wait(move: Migration, operator: Operator) -> bool:
     """Whether rows wait at the target until the state of a move has come: where it was asked for, where state cannot be
     merged later, or where others need not wait for them."""
     return not move.copy and (move.wait or operator.late_state != "merge" or stands_apart(move, operator))
+
+
+def answered_to_json(answered: Answered) -> list[Any]:
+    return [[encode(keys), clock] for keys, clock in answered]
+
+
+def answered_from_json(record: Iterable[Any]) -> Answered:
+    return tuple((decode(keys), clock) for keys, clock in record)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Scan, Shape
-from godwit.protocol.handover import EpochChange, Migration
+from godwit.protocol.handover import Answered, EpochChange, Migration
 from godwit.protocol.session_order import Session
 from godwit.protocol.watermarks import Mark, source_id, split_source
 
@@ -53,6 +53,16 @@ class Arrived(Generic[R]):
     #: (scan, source) -> its sessions before this one are over, as the sender knows: a region that has just begun to
     #: read does not, if the word of it went round before
     sessions: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    #: keys whose rows the sender had answered further than its watermark says
+    answered: Answered = ()
+    #: rows of the receiver that have stood apart until it came, by input
+    waited: dict[int, list[R]] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> dict[int, list[R]]:
+        """What came and what has waited for it, by input."""
+        sides = sorted(self.parts.keys() | self.waited.keys())
+        return {side: [*self.parts.get(side, []), *self.waited.get(side, [])] for side in sides}
 
 
 @dataclass(frozen=True)

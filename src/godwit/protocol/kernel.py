@@ -63,6 +63,7 @@ class RegionKernel:
         known = (dict(memory.owners), dict(memory.resumed))
         self.moves = MigrationLedger(region, shape.plan, deployment.epoch, dict(memory.drained), *moves, *known)
         self.moves.shadows.update(memory.shadows)
+        self.moves.answered.update(memory.answered)
         self.released: Released = {}
         for (operator, query), clock in memory.released.items():
             self.released.setdefault(operator, {})[query] = clock
@@ -383,7 +384,7 @@ class RegionKernel:
 
     def receive(self, arrived: Arrived[Any]) -> None:
         """The state of an instance that moved here has arrived."""
-        self._watermarks.receive(arrived.move, arrived.clock)
+        self._watermarks.receive(arrived.move, arrived.clock, arrived.answered)
         for source, session in arrived.sessions.items():
             self.book.reached(source, session)
 
@@ -422,6 +423,7 @@ class RegionKernel:
         """The protocol's part of the commit of that number; the next one is a delta from here. `addressed`: the regions
         that the micro-batch has rows or state for."""
         self.moves.cut(decision.markers)
+        self.moves.caught_up(self.released)
         asking, self._asking = tuple(self._asking), []
         self._asked &= set(self.moves.incoming)
         addressed = {*addressed, *(move.source for move in asking)}
@@ -482,6 +484,7 @@ class RegionKernel:
             dict(self.moves.shadows),
             dict(self.order.held),
             dict(self.order.behind),
+            dict(self.moves.answered),
         )
 
     def _publish(self, everything: bool) -> tuple[Heard, ...]:

@@ -12,7 +12,7 @@ from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.keys import Key, KeySet, contains, overlap
 from godwit.model.plan import Join, Plan
-from godwit.protocol.handover import Instance, Migration, instance_of, rows_wait, stands_apart
+from godwit.protocol.handover import Answered, Instance, Migration, instance_of, rows_wait, stands_apart
 from godwit.protocol.ownership import History, Owned, generation, generations, trimmed
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_key, shadow_of
 from godwit.protocol.watermarks import FOREVER, NEVER
@@ -43,6 +43,10 @@ class MigrationLedger:
     ends: dict[QueryId, Epoch] = field(default_factory=dict)
     #: moves whose state others have asked for; forgotten by a restart, it is sent all the same
     wanted: set[Migration] = field(default_factory=set)
+
+    #: keys that came from owners whose watermark was ahead of the one here: until that has caught up, their rows that
+    #: lie between the two are answered already
+    answered: dict[Instance, Answered] = field(default_factory=dict)
 
     # --- epochs
 
@@ -208,6 +212,32 @@ class MigrationLedger:
             if not move.copy:
                 self.shadows.pop(shadow_key(move), None)
 
+    # --- how far rows are answered
+
+    def told(self, move: Migration, clock: int, more: Answered = ()) -> None:
+        """State of keys came whose rows are answered up to a watermark; of some, further."""
+        if self.plan.operators[move.operator].answered_stay:
+            self.answered[move.instance] = (*self.answered.get(move.instance, ()), (move.keys, clock), *more)
+
+    def told_of(self, move: Migration) -> Answered:
+        """What the new owner of these keys must know beside our watermark. It holds of a key wherever its rows are."""
+        return tuple((keys, clock) for keys, clock in self.answered.get(move.instance, ()) if overlap(keys, move.keys))
+
+    def answered_until(self, query: QueryId, operator: int, key: Key) -> int:
+        """Rows of a key are answered up to here, whatever the watermark says."""
+        known = self.answered.get(instance_of(query, operator), ())
+        return max((clock for keys, clock in known if contains(keys, key)), default=NEVER)
+
+    def caught_up(self, released: Mapping[int, Mapping[QueryId, int]]) -> None:
+        """The watermarks stand there now: what they say themselves need not be remembered."""
+        for (query, operator), known in list(self.answered.items()):
+            passed = released.get(operator, {}).get(query, NEVER)
+            ahead = tuple((keys, clock) for keys, clock in known if clock > passed)
+            if len(ahead) < len(known):
+                self.answered[query, operator] = ahead
+            if not ahead:
+                del self.answered[query, operator]
+
     def held(self, query: QueryId, operator: int, markers: Mapping[int, Epoch]) -> bool:
         """Whether the instance must not let its clock go on: state is on its way, or old rows may still be."""
         mine = instance_of(query, operator)
@@ -271,6 +301,8 @@ class MigrationLedger:
         self.incoming[:] = [m for m in self.incoming if m.query != query]
         for instance in [instance for instance in self.owners if instance[0] == query]:
             del self.owners[instance]
+        for instance in [instance for instance in self.answered if instance[0] == query]:
+            del self.answered[instance]
         for key in [key for key in self.shadows if key[0] == query]:
             del self.shadows[key]
         self.resumed.pop(query, None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.protocol.handover import Instance, Migration
+from godwit.protocol.handover import Answered, Instance, Migration, answered_from_json, answered_to_json
 from godwit.protocol.ownership import History, history_from_json, history_to_json
 from godwit.protocol.shadows import Shadow, ShadowKey, shadow_from_json
 from godwit.protocol.watermarks import Mark
@@ -63,6 +63,8 @@ class Snapshot:
     held: Mapping[tuple[int, str, int], Mark] = field(default_factory=dict)
     #: (receiver, peer) -> the peer's message that the receiver must take in before our next one
     behind: Mapping[tuple[RegionId, RegionId], int] = field(default_factory=dict)
+    #: keys whose rows are answered further than the watermark says
+    answered: Mapping[Instance, Answered] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -164,4 +166,5 @@ _CODECS: dict[str, _Codec] = {
     "shadows": _ShadowCodec(list, tuple, Shadow.to_json),
     "held": _Codec(list, tuple, Mark.to_json, Mark.from_json),
     "behind": _PAIR,
+    "answered": _Codec(list, tuple, answered_to_json, answered_from_json),
 }

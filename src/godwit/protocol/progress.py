@@ -17,7 +17,7 @@ from godwit.model.deployment import Deployment
 from godwit.model.plan import Muted, Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.model.taps import executor
-from godwit.protocol.handover import Migration
+from godwit.protocol.handover import Answered, Migration
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark, WatermarkTracker, source_id
 
@@ -159,7 +159,7 @@ class Watermarks:
             return None
         return released(known, self.moves.region, table)
 
-    def receive(self, move: Migration, clock: int) -> None:
+    def receive(self, move: Migration, clock: int, answered: Answered = ()) -> None:
         """State has arrived: its query's watermark goes at least as far as the sender had released it. Where keys
         were ever divided it stays where it is: the other keys here have windows of their own to close."""
         known = self.deployment.queries.get(move.query)
@@ -167,4 +167,6 @@ class Watermarks:
         if not move.copy and (table is None or not table.turn):
             mine = self.released.setdefault(move.operator, {})
             mine[move.query] = max(mine.get(move.query, NEVER), clock)
+        if not move.copy:
+            self.moves.told(move, clock, answered)
         self.moves.arrived(move)

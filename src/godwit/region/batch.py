@@ -237,7 +237,7 @@ class Batch:
         return self.waits_for(move, self.shape.plan.operators[move.operator])
 
     def arrived(self, arrived: Arrived) -> None:
-        self._watermarks.receive(arrived.move, arrived.clock)
+        self._watermarks.receive(arrived.move, arrived.clock, arrived.answered)
         for source, session in arrived.sessions.items():
             self.memory.book.reached(source, session)
 

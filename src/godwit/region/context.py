@@ -12,7 +12,7 @@ from godwit.operators.base import Watermarks
 from godwit.protocol.watermarks import NEVER
 from godwit.region.batch import Batch
 from godwit.region.handover import arrivals, hand_over
-from godwit.region.keyed import in_company, tagged
+from godwit.region.keyed import in_company, tagged, unanswered
 from godwit.region.poll import Arrived
 from godwit.region.state import State, any_before
 from godwit.storage.log import Segment
@@ -86,6 +86,9 @@ class StepContext:
 
     def in_company(self, side: int, rows: Frame) -> Frame:
         return in_company(self._batch, self._index, side, rows)
+
+    def unanswered(self, side: int, rows: Frame, wait_us: int) -> Frame:
+        return unanswered(self._batch, self._index, side, rows, wait_us)
 
     def divided(self, query: QueryId) -> bool:
         deployment = self.tables.deployment

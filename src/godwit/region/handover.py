@@ -19,7 +19,7 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame
 from godwit.model.keys import REST
 from godwit.model.plan import GENERATION, QUERY
-from godwit.protocol.handover import Migration, stands_apart
+from godwit.protocol.handover import Migration, answered_to_json, stands_apart
 from godwit.region.batch import Batch
 from godwit.region.key_join import numbered
 from godwit.region.key_rows import at_hand, of_query
@@ -60,30 +60,31 @@ def _into_shadow(batch: Batch, arrived: Arrived, known: bool) -> None:
 
 def _with_what_waited(batch: Batch, arrived: Arrived) -> Arrived:
     """What the source sent in the end, what has been here since a copy was opened, and rows that waited for it."""
-    move, parts = arrived.move, dict(arrived.parts)
+    move, parts, waited = arrived.move, dict(arrived.parts), dict[int, list[Segment]]()
     operator = batch.shape.plan.operators[move.operator]
     for side, spec in enumerate(operator.state):
-        copied, waited = State(), State()
+        copied = State()
         if move.shadow:
             room = Room("copy", move.query, batch.key(move.operator, side), move.number)
             copied = batch.memory.rooms.pop(room, State())
         if stands_apart(move, operator):
-            waited = batch.memory.rooms.pop(waiting_room(batch, move, side), State())
-        batch.outputs.dead += [*copied.live, *waited.live]
-        before = [] if spec.replaced and not move.dual else copied.live
-        if before or waited.live:
-            parts[side] = [*parts.get(side, []), *before, *waited.live]
-    return replace(arrived, parts=parts)
+            waited[side] = batch.memory.rooms.pop(waiting_room(batch, move, side), State()).live
+        batch.outputs.dead += [*copied.live, *waited.get(side, ())]
+        if copied.live and not (spec.replaced and not move.dual):
+            parts[side] = [*parts.get(side, []), *copied.live]
+    return replace(arrived, parts=parts, waited={side: rows for side, rows in waited.items() if rows})
 
 
 def _taken_over(batch: Batch, arrived: Arrived) -> Arrived:
     """Under paths of our own, and with the generation of the new owner."""
-    parts = {}
-    for side, found in arrived.parts.items():
+
+    def ours(side: int, found: Sequence[Segment]) -> list[Segment]:
         what = f"arrived-{arrived.move.operator}-{side}"
         mine = (segments.linked(s, batch.folder, batch.name(what)) for s in found)
-        parts[side] = [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
-    return replace(arrived, parts=parts)
+        return [edited(s, "generation", int(arrived.move.epoch)) for s in mine]
+
+    parts, waited = ({n: ours(n, rows) for n, rows in those.items()} for those in (arrived.parts, arrived.waited))
+    return replace(arrived, parts=parts, waited=waited)
 
 
 def hand_over(batch: Batch, index: int) -> None:
@@ -110,7 +111,15 @@ def _parcel(batch: Batch, move: Migration, parts: dict[int, list[Segment]]) -> d
     told = {str(side): [segment.to_json() for segment in part] for side, part in parts.items()}
     clock = batch.released(move.operator, move.query)
     sessions = [[*source, session] for source, session in batch.memory.book.sessions().items()]
-    return {"move": move.to_json(), "parts": told, "clock": clock, "replay": replay, "sessions": sessions}
+    answered = answered_to_json(batch.memory.moves.told_of(move))
+    return {
+        "move": move.to_json(),
+        "parts": told,
+        "clock": clock,
+        "replay": replay,
+        "sessions": sessions,
+        "answered": answered,
+    }
 
 
 def _given(

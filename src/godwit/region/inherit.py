@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import QueryId
-from godwit.model.plan import GENERATION, Join, Query
+from godwit.model.plan import GENERATION, Query
 from godwit.model.signature import StateKey
-from godwit.operators.join import computed, still_needed
+from godwit.operators.join import computed, join_that_keeps, still_needed
 from godwit.protocol.handover import Migration
 from godwit.protocol.watermarks import NEVER
 from godwit.region.legacy import left_by
@@ -105,7 +105,7 @@ class ComputedStates:
         return self._known[key]
 
     def time_of(self, key: StateKey) -> str:
-        time = self._reader(key).state[key.side].time
+        time = join_that_keeps(self._query.shape, key).state[key.side].time
         assert time is not None
         return time
 
@@ -126,16 +126,11 @@ class ComputedStates:
         """Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet."""
         if self._clock <= NEVER:
             return rows
-        reader = self._reader(key)
+        reader = join_that_keeps(self._query.shape, key)
         if not isinstance(rows, LazyFrame):
             return still_needed(rows, reader, key.side, self._clock)
         since = self._clock - reader.stays_us[key.side] - 1
         return rows.kept(lambda table: pc.greater_equal(segments.micros(table.column(self.time_of(key))), since))
-
-    def _reader(self, key: StateKey) -> Join:
-        found = self._query.shape.plan.operators[self._query.shape.signatures.index(key.signature)]
-        assert isinstance(found, Join)
-        return found
 
 
 def _of_one_generation(rows: Frame) -> Frame:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from zlib import crc32
 
 import numpy as np
@@ -21,6 +22,7 @@ from godwit.model.codec import encode
 from godwit.model.keys import NULL_KEY, REST, KeySet, Listed, bucket_of, buckets_of
 from godwit.model.plan import GENERATION, QUERY
 from godwit.protocol.handover import Migration, stands_apart
+from godwit.protocol.watermarks import NEVER
 from godwit.region.batch import Batch
 from godwit.region.key_join import numbered, parted
 from godwit.region.key_rows import at_hand, of_query, plain_names
@@ -31,7 +33,7 @@ from godwit.storage.log import Segment
 
 #: the tag under which a segment keeps the hash buckets of its keys
 IN_BUCKETS = "buckets"
-_COMPANY = "__company"
+_COMPANY, _ANSWERED = "__company", "__answered"
 
 
 def with_generation(batch: Batch, index: int, side: int, epoch: Epoch, frame: Frame) -> Frame:
@@ -68,6 +70,28 @@ def _company(rows: pa.Table, parting: Sequence[Migration], sql: Sequence[str]) -
         newer = pc.greater_equal(rows[GENERATION], move.goes_before)
         found[np.asarray(pc.and_(newer, of_query(rows, move.query, move.keys, sql)))] = move.goes_before
     return pa.array(found)
+
+
+def unanswered(batch: Batch, index: int, side: int, frame: Frame, wait_us: int) -> Frame:
+    """Without the rows that earlier owners of their keys have answered (`MigrationLedger.answered`)."""
+    spec, answered = batch.shape.plan.operators[index].state[side], batch.memory.moves.answered
+    known = [
+        (query, keys, clock - wait_us)
+        for (query, operator), told in answered.items()
+        for keys, clock in told
+        if operator == index and clock > NEVER
+    ]
+    if not known:
+        return frame
+    if (few := at_hand(frame, spec.keys)) is not None:
+        table = few.toArrow()
+        at = segments.micros(table[str(spec.time)])
+        told = (pc.and_(pc.less(at, until), of_query(table, query, keys, spec.keys)) for query, keys, until in known)
+        done = reduce(pc.or_, told)
+        return few.kept(lambda _: pc.invert(done))
+    at = f"unix_micros(`{spec.time}`)"
+    cases = [(f"{QUERY} = {text(query)} AND {at} < {until}", keys, 1) for query, keys, until in known]
+    return numbered(frame, cases, spec.keys, _ANSWERED, "0L").where(f"{_ANSWERED} = 0").drop(_ANSWERED)
 
 
 def tells_keys_apart(batch: Batch, index: int) -> bool:

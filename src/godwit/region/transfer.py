@@ -25,7 +25,7 @@ from godwit.ids import NodeId, QueryId
 from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, steps
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
-from godwit.protocol.handover import Migration, rows_wait
+from godwit.protocol.handover import Answered, Migration, answered_from_json, rows_wait
 from godwit.region.inherit import Heir
 from godwit.region.keyed import part_of
 from godwit.region.legacy import break_
@@ -88,17 +88,17 @@ class StateTransfer:
         move, step = Migration.from_json(parcel["move"]), self.step(Migration.from_json(parcel["move"]))
         direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
         if direct and not move.inherits:
-            return Arrived(move, self._parts(parcel), parcel["clock"], _sessions(parcel))
+            return Arrived(move, self._parts(parcel), *_told(parcel))
         if move.inherits and move not in self._jobs and (parts := self._heir(move, to).parts(move, None)) is not None:
-            return Arrived(move, parts, parcel["clock"], _sessions(parcel))  # by reference: nobody need wait for it
+            return Arrived(move, parts, *_told(parcel))  # by reference: nobody need wait for it
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
         if job.done() and (fault := job.exception()) is not None and self._may_break(move, to):
             # The old box answers, and goes on: without this state, which the new one would have needed.
             break_(self._store, move.query, (str(fault) or type(fault).__name__).splitlines()[0])
-            return Arrived(move, {}, parcel["clock"], _sessions(parcel))
-        return Arrived(move, job.result(), parcel["clock"], _sessions(parcel)) if job.done() else None
+            return Arrived(move, {}, *_told(parcel))
+        return Arrived(move, job.result(), *_told(parcel)) if job.done() else None
 
     @staticmethod
     def _may_break(move: Migration, to: RecomputeTarget) -> bool:
@@ -175,5 +175,7 @@ class StateTransfer:
         return {int(side): [Segment.from_json(s, self._store) for s in p] for side, p in parcel["parts"].items()}
 
 
-def _sessions(parcel: Parcel) -> dict[tuple[int, str], int]:
-    return {(operator, source): session for operator, source, session in parcel.get("sessions", ())}
+def _told(parcel: Parcel) -> tuple[int, dict[tuple[int, str], int], Answered]:
+    """What comes with the state: the sender's watermark, the sessions that it knows of, and whose rows it answered."""
+    sessions = {(operator, source): session for operator, source, session in parcel.get("sessions", ())}
+    return parcel["clock"], sessions, answered_from_json(parcel.get("answered", ()))

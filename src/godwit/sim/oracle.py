@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from godwit.model.joins import OuterJoin
+from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.plan import Aggregate, Join, Query, Sink, Window
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
@@ -26,11 +26,16 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         return _running([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
     if any(isinstance(op, SimOver) for op in plan.operators):
         return _over([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
-    outer = next((op for op in plan.operators if isinstance(op, OuterJoin)), None)
+    outer = next((op for op in plan.operators if isinstance(op, OuterJoin | AsofJoin)), None)
+    aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
     if outer is not None:
         first, second = (scans[i] for i, _ in plan.scans)
-        return _outer(outer, [row for row in first if row[2] > over], second)
-    aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
+        first = [row for row in first if row[2] > over]
+        if isinstance(outer, AsofJoin):
+            return _asof(first, second)
+        if aggregate is None:
+            return _outer(outer, first, second)
+        return _windows([a for a in first for _ in range(max(1, len(_near(outer, a, second))))], aggregate.window)
     joins = [op for op in plan.operators if isinstance(op, Join)]
     if len(joins) == 2:
         return _chain(over, [scans[i] for i, _ in plan.scans], joins[0].upper_us, aggregate)
@@ -65,15 +70,26 @@ def _chain(over: int, scans: Sequence[Sequence[Reading]], band: int, aggregate: 
     return _windows([(b[0], a[1], c[2]) for a, b, c in found], aggregate.window)
 
 
-def _outer(join: OuterJoin, first: Sequence[Reading], second: Sequence[Reading]) -> Answer:
-    def partners(a: Reading, rows: Sequence[Reading]) -> list[Reading]:
-        return [b for b in rows if a[1] == b[1] and abs(b[0] - a[0]) <= join.upper_us]
+def _near(join: OuterJoin, a: Reading, rows: Sequence[Reading]) -> list[Reading]:
+    """The partners of a row among those of the other side."""
+    return [b for b in rows if a[1] == b[1] and abs(b[0] - a[0]) <= join.upper_us]
 
+
+def _outer(join: OuterJoin, first: Sequence[Reading], second: Sequence[Reading]) -> Answer:
     if join.how in ("semi", "anti"):
-        return Counter((a[0], a[2]) for a in first if bool(partners(a, second)) == (join.how == "semi"))
-    found: Answer = Counter((a[0], a[2], b[0], b[2]) for a in first for b in partners(a, second))
-    found.update((a[0], a[2], None, None) for a in first if not partners(a, second))
-    found.update((None, None, b[0], b[2]) for b in second if not partners(b, first))
+        return Counter((a[0], a[2]) for a in first if bool(_near(join, a, second)) == (join.how == "semi"))
+    found: Answer = Counter((a[0], a[2], b[0], b[2]) for a in first for b in _near(join, a, second))
+    found.update((a[0], a[2], None, None) for a in first if not _near(join, a, second))
+    found.update((None, None, b[0], b[2]) for b in second if not _near(join, b, first))
+    return found
+
+
+def _asof(first: Sequence[Reading], second: Sequence[Reading]) -> Answer:
+    """Each row of the left with the newest of the right, of its key, that is not newer."""
+    found: Answer = Counter()
+    for at, key, number in first:
+        newest = max(((b[0], b[2]) for b in second if b[1] == key and b[0] <= at), default=(None, None))
+        found[at, number, *newest] += 1
     return found
 
 

@@ -11,7 +11,20 @@ from random import Random
 
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, REPLICA
 from godwit.model.keys import BUCKETS
-from godwit.sim.worlds import CHAINS, DEVICES, DISORDER, FEEDS, KEYED, KINDS, LEAVES, LONGER, OUTER, PARENT, REGIONS
+from godwit.sim.worlds import (
+    CHAINS,
+    DEVICES,
+    DISORDER,
+    FEEDS,
+    KEYED,
+    KINDS,
+    LEAVES,
+    LONGER,
+    OUTER,
+    OUTER_KEYED,
+    PARENT,
+    REGIONS,
+)
 
 #: moments at which a step may die
 MOMENTS = ("polled", "staged", "committed")
@@ -283,6 +296,14 @@ def draw_keys(seed: int, longest: int = 60) -> Schedule:
         actions.append(SubmitQuery("q1", kind, 1))
     actions += [drawing.one() for _ in range(rng.randint(longest // 4, longest))]
     return Schedule(seed, rule, redeployment, tuple(actions))
+
+
+def draw_outer_keys(seed: int) -> Schedule:
+    """The same schedule, with joins in which rows without a partner count."""
+    drawn, rng = draw_keys(seed), Random(seed)
+    kind = rng.choice(list(OUTER_KEYED))
+    actions = (replace(a, kind=kind) if isinstance(a, SubmitQuery) else a for a in drawn.actions)
+    return replace(drawn, actions=tuple(actions))
 
 
 def draw_single_keys(seed: int) -> Schedule:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from godwit.ids import Epoch, QueryId, RegionId
-from godwit.model.joins import OuterJoin
+from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.keys import contains
 from godwit.model.plan import (
     CLASS,
@@ -37,7 +37,7 @@ from godwit.protocol.watermarks import NEVER
 from godwit.sim import operators as ops
 from godwit.sim import over, running
 from godwit.sim.operators import Row, bound
-from godwit.sim.outer import SimMeeting, alone, due_rows, met
+from godwit.sim.outer import SimMeeting, alone, due_rows, met, newest_before, superseded
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning, as_state
 
@@ -56,6 +56,10 @@ class SimOutputs:
     def receivers(self) -> set[RegionId]:
         """The regions that something is for."""
         return {sent.to for sent in self.channels} | {move.target for move, _ in self.handovers}
+
+
+#: so much longer than they must, some answered rows stay: as those in segments that have newer ones, too
+STAYS = 10
 
 
 class Stepping(Protocol):
@@ -112,6 +116,8 @@ class _Step:
                     made = self._join(index, operator, inputs)
                 case OuterJoin():
                     made = self._outer(index, operator, inputs)
+                case AsofJoin():
+                    made = self._asof(index, operator, inputs)
                 case SimRunning():
                     made = self._running(index, operator, inputs[0])
                 case SimOver():
@@ -247,7 +253,7 @@ class _Step:
             (self.outputs.late if late else self._state(index)).append(row)
         passed: list[Row] = []
         for arrived in self._arrivals(index):
-            rows = [row for part in _rows(arrived).values() for row in part]
+            rows = [row for part in _rows(arrived.everything, arrived.move).values() for row in part]
             done = bound(arrived.clock, operator.lag_us)
             passed += self._open(
                 index, operator, rows, done, bound(released.get(arrived.move.query, NEVER), operator.lag_us)
@@ -312,7 +318,7 @@ class _Step:
 
     def _running(self, index: int, operator: SimRunning, rows: list[Row]) -> list[Row]:
         for arrived in self._arrivals(index):
-            for part in _rows(arrived).values():
+            for part in _rows(arrived.everything, arrived.move).values():
                 self._state(index).extend(part)
         made = running.run(operator, self._state(index), rows)
         self._hand_over(index, 1)
@@ -326,7 +332,7 @@ class _Step:
             (self.outputs.late if late else waiting).append(row)
         made: list[Row] = []
         for arrived in self._arrivals(index):
-            parts = _rows(arrived)
+            parts = _rows(arrived.everything, arrived.move)
             kept.extend(parts.get(1, []))
             here = max(arrived.clock, released.get(arrived.move.query, NEVER))
             made += over.taken_in(operator, waiting, kept, parts.get(0, []), arrived.clock, here, arrived.move.dual)
@@ -351,13 +357,11 @@ class _Step:
 
     def _outer(self, index: int, operator: OuterJoin, inputs: list[list[Row]]) -> list[Row]:
         """As a join; rows without a partner come out when the watermark says so."""
-        fresh = [self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs)]
-        left, right = self._state(index, 0), self._state(index, 1)
-        meetings = [SimMeeting(fresh[0], [*right, *fresh[1]]), SimMeeting([*left], fresh[1], [*right])]
-        left.extend(fresh[0])
-        right.extend(fresh[1])
-        for arrived in self._arrivals(index):
-            mine = _rows(arrived)
+        left, right = (self._in_time(index, operator, side, rows) for side, rows in enumerate(inputs))
+        meetings = self._met_by_new(index, left, right)
+        arrivals = self._arrivals(index)
+        for arrived in arrivals:
+            mine = _rows(arrived.parts, arrived.move)
             here = [*self._state(index, 0)], [*self._state(index, 1)]
             meetings += [
                 SimMeeting(mine.get(0, []), here[1], mine.get(1, [])),
@@ -365,17 +369,76 @@ class _Step:
             ]
             for side, rows in mine.items():
                 self._state(index, side).extend(rows)
-        made = met(operator, [SimMeeting(*(self._for_readers(index, rows) for rows in one)) for one in meetings])
+            waited = _rows(arrived.waited, arrived.move)
+            meetings += self._met_by_new(index, waited.get(0, []), waited.get(1, []))
+        made = met(operator, [SimMeeting(*self._in_sight(index, one)) for one in meetings])
+        for arrived in arrivals:
+            made += self._alone(index, operator, self._passed(index, arrived))
         self._hand_over(index, 2)
         before, now = self.kernel.release(index, self.markers)
-        states = self._state(index, 0), self._state(index, 1)
-        for side in operator.answers_for:
-            due = self._for_readers(index, due_rows(operator, side, states[side], before, now))
-            made += alone(operator, side, due, self._for_readers(index, states[1 - side]))
+        states = {side: due_rows(operator, side, self._state(index, side), before, now) for side in (0, 1)}
+        made += self._alone(index, operator, states)
         self._tidy(index, operator, now)
         return made
 
-    def _in_time(self, index: int, operator: Join | OuterJoin, side: int, rows: list[Row]) -> list[Row]:
+    def _met_by_new(self, index: int, left: list[Row], right: list[Row]) -> list[SimMeeting]:
+        """New rows become state; returned is whom they meet."""
+        lefts, rights = self._state(index, 0), self._state(index, 1)
+        meetings = [SimMeeting(left, [*rights, *right]), SimMeeting([*lefts], right, [*rights])]
+        lefts.extend(left)
+        rights.extend(right)
+        return meetings
+
+    def _in_sight(self, index: int, meeting: SimMeeting) -> Iterator[list[Row]]:
+        for side, rows in zip((0, 1, 1), meeting, strict=True):
+            yield self._for_readers(index, self._in_company(index, side, rows))
+
+    def _alone(self, index: int, operator: OuterJoin, due: Mapping[int, list[Row]]) -> list[Row]:
+        """Of rows that are due, by side, those without a partner."""
+        made: list[Row] = []
+        for side in operator.answers_for:
+            mine, others = self._unanswered(index, operator, side, due.get(side, [])), self._state(index, 1 - side)
+            mine, others = self._in_company(index, side, mine), self._in_company(index, 1 - side, others)
+            made += alone(operator, side, self._for_readers(index, mine), self._for_readers(index, others))
+        return made
+
+    def _passed(self, index: int, arrived: Arrived[list[Row]]) -> dict[int, list[Row]]:
+        """Rows that came, or have waited, and that the watermark here has passed because of other keys."""
+        operator, query = self.runner.shape.plan.operators[index], arrived.move.query
+        released = {query: self.kernel.released.get(index, {}).get(query, NEVER)}
+        came = _rows(arrived.everything, arrived.move)
+        return {side: due_rows(operator, side, rows, {}, released) for side, rows in came.items()}
+
+    def _unanswered(self, index: int, operator: OuterJoin | AsofJoin, side: int, rows: Iterable[Row]) -> list[Row]:
+        """Those that no earlier owner of their keys has answered for."""
+        wait, time = operator.waits_us[side], str(operator.state[side].time)
+
+        def answered(row: Row) -> bool:
+            until = self.moves.answered_until(row[QUERY], index, ops.key_of(operator, side, row))
+            return bool(row[time] < bound(until, wait))
+
+        return [row for row in rows if not answered(row)]
+
+    def _asof(self, index: int, operator: AsofJoin, inputs: list[list[Row]]) -> list[Row]:
+        for side, rows in enumerate(inputs):
+            self._state(index, side).extend(self._in_time(index, operator, side, rows))
+        passed: list[Row] = []
+        for arrived in self._arrivals(index):
+            for side, rows in _rows(arrived.everything, arrived.move).items():
+                self._state(index, side).extend(rows)
+            passed += self._passed(index, arrived).get(0, [])
+        made = newest_before(operator, self._unanswered(index, operator, 0, passed), self._state(index, 1))
+        self._hand_over(index, 2)
+        before, now = self.kernel.release(index, self.markers)
+        due = due_rows(operator, 0, self._state(index, 0), before, now)
+        made += newest_before(operator, self._unanswered(index, operator, 0, due), self._state(index, 1))
+        clock = self.moves.dead_before(index, now, self.kernel.deployment)
+        left, right = self._state(index, 0), self._state(index, 1)
+        self.runner.states[index, 0] = [r for r in left if r[operator.left_time] > bound(clock, STAYS)]
+        self.runner.states[index, 1] = [r for r in right if not superseded(operator, r, right, clock)]
+        return made
+
+    def _in_time(self, index: int, operator: Join | OuterJoin | AsofJoin, side: int, rows: list[Row]) -> list[Row]:
         time = operator.right_time if side else operator.left_time
         lag = operator.right_lag_us if side else operator.left_lag_us
         released = self.kernel.released.get(index, {})
@@ -387,7 +450,7 @@ class _Step:
 
     def _pairs_of_arrived(self, index: int, operator: Join, arrived: Arrived[list[Row]]) -> list[Row]:
         """Arrived rows take this owner's generation and meet the rows of that generation, not each other."""
-        mine = _rows(arrived)
+        mine = _rows(arrived.everything, arrived.move)
         made = self._pairs(index, operator, mine.get(0, []), self._state(index, 1))
         made += self._pairs(index, operator, self._state(index, 0), mine.get(1, []))
         for side, rows in mine.items():
@@ -411,8 +474,10 @@ class _Step:
         for side in (0, 1):
             time = operator.right_time if side else operator.left_time
             rows = self._state(index, side)
-            lasts = operator.stays_us if isinstance(operator, Join) else operator.lasts_us
-            self.runner.states[index, side] = [row for row in rows if row[time] > clock - lasts[side] - 1]
+            lasts, longer = (operator.stays_us, 0) if isinstance(operator, Join) else (operator.lasts_us, STAYS)
+            self.runner.states[index, side] = [
+                row for row in rows if row[time] > clock - lasts[side] - longer * (row[time] % 2) - 1
+            ]
 
     # -- hand-over
 
@@ -435,20 +500,20 @@ class _Step:
                 continue
             before = self.runner.shadows.pop(shadow_key(move), {}) if move.shadow else {}
             if known or not move.shadow:
-                found.append(replace(arrived, parts=dict(self._together(arrived, before, specs))))
+                found.append(self._together(arrived, before, specs))
         return found
 
     def _together(
         self, arrived: Arrived[list[Row]], shadow: dict[int, list[Row]], specs: tuple[StateSpec, ...]
-    ) -> Iterator[tuple[int, list[list[Row]]]]:
-        """What has come, what was copied before, and what has waited for it."""
-        move = arrived.move
+    ) -> Arrived[list[Row]]:
+        """What has come and what was copied before, and what has waited for it."""
+        move, parts, waited = arrived.move, dict(arrived.parts), {}
         for side, spec in enumerate(specs):
-            came, room = arrived.parts.get(side, []), []
             if self._apart(move):
-                room = self.runner.rooms.pop((move, side), [])
+                waited[side] = [self.runner.rooms.pop((move, side), [])]
             copied = [] if spec.replaced and not move.dual else shadow.get(side, [])
-            yield side, [*came, copied, room]
+            parts[side] = [*parts.get(side, []), copied]
+        return replace(arrived, parts=parts, waited=waited)
 
     def _hand_over(self, index: int, sides: int) -> None:
         for move in self.moves.ready(self.markers):
@@ -468,7 +533,8 @@ class _Step:
                 self.outputs.left[move.query, index] = (rows, clock)
                 self.moves.sent(move)
                 continue
-            self.outputs.handovers.append((move, (move, parts, clock, self.kernel.book.sessions())))
+            told = (self.kernel.book.sessions(), self.moves.told_of(move))
+            self.outputs.handovers.append((move, (move, parts, clock, *told)))
             self.moves.sent(move)
 
     def _moves(self, move: Migration, side: int, row: Row) -> bool:
@@ -482,7 +548,7 @@ def old_row(row: Row) -> bool:
     return bool(row[CLASS] == 0)
 
 
-def _rows(arrived: Arrived[list[Row]]) -> dict[int, list[Row]]:
+def _rows(parts: Mapping[int, list[list[Row]]], move: Migration) -> dict[int, list[Row]]:
     """The rows of a state that arrived, with the generation of their new owner."""
-    generation = {GENERATION: arrived.move.epoch}
-    return {side: [{**row, **generation} for rows in part for row in rows] for side, part in arrived.parts.items()}
+    generation = {GENERATION: move.epoch}
+    return {side: [{**row, **generation} for rows in part for row in rows] for side, part in parts.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
-from godwit.model.joins import How, OuterJoin
+from godwit.model.joins import AsofJoin, How, OuterJoin
 from godwit.model.plan import (
     WINDOW_END,
     Aggregate,
@@ -185,6 +185,25 @@ def anti_join(name: str, over: int) -> Query:
     return _outer(name, over, "anti")
 
 
+def counted_outer(name: str, over: int) -> Query:
+    """Windows over the rows of the left, each with or without its partners."""
+    *operators, _ = _outer(name, over, "left").shape.plan.operators
+    window = Window("a__ts", WINDOW, WINDOW)
+    operators += [
+        Partial((3,), window, (Named("k", "a__k"),), _calls("a__v")),
+        Aggregate((4,), window, ("k",), _calls("a__v"), lag_us=BAND),
+        Sink((5,), ("k", "__window_end", "n", "s")),
+    ]
+    return _query(name, operators, over)
+
+
+def asof(name: str, over: int) -> Query:
+    """SELECT a.ts, a.v, b.ts, b.v FROM left a LEFT ASOF JOIN right b ON a.k = b.k, the newest b that is not newer"""
+    left, right = (tuple(Column(f"{side}__{c}", "int") for c in ("ts", "k", "v")) for side in "ab")
+    join = AsofJoin((1, 2), (("a__k", "b__k"),), "a__ts", "b__ts", ("b__v",), left, right, outer=True)
+    return _query(name, [*_join()[:3], join, Sink((3,), ("a__ts", "a__v", "b__ts", "b__v"))], over)
+
+
 def chain(name: str, over: int) -> Query:
     """SELECT ... FROM left a JOIN right b ON .. JOIN left c ON .., each pair of neighbours within BAND"""
     return _query(name, [*_chain(), Sink((5,), ("a__ts", "a__v", "b__ts", "b__v", "c__ts", "c__v"))], over)
@@ -209,9 +228,11 @@ KEYED = {**KINDS, "running": running, "over": over}
 LONGER = {"tumbling": nested}
 #: in which rows without a partner count
 OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
+#: the same, and what is made of them, where keys migrate
+OUTER_KEYED = {**OUTER, "counted_outer": counted_outer, "asof": asof}
 #: of three streams, whose joins have several orders
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
-ALL_KINDS = {**KEYED, **OUTER, **CHAINS, "nested": nested, "passing": passing}
+ALL_KINDS = {**KEYED, **OUTER_KEYED, **CHAINS, "nested": nested, "passing": passing}
 
 
 def lowest(query: Query) -> Query:
@@ -240,7 +261,7 @@ def promise(query: Query) -> tuple[int | None, int]:
     """(which column of its results is their time, how far that may lie behind the query's watermark)"""
     columns = query.output or query.shape.plan.sink.columns
     made = [operator for i, operator in enumerate(query.shape.plan.operators) if i in query.executed]
-    top = [operator for operator in made if isinstance(operator, Aggregate | Join | OuterJoin)][-1:]
+    top = [operator for operator in made if isinstance(operator, Aggregate | Join | OuterJoin | AsofJoin)][-1:]
     match top:
         case [OuterJoin(how="semi" | "anti")]:
             return columns.index("a__ts"), BAND
@@ -248,6 +269,8 @@ def promise(query: Query) -> tuple[int | None, int]:
             return columns.index(WINDOW_END), lag - 1  # (a window that ends with the watermark is closed by it)
         case [Join()]:
             return columns.index("a__ts"), BAND
+        case [AsofJoin()]:
+            return columns.index("a__ts"), 0
     return None, 0
 
 
