@@ -75,6 +75,17 @@ def test_a_device_nobody_knows_takes_the_whole_push_with_it(opened: tuple[Gatewa
     assert entries(gateway, REGIONS[0]) == []
 
 
+def test_a_device_that_was_detached_sends_nothing_though_the_epoch_is_on_its_way(
+    opened: tuple[Gateway, Deployment],
+) -> None:
+    gateway, deployment = opened
+    gateway.attached = lambda device: False if device == "d0" else None
+    with pytest.raises(NotAttachedError, match="d0"):
+        gateway.push(READINGS, gateway.conform(READINGS, rows("d0"), None), deployment, None, None)
+    assert gateway.push(READINGS, gateway.conform(READINGS, rows("d3"), None), deployment, None, None)
+    assert entries(gateway, REGIONS[0]) == [({"d3": 1}, {"d3": 0})]
+
+
 def test_a_sequence_number_comes_through_once(opened: tuple[Gateway, Deployment]) -> None:
     gateway, deployment = opened
     pushed = gateway.conform(READINGS, rows("d0"), DeviceId("d0"))

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from godwit.api.fleet import Fleet
 from godwit.cli.main import app
+from godwit.ids import QueryId
 from tests.region.test_key_migration import ALL, ROWS
 from tests.region.world import QUERIES, World
 
@@ -55,6 +56,12 @@ def test_routes_phases_and_bytes_can_be_seen(open_fleet: Callable[..., Fleet]) -
 
     again = cli("migrate", folder, "tumbling", "--keys", "t0", "--to", "west", "--dry-run")
     assert "t0: in edge-west already" in again
+
+    plan = fleet.deployment.queries[QueryId("tumbling")].shape.plan
+    fleet.move({f"tumbling/{i}": "east" for i in range(len(plan.operators)) if not plan.is_local(i)})
+    world.play([*[ALL] * 4])
+    _, rest = fleet.status().routes
+    assert (rest.region, rest.site) == ("edge-east", "east"), "the rest goes where its operator goes"
     assert [str(v) for v in world.finish() if not v.equal] == []
 
 

@@ -143,7 +143,7 @@ class FleetCore(ABC):
         followers = [self._deliver, publisher.publish, tracker.committed]
         parts = (options.limits, options.at, followers, self.transfer, self._acknowledged, self._delays)
         self.pool = RunnerPool(spark, store, *parts, here=lambda region: elsewhere is None)  # type: ignore[arg-type]
-        self.gateway.appended, self.gateway.attaching = self.pool.wake, self.is_attached
+        self.gateway.appended, self.gateway.attached = self.pool.wake, self._attached
         self.standing, deployment = control.standing(), control.deployment_at(control.last)
         plane = ControlPlane(
             self.standing.topology,
@@ -203,6 +203,10 @@ class FleetCore(ABC):
         """Whether a device is at a site, as far as is known; the epoch that says so may still be on its way."""
         known = self.plane.topology.devices.get(device)
         return known is not None and known.site is not None
+
+    def _attached(self, device: DeviceId) -> bool | None:
+        known = self.plane.topology.devices.get(device)
+        return None if known is None else known.site is not None
 
     def stream_of(self, device: DeviceId, stream: str | None) -> StreamId:
         """The stream a device's rows belong to; it must be named where the device feeds several."""

@@ -49,8 +49,8 @@ class Gateway:
         self._arrived = self._rows_arrived = 0.0
         #: (epoch, the streams of which queries want to know what came too late)
         self._late_read: tuple[int, frozenset[StreamId]] = (-1, frozenset())
-        #: whether a device is known to be attached, though no epoch says so yet
-        self.attaching: Callable[[DeviceId], bool] = lambda device: False
+        #: whether a device is known to be attached, or out of reach, though no epoch says so; None: the epoch does
+        self.attached: Callable[[DeviceId], bool | None] = lambda device: None
         #: told of every entry: whoever reads the region's logs may want to look
         self.appended: Callable[[RegionId, StreamId], None] = lambda region, stream: None
         #: told when a stream may have come further: tables follow
@@ -448,8 +448,10 @@ class Gateway:
         ]
 
     def _home(self, device: DeviceId, schema: Schema, deployment: Deployment) -> RegionId:
-        region = self._region(device, deployment)
-        if region is None and self.attaching(device):
+        region, attached = self._region(device, deployment), self.attached(device)
+        if attached is False:
+            region = None
+        elif region is None and attached:
             # Its session is where it was last, until the epoch that moves it is published: rows go there meanwhile.
             region = deployment.stays.get(device)
         if region is None:

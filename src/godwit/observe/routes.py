@@ -44,8 +44,11 @@ def routes(
 ) -> list[RouteStatus]:
     """Every route of every divided operator."""
     found: list[RouteStatus] = []
-    for (query, operator), table in sorted(deployment.key_routes.items()):
-        if table.divided and query in deployment.queries:
+    for query, operator in sorted(deployment.key_routes):
+        # (as it is in force: the rest follows the operator's place)
+        known = deployment.queries.get(query)
+        table = None if known is None else deployment.routes(known, operator)
+        if table is not None and table.divided:
             found += _of(deployment, query, operator, table, memories, store)
     return found
 
