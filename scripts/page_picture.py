@@ -13,12 +13,12 @@ from playwright.sync_api import sync_playwright
 TARGET = Path(__file__).parent.parent / "docs" / "page.png"
 #: drawn by the processor where there is no GPU
 WEBGL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
-#: how long the trains run before the picture (milliseconds)
-LATER = 20_000
+#: how long the trains run before the picture (milliseconds): by then the first minute, when plans are compiled, is over
+LATER = 80_000
 
 
 def main() -> None:
-    command = [sys.executable, "-m", "godwit", "demo", "--seconds", "45", "--no-native"]
+    command = [sys.executable, "-m", "godwit", "demo", "--seconds", "110", "--no-native"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert demo.stdout is not None
     try:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests in two lanes side by side: those that share one Spark session, and all others. Arguments go to pytest.
+# Runs the tests in two lanes side by side: most of those that need Spark, and all others (tests/conftest.py says which).
+# Arguments go to pytest.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 other=$(mktemp)
@@ -10,7 +11,7 @@ beside=$!
 trap 'kill $beside 2>/dev/null; rm -f "$other"' INT TERM
 .venv/bin/python -m pytest --lane session "$@"
 session=$?
-echo "--- the tests that need no shared Spark session, which ran beside these:"
+echo "--- the other lane, which ran beside this one:"
 wait $beside
 rest=$?
 cat "$other"

@@ -12,6 +12,9 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.engine.session import spark_session
 
+#: folders whose Spark tests run in the other lane, last, in a session of its own: so both lanes take equally long
+BESIDE = ("mobility", "workloads", "bench")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=("session", "other"), help="tests that share a Spark session, or the rest")
@@ -23,7 +26,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if lane is None:
         return
     config.hook.pytest_deselected(items=[item for item in items if _lane(item) != lane])
-    items[:] = [item for item in items if _lane(item) == lane]
+    mine = [item for item in items if _lane(item) == lane]
+    items[:] = sorted(mine, key=lambda item: lane == "other" and _is_beside(item) and _needs_spark(item))
 
 
 def pytest_collection_finish() -> None:
@@ -41,7 +45,15 @@ def _lane(item: pytest.Item) -> str:
     said = item.get_closest_marker("lane")
     if said is not None:
         return str(said.args[0])
-    return "session" if "spark" in getattr(item, "fixturenames", ()) else "other"
+    return "session" if _needs_spark(item) and not _is_beside(item) else "other"
+
+
+def _is_beside(item: pytest.Item) -> bool:
+    return item.path.relative_to(Path(__file__).parent).parts[0] in BESIDE
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def record_figures(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
     size, grown, wrote = found["median_bytes"], found["growth_bytes_per_day"], found["write_median_ms"]
     note = f"bytes per commit record, median; {what}"
     yield _figure("commit_bytes", size, was.get("median_bytes"), f"< {RECORD_BYTES}", size < RECORD_BYTES, note)
-    note = f"bytes that one day of hops adds to every record; {what}"
+    note = f"bytes that one day of hops adds to the records, apart from longer numbers; {what}"
     limit = RECORD_BYTES
     yield _figure("commit_growth", grown, was.get("growth_bytes_per_day"), "bounded", grown < limit, note)
     note = f"ms per append, median (p95 {found['write_p95_ms']} ms); {what}"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from bench._harness import machine, save
-from bench.plan import fitting, model, report, spark, swapping
+from bench.plan import costs, fitting, model, report, spark, swapping
 from bench.plan.settings import HIGH, LOW, Setting
 from godwit.engine.session import spark_session
 
@@ -56,6 +56,19 @@ def measured(part: int) -> None:
         found.append(fitting.to_json(one))
         print(f"{one.setting} x {one.scale:g}, {one.strategy}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
         save(report.FOLDER / "measured" / f"{part}.json", {"measured": found, "machine": machine()})
+
+
+def computed() -> None:
+    """The work constants: CPU time of computing states, small to large. Any machine will do, busy or not."""
+    found: list[costs.ComputedOnce] = []
+    for one in costs.samples(spark_session(quick=True)):
+        found.append(one)
+        print(one, file=sys.stderr, flush=True)
+        constants = costs.fitted(found)
+        told = [{**asdict(s), "forecast_s": round(s.features.seconds(constants), 4)} for s in found]
+        near = sum(abs(s["forecast_s"] / s["cpu_s"] - 1) <= 0.25 for s in told)
+        out = {"constants": asdict(constants), "within 25 %": f"{near} of {len(told)}", "states": told}
+        save(report.FOLDER / "computed.json", {"title": "CPU time of computing a state", **out, "machine": machine()})
 
 
 def constants() -> None:
@@ -102,6 +115,7 @@ EXPERIMENTS = {
     "spark-high": spark_high,
     "spark-million": spark_million,
     **{f"measured-{part}": partial(measured, part) for part in range(fitting.PARTS)},
+    "computed": computed,
     "constants": constants,
 }
 

@@ -154,9 +154,11 @@ def running(
     probing: bool = False,
     order: str = OLD_ORDER,
     fill_s: float = 0.0,
+    start: bool = True,
 ) -> Iterator[Bench]:
     """A running fleet with Figure 4's query, its states filled with rows of so many seconds."""
-    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, retention=Retention(keep=True)) as fleet:
+    options = {"retention": Retention(keep=True), "ack_timeout": 60.0}
+    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, **options) as fleet:
         fleet.topology.add(Topology.of([Site("here")]))  # type: ignore[arg-type]
         for alias in "abcd":
             fleet.stream(alias, "n int, ab int, bc int, cd int, ts timestamp", site="here", ahead=None)
@@ -170,7 +172,8 @@ def running(
         for _ in range(FILLS if fill_s else 0):
             one.load.push(round(fill_s / STEP_S / FILLS))
             fleet.process_available()
-        fleet.start()
+        if start:
+            fleet.start()
         yield one
 
 
@@ -182,8 +185,8 @@ class Bench:
     load: Load
     meter: Meter
 
-    def change(self, strategy: str, order: str, most_s: float = 30.0) -> dict[str, Any]:
-        """Change the plan while rows come."""
+    def change(self, strategy: str, order: str, most_s: float = 120.0) -> dict[str, Any]:
+        """Change the plan while rows come; SystemExit: it did not come to an end."""
         fleet, load = self.fleet, self.load
         begun, asked_at, beside, pushed = time.perf_counter(), time.time(), self.meter.beside, load.pushed
         asked = threading.Thread(
@@ -192,6 +195,9 @@ class Bench:
         asked.start()
         while time.perf_counter() - begun < most_s and (asked.is_alive() or changing(fleet)):
             load.run(STEP_S)
+        if asked.is_alive() or changing(fleet):
+            msg = f"{strategy}: the change is not over after {most_s:.0f} s; the machine is too busy for this load"
+            raise SystemExit(msg)
         meanwhile = load.pushed - pushed
         load.run(1.0)
         told = PlanChangeRecord.from_json(fleet.store.get_document(PLAN_CHANGES)[-1])

@@ -1,14 +1,17 @@
 """Falcon's and ISQD's headline cells with real processes: an edge and a cloud, 80 ms of round trip between them.
 
-The edge reaches the store (NATS, which stands at the cloud) through a proxy that keeps every byte for half a round
-trip, each way, and so do all who call the edge; its own device does not. (`tc` needs a kernel with `netem`.)
+A proxy keeps every byte between them for half a round trip, each way; those of the edge's own device it does not.
+(`tc` needs a kernel with `netem`.) Twice:
+
+    cloud   NATS stands at the cloud, and the edge reaches it through the proxy
+    leaf    a second NATS, a leaf node with a JetStream domain of its own, stands at the edge: the proxy is between both
 
     tm      rows enter at the edge, totals per vehicle are kept at the cloud; half of the keys migrate to the edge by
             each strategy in turn, and back (as `bench.falcon`, Figure 8, with its measures)
     isqd    a filter and a window of one device that hops between edge and cloud, four times a second if the commands
             are answered by then (latency under change against calm; from a command to its answer)
 
-python -m bench.regions --far            # 5 minutes; writes docs/results/regions-far.json
+python -m bench.regions --far            # 10 minutes; writes docs/results/regions-far.json
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import datetime as dt
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +47,8 @@ from godwit.workloads import Settings
 
 EDGE = "edge0"
 ROUND_TRIP_MS = 80.0
+#: where the edge keeps its logs
+STORES = ("cloud", "leaf")
 STRATEGIES = (NONE, "falcon", "falcon-oop", "on-demand", "partial-pause", "full-restart")
 RATE, SEED = 300.0, 7
 WARM_S, CALM_S, ROUNDS = 8.0, 4.0, 3
@@ -62,8 +67,8 @@ class Far:
 
     url: str
     launcher: Launcher
-    #: before the store, as the edge reaches it
-    store: Proxy
+    #: between the edge and the store at the cloud
+    link: Proxy
 
     @contextmanager
     def client(self) -> Iterator[ConnectedFleet]:
@@ -76,33 +81,39 @@ class Far:
 
     def far(self, on: bool) -> None:
         """Whether links take their time."""
-        for proxy in (self.launcher.proxies[EDGE], self.store):
+        for proxy in (self.launcher.proxies[EDGE], self.link):
             proxy.delay(ROUND_TRIP_MS / 2000 if on else 0.0)
 
 
 @contextmanager
-def far_fleet(folder: Path) -> Iterator[Far]:
+def far_fleet(folder: Path, store: str) -> Iterator[Far]:
+    """`store`: where the edge keeps its logs."""
     with ExitStack() as ending:
-        broker = ending.enter_context(LocalNats(folder / "nats"))
-        store = Proxy()
-        store.target = broker.address.removeprefix("nats://")
-        ending.callback(store.close)
+        broker, link = ending.enter_context(LocalNats(folder / "nats", "hub")), Proxy()
+        ending.callback(link.close)
         url = f"{broker.address}/fleet"
-        edge = RegionSpec(EDGE, keep=True, quick=True, store=f"nats://{store.address}/fleet")
+        if store == "leaf":
+            link.target = broker.leaf_address
+            own = ending.enter_context(LocalNats(folder / "leaf", EDGE, link.address))
+            at = f"{own.address}/fleet?domain={EDGE}&hub=hub"
+        else:
+            link.target = broker.address.removeprefix("nats://")
+            at = f"nats://{link.address}/fleet"
+        edge = RegionSpec(EDGE, keep=True, quick=True, store=at)
         spec = FleetFile(url, (edge, RegionSpec(CLOUD, keep=True, quick=True)), run_folder=folder / "run")
         launcher = Launcher(spec, proxied=True)
         ending.callback(launcher.down)
         launcher.up()
-        yield Far(url, launcher, store)
+        yield Far(url, launcher, link)
 
 
 # --- Falcon
 
 
-def tm(folder: Path) -> list[dict[str, Any]]:
+def tm(folder: Path, store: str) -> list[dict[str, Any]]:
     """Every strategy in turn; what each did, and the oracle."""
     asked = QUESTIONS["tm"]
-    with far_fleet(folder) as far, far.client() as fleet, far.client() as driver:
+    with far_fleet(folder, store) as far, far.client() as fleet, far.client() as driver:
         fleet.add_topology(topology(1, ROUND_TRIP_MS))
         settings = Settings(rate=RATE, seconds=3600.0, keys=asked.made_keys, seed=SEED)
         asked.workload.declare(fleet, settings, [EDGE])  # type: ignore[arg-type]
@@ -189,10 +200,10 @@ def _told(seen: Latencies, turns: list[tuple[str, float, float]], oracle: str) -
 # --- ISQD
 
 
-def isqd(folder: Path) -> list[dict[str, Any]]:
+def isqd(folder: Path, store: str) -> list[dict[str, Any]]:
     """A device hops; its rows are answered at the cloud."""
     found = []
-    with far_fleet(folder) as far, far.client() as fleet, far.client() as driver:
+    with far_fleet(folder, store) as far, far.client() as fleet, far.client() as driver:
         fleet.add_topology(topology(1, ROUND_TRIP_MS))
         fleet.stream("rows", "device string, n int, ts timestamp", device="device")
         fleet.device("d0", site=EDGE, streams=["rows"])
@@ -240,7 +251,7 @@ def isqd(folder: Path) -> list[dict[str, Any]]:
 
 
 class Heard:
-    """Results as they are committed: old commits are put away soon."""
+    """Results as they are committed (at the cloud): old commits are put away soon."""
 
     def __init__(self, fleet: ConnectedFleet) -> None:
         self._fleet, self._read, self._looks = fleet, dict[tuple[str, str], int](), 0
@@ -249,12 +260,15 @@ class Heard:
     def look(self, every: int = 1) -> None:
         self._looks += 1
         if self._looks % every == 0:
-            found = results_of(self._fleet.store, self._read)
+            found = results_of(self._fleet.store, self._read, CLOUD)
             self._rows += [(wall, table.to_pylist()) for wall, table in found]
 
     def all(self) -> list[tuple[float, list[dict[str, Any]]]]:
         self.look()
         return sorted(self._rows, key=lambda one: one[0])
+
+
+CELLS = {"isqd": isqd, "tm": tm}
 
 
 def _quantiles(ms: list[float]) -> dict[str, float]:
@@ -280,10 +294,11 @@ def _meanwhile(drive: Callable[[], object], push: Callable[[], None]) -> float:
     return time.time()
 
 
-def run(folder: Path) -> list[dict[str, Any]]:
+def run(folder: Path, stores: Sequence[str] = STORES, cells: Sequence[str] = tuple(CELLS)) -> list[dict[str, Any]]:
     found = []
-    for name, cell in (("isqd", isqd), ("tm", tm)):
-        for one in cell(folder / name):
-            say(str(one))
-            found.append(one)
+    for store in stores:
+        for name in cells:
+            for one in CELLS[name](folder / store / name, store):
+                found.append({"store": store, **one})
+                say(str(found[-1]))
     return found

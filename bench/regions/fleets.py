@@ -105,10 +105,13 @@ def processes(folder: Path) -> Iterator[Ran]:
         )  # fmt: skip
 
 
-def results_of(store: Store, read: dict[tuple[str, str], int] | None = None) -> Iterator[tuple[float, pa.Table]]:
-    """(when they were committed, results), from what was read on."""
+def results_of(
+    store: Store, read: dict[tuple[str, str], int] | None = None, region: str | None = None
+) -> Iterator[tuple[float, pa.Table]]:
+    """(when they were committed, results), from what was read on; of one region: no other is looked at."""
     read = {} if read is None else read
-    for key in names.shapes(store.disk):
+    here = [(RegionId(region), shape) for shape in store.disk.names(f"regions/{region}/shapes")] if region else None
+    for key in names.shapes(store.disk) if here is None else here:
         for number, record in store.log(names.commit_log(*key)).after(read.get(key, 0)):
             read[key] = number
             for segment in record["results"]:

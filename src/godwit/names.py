@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Literal
 
 from godwit.errors import ConfigError, GodwitError
@@ -101,6 +102,14 @@ def identifiers(kind: Kind, names: Iterable[str], error: type[GodwitError] = Con
             msg = f"{kind} '{name}' is declared {same}; choose another name for one of them"
             raise error(msg)
         seen[name.lower()] = name
+
+
+def hint(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """The remedy for a name that does not exist: the nearest that does. `otherwise`: if none is near."""
+    names = {n.lower(): n for n in reversed([str(n) for n in known])}
+    if near := get_close_matches(name.lower(), names, n=1):
+        return f"did you mean '{names[near[0]]}'?"
+    return otherwise or f"there are {', '.join(reversed(names.values()))}"
 
 
 def _none(kind: Kind) -> str:

@@ -19,13 +19,29 @@ from godwit.admission import (
     Replanned,
     Unary,
 )
+from godwit.admission.model import HostNetwork
 from godwit.admission.rates import Node
-from godwit.admission.refusal import enlarged
 from godwit.errors import AdmissionError
 from tests.admission.worlds import idle, join, judge
 
 HOSTS = (Host("x", 45.0, 60.0, 60.0), Host("y", 45.0, 60.0, 60.0), Host("z", 45.0, 60.0, 60.0))
 STREAMS = tuple(BaseStream(name, 10.0, ("xyz"[n % 3],)) for n, name in enumerate("abcdef"))
+
+
+def enlarged(network, additions):
+    """The network with the additions made."""
+    hosts = list(network.hosts)
+    links = None if network.links is None else dict(network.links)
+    for extra in additions:
+        number = network.number(extra.host)
+        if extra.target is not None:
+            if links is not None:
+                pair = (number, network.number(extra.target))
+                links[pair] = links.get(pair, 0.0) + extra.amount
+        else:
+            name = extra.resource
+            hosts[number] = replace(hosts[number], **{name: getattr(hosts[number], name) + extra.amount})
+    return HostNetwork(tuple(hosts), links)
 
 
 def admission(hosts=HOSTS, streams=STREAMS, **more) -> Admission:

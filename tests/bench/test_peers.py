@@ -63,6 +63,7 @@ def test_flink_answers_the_twelve_questions(spark: SparkSession, tmp_path: Path,
     assert have == want
 
 
+@pytest.mark.full
 def test_ours_answers_the_twelve_questions(spark: SparkSession, tmp_path: Path) -> None:
     """Every question that is asked under load: what reaches the callbacks is what a batch over the rows gives."""
     questions = SETS["12 queries of 4 shapes"]

@@ -8,10 +8,13 @@ import re
 import subprocess
 import sys
 import textwrap
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from godwit.placement.problem.files import read_problem
 from godwit.scenario.spec import load_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +55,59 @@ def test_python_in_the_docs_parses(name: str) -> None:
     for block in shown:
         if not block.startswith("streams:"):
             ast.parse(block)
+
+
+def fenced(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (HOWTO / name).read_text(), flags=re.DOTALL)
+
+
+#: fenced Python of a how-to that runs by itself -> what must hold of its names, as its comments say
+RUN = {
+    "build_a_trace.md": """
+        assert repr(played.trace.events[0]) in TEXT
+        assert repr(played.topology.regions) in TEXT
+        assert counts.num_rows > 0
+    """,
+    "reoptimise.md": "assert fleet.reoptimise.rows_per_unit == 50_000",
+}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_python_in_how_tos_runs(name: str) -> None:
+    """Of a fleet, only what is passed to it is looked at: it would start Spark."""
+    fleet = SimpleNamespace(embedded=lambda folder, **options: SimpleNamespace(**options))
+    names: dict[str, object] = {"Fleet": fleet, "TEXT": (HOWTO / name).read_text()}
+    (block,) = fenced(name, "python")
+    exec(compile(block, name, "exec"), names)
+    exec(textwrap.dedent(RUN[name]), names)
+
+
+#: signatures that an extension must have: (the how-to, where the like of it is defined)
+SIGNATURES = {
+    "add_a_placement_algorithm.md": "godwit.placement.search.esc",
+    "add_a_placement_rule.md": "godwit.placement.rules.bottom_up",
+    "add_a_migration_strategy.md": "godwit.migration.transfer",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_in_how_tos_are_those_of_the_code(name: str) -> None:
+    (shown,) = ast.parse(fenced(name, "python")[0]).body
+    assert isinstance(shown, ast.FunctionDef)
+    source = Path(str(import_module(SIGNATURES[name]).__file__)).read_text()
+    real = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == shown.name)
+    assert ast.unparse(shown.args) == ast.unparse(real.args)
+    assert ast.unparse(shown.returns) == ast.unparse(real.returns)  # type: ignore[arg-type]
+
+
+def test_files_in_how_tos_are_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "problem.yaml"
+    file.write_text(fenced("add_a_placement_algorithm.md", "yaml")[0])
+    assert len(read_problem(file).workflow.operators) == 3
+    for needed in ("calls.jsonl", "trace.jsonl"):
+        (tmp_path / needed).touch()
+    file.write_text(fenced("write_a_scenario.md", "yaml")[0])
+    assert load_scenario(file).queries[0].name == "occupancy"
 
 
 def test_every_table_has_a_head() -> None:

@@ -55,7 +55,7 @@ def test_a_change_is_planned_and_taken_back(call: Call, files: dict[str, Path]) 
     )
     assert told.exit_code == 0, told.stderr
     after = told.stdout.split("== Change ==")[1]
-    assert "DeviceMoved(t1, east)" in after
+    assert "device t1 -> east" in after
     assert "deployment contexts:" in after
 
 
@@ -72,7 +72,7 @@ def test_state_that_would_move_is_named_with_its_way(call: Call, files: dict[str
     assert told.exit_code == 0, told.stderr
     found = json.loads(told.stdout)
     assert found["query"] == "busy"
-    assert "SiteRemoved(west)" in found["change"]
+    assert "site west removed" in found["change"]
     assert "state west -> cloud -> east" in found["change"]
 
 

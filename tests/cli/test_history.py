@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     history.add(
         ReconfigurationRecord(
             2,
-            "DeviceMoved(t1, east)",
+            "device t1 -> east",
             (QueryId("occ"),),
             (Epoch(2),),
             {"ToBeUpdated": 3},
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_list(call: Call, folder: Path) -> None:
     told = call("history", folder, "-o", "table")
     assert told.exit_code == 0
-    for words in ("DeviceMoved(t1, east)", "3 updated", "4,096 B", "committed"):
+    for words in ("device t1 -> east", "3 updated", "4,096 B", "committed"):
         assert words in told.stdout
 
 

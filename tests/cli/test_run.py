@@ -24,7 +24,7 @@ def test_a_scenario_from_file_to_verdict(call: Call, spark: SparkSession, tmp_pa
     assert [(v["query"], v["equal"]) for v in found["verdicts"]] == [("occupancy", True), ("busy", True)]
     assert found["results"]["occupancy"] > 0
     listed = call("history", tmp_path / "fleet", "-o", "table")
-    assert "DeviceMoved(t1, " in listed.stdout  # to no site first, unless that and the next were taken together
+    assert "device t1 -> " in listed.stdout  # to no site first, unless that and the next were taken together
 
 
 def test_trains_that_start_after_the_end_hold_no_window_open(call: Call, spark: SparkSession, tmp_path: Path) -> None:

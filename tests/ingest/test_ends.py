@@ -9,7 +9,9 @@ from godwit.ingest.gateway import Gateway
 from godwit.ingest.source_log import Schema
 from godwit.model.deployment import Delta, Deployment
 from godwit.model.plan import Column, Stream
-from godwit.protocol.watermarks import NEVER
+from godwit.protocol.watermarks import NEVER, Mark
+from godwit.storage.faulty import DiskFault, FaultyDisk
+from godwit.storage.memory import MemoryDisk
 from godwit.storage.store import Store
 
 #: a schema is parsed by Spark
@@ -73,3 +75,21 @@ def test_a_device_that_left_begins_anew_also_after_a_restart() -> None:
     later = Gateway(gateway.store)
     later.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), forgotten)
     assert later.left_at(DeviceId("d")) == {}
+
+
+def test_a_session_whose_end_could_not_be_written_ends_with_the_next_try() -> None:
+    """A full disk while a device moves on: without the end, everybody would wait for its session for ever."""
+    faults = [DiskFault("append", "full", nth=2)]
+    gateway, west = Gateway(Store(FaultyDisk(MemoryDisk(), faults)), only=EDGE), {DeviceId("d"): SiteId("edge")}
+    sites = {SiteId("edge"): EDGE, SiteId("far"): RegionId("far")}
+    here = Deployment().apply(Delta(devices=west, sites=sites, feeds={READINGS: (DeviceId("d"),)}))
+    gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), here)
+    gateway.follow([DeviceId("d")], here)
+    gateway.tell(READINGS, {DeviceId("d"): 5}, here)
+    there = here.apply(Delta(devices={DeviceId("d"): SiteId("far")}, sessions={DeviceId("d"): 7}))
+    with pytest.raises(OSError, match="space left"):
+        gateway.follow([DeviceId("d")], there)
+    gateway.follow([DeviceId("d")], there)
+    gateway.follow([DeviceId("d")], there)  # once is enough
+    marks = [record["marks"]["d"] for _, record in gateway.log(EDGE, READINGS).log.after(0)]
+    assert [Mark.from_json(mark) for mark in marks] == [Mark(1, 5), Mark(1, 5, over=True, following=7)]

@@ -67,7 +67,7 @@ def test_build_reads_the_options(spark: SparkSession, tmp_path: Path) -> None:
         (19600, "handover"),
         (24000, "detach"),
     ]
-    assert "2 (0.03 a second)" in result.output
+    assert "2 (0.03 per second)" in result.output
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from godwit.errors import PlacementError
 from godwit.placement.problem.build import build_problem
 from godwit.placement.problem.constraints import Constraints
 from godwit.placement.search.base import Options, search
-from godwit.placement.search.chain import actions_between, apply_action, decisions, drifted
+from godwit.placement.search.chain import actions_between, decisions, drifted
 from godwit.placement.search.joint import place_all
 from tests.placement.helpers import random_problem
 
@@ -72,11 +72,11 @@ def test_joint_needs_one_network():
 def test_actions_lead_from_plan_to_plan():
     problem = random_problem(9, operators=5, sites=6, forbid=0.0)
     answer = search(problem, Options("heuristic"))
-    plan = problem.root
+    where = problem.describe(problem.root)
     for action in actions_between(problem, problem.root, answer.plan):
-        plan = apply_action(problem, plan, action)
-    assert plan == answer.plan
-    assert actions_between(problem, plan, plan) == ()
+        where[action.operator] = (action.site, action.platform)
+    assert problem.plan_of(where) == answer.plan
+    assert actions_between(problem, answer.plan, answer.plan) == ()
 
 
 def test_a_chain_starts_each_decision_at_the_deployed_plan():

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import PlacementError
-from godwit.placement.problem.signature import enumerate_plans, shuffled, split, to_plan, to_signature
+from godwit.placement.problem.signature import shuffled, split, to_plan
+
+
+def to_signature(plan, actions):
+    return sum(digit * actions**place for place, digit in enumerate(reversed(plan)))
 
 
 def test_the_example_of_the_paper():
@@ -23,7 +27,7 @@ def test_the_largest_signature():
     last = 2047**11 - 1
     assert last > 2**64
     assert to_plan(last, 2047, 11) == (2046,) * 11
-    assert list(enumerate_plans(last - 1, last + 1, 2047, 11)) == [(2046,) * 10 + (2045,), (2046,) * 11]
+    assert to_plan(last - 1, 2047, 11) == (2046,) * 10 + (2045,)
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 70))
@@ -41,8 +45,3 @@ def test_shuffled_is_a_permutation(count, seed):
 def test_out_of_range(number, actions, operators):
     with pytest.raises(PlacementError, match="out of range"):
         to_plan(number, actions, operators)
-
-
-def test_a_digit_too_large():
-    with pytest.raises(PlacementError, match="not a digit of base 4"):
-        to_signature((4,), 4)

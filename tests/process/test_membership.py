@@ -17,22 +17,22 @@ from godwit.process.departures import Departures
 from godwit.process.members import ProcessMember, SilenceWatch
 from godwit.storage import lease
 from godwit.storage.lease import Lease, lease_holder
-from godwit.storage.nats_objects import NatsObjects
-from godwit.storage.nats_server import NatsServer
+from godwit.storage.nats_documents import NatsDocuments
+from godwit.storage.nats_server import HUB, NatsServer
 from tests.servers import nats_server
 
 NAME = "processes/regions/west"
 
 
 @pytest.fixture
-def objects(tmp_path: Path) -> Iterator[NatsObjects]:
+def objects(tmp_path: Path) -> Iterator[NatsDocuments]:
     with nats_server(tmp_path) as address:
         server = NatsServer(address, "fleet")
-        yield NatsObjects(server)
+        yield NatsDocuments(server, HUB)
         server.close()
 
 
-def test_a_name_has_one_holder_who_is_named(objects: NatsObjects) -> None:
+def test_a_name_has_one_holder_who_is_named(objects: NatsDocuments) -> None:
     first = Lease(objects, NAME)
     first.take()
     with pytest.raises(StateError, match=f"is in use by process {os.getpid()} on"):
@@ -49,11 +49,13 @@ def test_a_name_has_one_holder_who_is_named(objects: NatsObjects) -> None:
     second.release()
 
 
-def test_the_name_of_a_dead_process_is_free_at_once(objects: NatsObjects) -> None:
+def test_the_name_of_a_dead_process_is_free_at_once(objects: NatsDocuments) -> None:
     code = (
-        "import os, sys\nfrom godwit.storage.lease import Lease\nfrom godwit.storage.nats_objects import NatsObjects\n"
-        "from godwit.storage.nats_server import NatsServer\n"
-        f"Lease(NatsObjects(NatsServer(sys.argv[1], 'fleet')), {NAME!r}).take()\nos.kill(os.getpid(), 9)\n"
+        "import os, sys\n"
+        "from godwit.storage.lease import Lease\n"
+        "from godwit.storage.nats_documents import NatsDocuments\n"
+        "from godwit.storage.nats_server import HUB, NatsServer\n"
+        f"Lease(NatsDocuments(NatsServer(sys.argv[1], 'fleet'), HUB), {NAME!r}).take()\nos.kill(os.getpid(), 9)\n"
     )
     address = objects.root.rpartition("/")[0]
     assert subprocess.run([sys.executable, "-c", code, address], check=False).returncode == -9
@@ -64,7 +66,7 @@ def test_the_name_of_a_dead_process_is_free_at_once(objects: NatsObjects) -> Non
     mine.release()
 
 
-def test_a_holder_that_was_silent_is_fenced(objects: NatsObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_was_silent_is_fenced(objects: NatsDocuments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "BEAT_EVERY", 0.05)
     monkeypatch.setattr(lease, "SILENCE", 0.5)
     fenced: list[str] = []
@@ -88,9 +90,9 @@ def test_whoever_was_away_himself_calls_nobody_silent() -> None:
     watch = SilenceWatch(lease=4.0)
     for now in (0.0, 1.0):
         watch.looks(now)
-        watch.hear("west", ProcessMember("a", beat=1), now)
+        watch.observe("west", ProcessMember("a", beat=1), now)
     watch.looks(30.0)  # the coordinator was stopped, or its store was away
-    watch.hear("west", ProcessMember("a", beat=1), 30.0)
+    watch.observe("west", ProcessMember("a", beat=1), 30.0)
     assert watch.silent(30.0) == set()
     for now in (31.0, 32.0, 33.0, 34.0, 35.0):
         watch.looks(now)
@@ -100,11 +102,11 @@ def test_whoever_was_away_himself_calls_nobody_silent() -> None:
 def test_a_device_is_forgotten_once_every_region_has_read_it_since_it_left() -> None:
     west, east, train = RegionId("west"), RegionId("east"), DeviceId("t")
     book = Departures()
-    book.hear(west, 4, [train])  # of an earlier stay
+    book.record(west, 4, [train])  # of an earlier stay
     book.at(5, {train})
-    book.hear(east, 5, [train])
+    book.record(east, 5, [train])
     assert book.forgettable([west, east]) == set()
-    book.hear(west, 6, [train])
+    book.record(west, 6, [train])
     assert book.forgettable([west, east]) == {train}
     book.at(7, set())  # it is back
     book.at(8, {train})  # and has left again

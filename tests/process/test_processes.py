@@ -175,12 +175,12 @@ def test_two_processes_under_one_name_are_refused(launcher: Launcher, fleet: Con
         assert "is in use by process" in said
 
 
-def test_whoever_knocks_without_the_token_gets_nothing_and_is_logged(launcher: Launcher) -> None:
+def test_a_connection_without_the_token_is_refused_and_logged(launcher: Launcher) -> None:
     stranger = WireCaller(launcher.running()[1].member.address, "not the token at all", "cloud")
     with pytest.raises(ConfigError, match="does not take this token"):
         stranger.call({"do": "status"})
     log = launcher.spec.run / f"{launcher.running()[1].name}.log"
-    assert "knocked without the fleet's token" in log.read_text()
+    assert "connected without the fleet's token" in log.read_text()
 
 
 def test_regions_go_on_while_the_coordinator_is_away(launcher: Launcher, fleet: ConnectedFleet, feed: Feed) -> None:

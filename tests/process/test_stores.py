@@ -104,7 +104,7 @@ def test_a_region_that_is_gone_for_good_is_forgotten(tmp_path: Path, ending: Exi
     assert RegionId("edge") not in fleet.regions()
     assert set(fleet.deployment.sites) == {"east", "cloud"}
     feed.send(3)
-    assert "SiteRemoved(west)" in _godwit(launcher, "history", url, "-o", "json")
+    assert "site west removed" in _godwit(launcher, "history", url, "-o", "json")
     _ends_as_the_oracle_says(launcher, fleet, feed, spark)
 
 

@@ -1,4 +1,4 @@
-"""Mutual TLS between processes: who has no certificate of the fleet gets nothing, and the log says who knocked."""
+"""Mutual TLS between processes: who has no certificate of the fleet gets nothing, and the log says who connected."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_without_tls_nothing_is_said(listener: Listener, caplog: pytest.LogCaptu
 
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
     until = time.monotonic() + 5
-    while "knocked without a certificate of the fleet" not in caplog.text and time.monotonic() < until:
+    while "connected without a certificate of the fleet" not in caplog.text and time.monotonic() < until:
         time.sleep(0.01)
     assert "west: 127.0.0.1:" in caplog.text
     assert any(record.levelno == logging.WARNING for record in caplog.records)

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from godwit.errors import ConfigError, ElsewhereError, TypeMismatchError
+from godwit.errors import ConfigError, ElsewhereError, StoreAwayError, TypeMismatchError
 from godwit.ids import DeviceId, RegionId, StreamId
 from godwit.process import wire
 from godwit.process.fleet_document import FleetDocument, fleet_options, write_fleet_options
 from godwit.process.fleet_file import RegionSpec, load_fleet_file
 from godwit.process.members import ProcessMember, SilenceWatch, member, region_document
 from godwit.process.sequences import SequenceIndex
-from godwit.process.wire import Head, Listener, WireCaller
+from godwit.process.wire import Head, Listener, WireCaller, as_error, raise_error
 from godwit.storage import names
+from godwit.storage.nats_server import ServerAwayError
 from godwit.storage.open_store import folder_of, open_store
 from godwit.storage.store import Store
 
@@ -62,7 +63,7 @@ def test_bytes_come_back_and_errors_as_they_were_raised(listener: Listener) -> N
 def test_a_wrong_token_gets_nothing_and_is_logged(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="GODWIT_FLEET_TOKEN"):
         WireCaller(listener.address, "another token entirely", "west").call({"do": "echo"})
-    assert any("knocked without" in record.message and "127.0.0.1" in record.message for record in caplog.records)
+    assert any("connected without" in record.message and "127.0.0.1" in record.message for record in caplog.records)
 
 
 def test_a_listener_without_the_token_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,11 +108,11 @@ def test_a_frame_that_is_too_large_or_no_json_ends_the_connection_only(listener:
 
 def test_silence_is_measured_by_the_watcher_alone() -> None:
     watch = SilenceWatch(lease=5.0)
-    watch.hear("west", ProcessMember("", beat=1, pid=7), now=100.0)
-    watch.hear("west", ProcessMember("", beat=1, pid=7), now=104.0)
+    watch.observe("west", ProcessMember("", beat=1, pid=7), now=100.0)
+    watch.observe("west", ProcessMember("", beat=1, pid=7), now=104.0)
     assert watch.silent(104.9) == set()
     assert watch.silent(105.1) == {"west"}
-    watch.hear("west", ProcessMember("", beat=1, pid=8), now=106.0)  # another process, whose beat is as high
+    watch.observe("west", ProcessMember("", beat=1, pid=8), now=106.0)  # another process, whose beat is as high
     assert watch.silent(110.0) == set()
 
 
@@ -137,18 +138,34 @@ def test_numbers_that_another_region_took_are_known() -> None:
     west.append({"sequence": {"t": 5, "u": 2}})
     store.log(names.source_log("east", "s"), create=True).append({"sequence": {"t": 99}})
     assert [index.of(stream, DeviceId(device), 1) for device in ("t", "u", "v")] == [5, 2, 0]
+    assert index.of(stream, t, 1) == 5, "who has asked has not noted it yet: the same rows may come twice at once"
+    index.known(stream, t, 1)
     assert index.of(stream, t, 1) is None, "nobody else takes its rows in this session"
+
+
+def test_numbers_that_another_region_took_and_cut_off_are_known() -> None:
+    store, stream, t = Store.memory(), StreamId("s"), DeviceId("t")
+    index, west = SequenceIndex(store, RegionId("east")), store.log(names.source_log("west", "s"), create=True)
+    west.append({"sequence": {"t": 1}})
+    assert index.of(stream, t, 1) == 1
+    for number in (2, 3, 4):
+        west.append({"sequence": {"t": number} if number < 4 else {}})
+    store.put_document(f"{west.name}/folded", {"sequence": {"t": 3}})
+    west.truncate(4)
+    assert index.of(stream, t, 1) == 3
 
 
 def test_of_a_device_that_comes_back_only_where_it_has_been_is_read() -> None:
     store, stream, t = Store.memory(), StreamId("s"), DeviceId("t")
     index = SequenceIndex(store, RegionId("east"))
     assert index.of(stream, t, 1) == 0
+    index.known(stream, t, 1)
     for region, number, session in (("west", 6, 2), ("north", 7, 3)):  # logs that were not there the first time
         index.attached(t, RegionId(region), session)
         store.log(names.source_log(region, "s"), create=True).append({"sequence": {"t": number}})
     index.attached(t, RegionId("east"), 4)
     assert index.of(stream, t, 4) == 7
+    index.known(stream, t, 4)
     store.log(names.source_log("west", "s")).append({"sequence": {"t": 99}})  # it cannot have been there since
     index.attached(t, RegionId("north"), 5)
     index.attached(t, RegionId("east"), 6)
@@ -186,3 +203,8 @@ def test_stores_by_url(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the fleet"):
         open_store("nats://127.0.0.1:4222")
     assert open_store(f"file:{tmp_path}").disk.root == str(tmp_path)
+
+
+def test_a_server_that_is_away_is_an_error_after_which_rows_are_sent_again() -> None:
+    with pytest.raises(StoreAwayError, match="is cut"):
+        raise_error(as_error(ServerAwayError("the link is cut")))

@@ -30,6 +30,21 @@ def test_a_source_becomes_idle_without_any_other_input() -> None:
     assert kernel.own_marks[0, source_id(LEFT, "d2"), 1].idle
 
 
+def test_sources_that_are_idle_at_once_are_so_in_the_order_in_which_they_fell_silent() -> None:
+    """A late micro-batch finds both idle: as if it had come in time, the watermark follows the one heard from last."""
+    pair = Pair(deployment(["d1", "d2"], idle_seconds=5.0))
+    kernel = pair.regions[WEST].kernel
+    pair.step(WEST, {"d1": Mark(1, 50), "d2": Mark(1, 10)}, now=100.0)
+    assert kernel.next_due(100.0) == 105.0
+    pair.step(WEST, {"d1": Mark(1, 60)}, now=103.0)
+    assert pair.step(WEST, now=120.0).commit
+    assert kernel.released[WINDOW] == {QUERY.id: 60}
+    assert kernel.next_due(120.0) == 108.0, "the other one, in a micro-batch of its own"
+    pair.step(WEST, now=120.0)
+    assert all(mark.idle for mark in kernel.own_marks.values())
+    assert kernel.next_due(120.0) is None
+
+
 def test_a_source_that_is_away_never_becomes_idle() -> None:
     pair = Pair(deployment(["d1", "d2"], idle_seconds=5.0))
     pair.step(WEST, {"d1": Mark(1, 50), "d2": Mark(1, 10)}, now=100.0)

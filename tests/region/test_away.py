@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.api.handles import DeviceHandle
 from godwit.control.commands import ChangeTopology
+from godwit.ingest.source_log import SourceLog
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
 from godwit.storage.command_log import CommandLog
+from tests.waiting import until
 
 OpenFleet = Callable[..., Fleet]
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -122,3 +125,31 @@ def test_the_first_device_of_a_stream_may_come_after_the_query(open_fleet: OpenF
     fleet.process_available()
     assert windows(fleet) == [1, 1]
     assert query.verdict().equal
+
+
+def test_a_session_whose_end_a_full_disk_did_not_take_ends_when_there_is_room(
+    open_fleet: OpenFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its end everybody would wait for the session for ever."""
+    fleet = open_fleet()
+    train, append, full = ground(fleet), SourceLog.append, [True]
+    fleet.submit(COUNTS, "q")
+    train.push(rows(0))
+    fleet.start()
+
+    def appended(log: SourceLog, table: Any, marks: Any, *more: Any, **options: Any) -> Any:
+        if full and any(mark.over for mark in marks.values()):
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return append(log, table, marks, *more, **options)
+
+    monkeypatch.setattr(SourceLog, "append", appended)
+    train.attach("east")
+    with pytest.raises(OSError, match="no space"):
+        train.push(rows(1))
+    full.clear()
+    for second in range(1, 6):
+        train.push(rows(second))
+    until(lambda: windows(fleet) == [6, 6])  # [0, 2) and [2, 4)
+    fleet.close_sources()
+    fleet.process_available()
+    assert fleet.query("q").verdict().equal

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from godwit.api.fleet import Fleet
+from godwit.engine.size_policy import Execution, SizePolicy
 from godwit.ids import DeviceId, QueryId
 from godwit.model.changes import DeviceRemoved
 from godwit.model.plan import QUERY
-from tests.region.world import three_regions
+from tests.region.world import sized, three_regions
 
 OpenFleet = Callable[..., Fleet]
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -31,15 +33,16 @@ def rows(train: str, *numbers: int) -> list[dict[str, Any]]:
     return [{"train": train, "n": n, "ts": START + dt.timedelta(seconds=n)} for n in numbers]
 
 
-def pause(fleet: Fleet, region: str) -> Callable[[], None]:
-    """The region takes in epochs and others' messages, but reads no rows, until the returned function is called."""
+def pause(fleet: Fleet, region: str, what: str = "entries") -> Callable[[], None]:
+    """The region takes in epochs and others' messages, but reads no rows, until the returned function is called. With
+    `messages`, the other way round."""
     readers = [runner.reader for (name, _), runner in fleet.pool.runners.items() if name == region]
     for reader in readers:
-        reader.entries = lambda *_: iter(())  # type: ignore[method-assign, misc, assignment]
+        setattr(reader, what, lambda *_: iter(()))
 
     def go_on() -> None:
         for reader in readers:
-            del reader.entries
+            delattr(reader, what)
 
     return go_on
 
@@ -127,4 +130,85 @@ def test_a_device_that_left_is_not_waited_for_when_it_comes_again(open_fleet: Op
     fleet.device("t0", site="east", streams=["trains"]).push(rows("t0", 2))
     fleet.process_available()
     assert came_out(fleet, "t0") == [1, 2]
+    ended(fleet)
+
+
+class Committed:
+    """The results of a query in the order in which they were committed, wherever that was."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._known: Counter[str] = Counter()
+
+    def watch(self, fleet: Fleet) -> None:
+        for runner in fleet.pool.runners.values():
+            runner.step = self._noting(fleet, runner.step)  # type: ignore[method-assign]
+
+    def of(self, train: str) -> list[int]:
+        return [row["n"] for row in self.rows if row["train"] == train]
+
+    def _noting(self, fleet: Fleet, step: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(sources: bool = True) -> Any:
+            made = step(sources)
+            for region, found in fleet.pool.results_by_region(fleet.execution(QueryId("q")).shape.key).items():
+                for segment in found[self._known[region] :]:
+                    self.rows += [row for table in segment.tables() for row in table.to_pylist()]
+                self._known[region] = len(found)
+            return made
+
+        return noting
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restart"])
+@pytest.mark.parametrize("large", [False, True], ids=["few", "large"])
+def test_results_of_a_moved_sink_wait_for_those_of_its_old_region(
+    open_fleet: OpenFleet, restart: bool, large: bool
+) -> None:
+    open_sized = sized(open_fleet, SizePolicy.forced(Execution.LARGE)) if large else open_fleet
+    fleet, found = open_sized(), Committed()
+    ground(fleet)
+    fleet.submit(PASSING.format(0), "q")
+    sink = len(fleet.execution(QueryId("q")).shape.plan.operators) - 1
+    fleet.process_available()
+    found.watch(fleet)
+    go_on = pause(fleet, "cloud", "messages")
+    fleet.push("trains", rows("t0", 1, 2) + rows("t1", 1))
+    fleet.push("trains", rows("t2", 1))
+    steps(fleet)  # on their way to the cloud, which does not read them
+    fleet.move({f"q/{sink}": "east"})
+    fleet.push("trains", rows("t0", 3) + rows("t1", 2))
+    fleet.push("trains", rows("t2", 2))
+    steps(fleet)
+    assert found.rows == []
+    if restart:
+        fleet.stop()
+        fleet = open_sized()
+        found.watch(fleet)
+    else:
+        go_on()
+    fleet.device("t0").attach("east")
+    fleet.push("trains", rows("t0", 4))
+    steps(fleet, 1)
+    fleet.move({f"q/{sink}": "west"})
+    fleet.push("trains", rows("t0", 5) + rows("t1", 3))
+    fleet.process_available()
+    assert (found.of("t0"), found.of("t1"), found.of("t2")) == ([1, 2, 3, 4, 5], [1, 2, 3], [1, 2])
+    ended(fleet)
+
+
+@pytest.mark.parametrize("order", ["device", "none"])
+def test_a_query_whose_order_does_not_matter_does_not_wait(open_fleet: OpenFleet, order: Any) -> None:
+    fleet = open_fleet()
+    ground(fleet)
+    fleet.submit(PASSING.format(0), "q", sink="cloud", order=order)
+    fleet.process_available()
+    go_on = pause(fleet, "edge-west")
+    fleet.push("trains", rows("t0", 1, 2))
+    fleet.device("t0").attach("east")
+    fleet.push("trains", rows("t0", 3))
+    steps(fleet)
+    assert came_out(fleet, "t0") == ([] if order == "device" else [3])
+    go_on()
+    fleet.process_available()
+    assert came_out(fleet, "t0") == ([1, 2, 3] if order == "device" else [3, 1, 2])
     ended(fleet)

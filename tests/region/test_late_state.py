@@ -13,7 +13,7 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.ids import QueryId
 from godwit.model.plan import KINDS, Operator
-from tests.region.world import QUERIES, Action, Move, Push, World, rooms_of
+from tests.region.world import QUERIES, Action, Push, World, rooms_of
 
 #: a query for every kind of stateful node; a probing join comes of a change of plan (tests/api/test_replan.py)
 KNOWN = {
@@ -52,15 +52,18 @@ def test_every_stateful_kind_says_what_late_state_does_to_it() -> None:
 
 @pytest.mark.full
 def test_rows_wait_for_late_state_where_the_operator_says_so(open_fleet: Callable[..., Fleet]) -> None:
-    """After the move only the new region works: rows are there, and the state is not."""
-    world = World(open_fleet, KNOWN)
+    """After the move only the new region works: rows are there, and the state is not. All instances move in one epoch:
+    regions work while they acknowledge a later one, and the state of what moved before would come."""
+    world, moves = World(open_fleet, KNOWN), dict[str, str]()
     for name in KNOWN:
         plan = world.fleet.deployment.queries[QueryId(name)].shape.plan
         assert name in {type(operator).__name__ for operator in plan.operators}, "each query has its operator"
+        moves |= {f"{name}/{i}": "west" for i in range(len(plan.operators)) if not plan.is_local(i)}
     rows: list[Action] = [Push(train, second, 3) for second in range(0, 18, 6) for train in range(4)]
     world.play(rows[:6])
     world.fleet.process_available()
-    world.play([*(Move(name, "west") for name in KNOWN), *rows[6:]])
+    world.fleet.move(moves)
+    world.play(rows[6:])
     for (region, _), runner in [*world.fleet.pool.runners.items()] * 2:
         if region == "edge-west":
             runner.step()

@@ -33,6 +33,7 @@ from tests.region.world import (
     executed,
     sized,
 )
+from tests.sampled import sampled
 
 TRAINS = 3
 NUMBERS = ["boarded", "alighted", "coach", "boarded + alighted", "boarded * 2 - coach"]
@@ -219,7 +220,7 @@ def test_results_equal_the_batch_whatever_happens(
     check(spark, story)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, "large", "direct, many queries"))
 @settings(max_examples=2, deadline=None, suppress_health_check=SLOW, derandomize=True, phases=[Phase.generate])
 @given(story=stories())
 def test_results_equal_the_batch_in_every_execution_mode(spark: SparkSession, mode: str, story: Story) -> None:

@@ -44,7 +44,7 @@ def test_the_story_tells_bytes_and_times(open_fleet: Callable[..., Fleet]) -> No
     world.fleet.process_available()
     world.fleet.change([SiteFailed(SiteId("cloud"))])
     world.fleet.process_available()
-    records = [r for r in read(world.fleet.root) if "SiteFailed" in r["cause"]]
+    records = [r for r in read(world.fleet.root) if r["cause"] == "site cloud failed"]
     assert len(records) == 1
     story = ReconfigurationRecord.from_json({key: value for key, value in records[0].items() if key != "at"})
 

@@ -93,7 +93,9 @@ class Cars:
         assert verdict.equal, str(verdict)
 
 
-@pytest.mark.parametrize(("sql", "strategy"), [(TOTALS, "auto"), (WINDOWS, "auto"), (WINDOWS, "falcon")])
+@pytest.mark.parametrize(
+    ("sql", "strategy"), [(TOTALS, "auto"), pytest.param(WINDOWS, "auto", marks=pytest.mark.full), (WINDOWS, "falcon")]
+)
 def test_a_key_follows_its_car_up_and_down(open_fleet: Callable[..., Fleet], sql: str, strategy: str) -> None:
     cars = Cars(open_fleet, sql, strategy)
     cars.until("e1")

@@ -150,6 +150,9 @@ def test_bad_input_is_refused_with_place_and_remedy(serve: Serve) -> None:
         told = client.post("/v1/queries", json={"name": "q", "sql": "SELECT nothing FROM passengers"})
         assert told.status_code == 422
         assert "nothing" in told.json()["message"]
+        told = client.post("/v1/streams", json={"name": "s", "colums": "a int, ts timestamp"})
+        assert told.status_code == 422
+        assert told.json()["message"] == "body.colums: there is no such key; did you mean 'columns'?"
         rows = "/v1/streams/passengers/rows"
         cases = [
             (client.post("/v1/queries", json={"name": "../x", "sql": SQL}), 422),

@@ -93,7 +93,10 @@ def test_the_page_follows_a_fleet_and_changes_it(
         expect(page.locator("#query-detail h2")).to_have_text("delta", timeout=20_000)
         for n, second in ((3, 1), (4, 15), (0, 40)):
             client.post("/v1/streams/passengers/rows", json=row(n, second))
-        expect(page.locator("#query-detail .results")).to_contain_text('"n":3', timeout=30_000)
+        numbers = page.locator("#query-detail .results tbody td.n")
+        expect(numbers.filter(has_text="3")).to_have_count(1, timeout=30_000)
+        expect(page.locator("#query-detail .results thead")).to_contain_text("train")
+        expect(page.locator("#newest")).to_contain_text("t1")
         expect(page.locator("#query-detail .instances")).to_contain_text("Aggregate")
         expect(page.locator("#query-detail .waits")).not_to_be_empty()
         page.locator("#query-detail .edit").click()
@@ -161,7 +164,7 @@ def test_a_dropped_connection_recovers(
 
             def pushed() -> bool:
                 client.post("/v1/streams/passengers/rows", json=row(3, 1)).raise_for_status()
-                return '"boarded":3' in page.locator("#query-detail .results").inner_text()
+                return "3" in page.locator("#query-detail .results tbody td.n").all_inner_texts()
 
             assert until(pushed)
     finally:
@@ -195,6 +198,12 @@ APART = """([a, b]) => { const { drawn } = godwit.ground; if (!drawn.places.has(
   const [p, q] = [drawn.where(a), drawn.where(b)]; return Math.hypot(p.x - q.x, p.y - q.y); }"""
 
 
+#: pixels by which a device's centre is below a site's: the largest; the site's name begins 13 pixels below it
+BELOW = """(site) => { const { drawn } = godwit.ground;
+  const there = [...drawn.at].filter(([, at]) => at === site).map(([device]) => drawn.where(device).y);
+  return Math.max(...there) - drawn.where(site).y; }"""
+
+
 #: the page's second look at the topology, thirty times
 AGAIN = """async (token) => {
   const found = await fetch("/v1/topology", { headers: { Authorization: `Bearer ${token}` } });
@@ -220,6 +229,10 @@ def test_sites_with_coordinates_lie_on_a_map_and_devices_move_on_it(
             expect(page.locator("#ground.map canvas")).to_be_visible(timeout=20_000)
             expect(page.locator("tr[data-query=delta]")).to_have_count(1, timeout=20_000)
             assert until(lambda: page.evaluate(APART, ["t1", "west"]) < 30)
+            for number in range(2, 16):
+                client.put(f"/v1/devices/t{number}", json={"site": "west", "streams": ["passengers"]})
+            assert until(lambda: page.evaluate("godwit.ground.drawn.places.size") == 15)
+            assert page.evaluate(BELOW, "west") < 8, "a device covers the name of its site"
             at, box = page.evaluate("godwit.ground.drawn.where('west')"), page.locator("#ground").bounding_box()
             assert box is not None
 

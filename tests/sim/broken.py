@@ -13,7 +13,7 @@ from godwit.model.plan import GENERATION
 from godwit.model.routing import RouteTable
 from godwit.protocol import kernel as kernel_module
 from godwit.protocol import outbox
-from godwit.protocol.handover import EpochChange
+from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.ledger import MigrationLedger
@@ -21,6 +21,7 @@ from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.session_order import SessionOrder
 from godwit.protocol.watermarks import WatermarkTracker
 from godwit.sim import over, running
+from godwit.sim import region as sim_region
 from godwit.sim import step as sim_step
 from godwit.sim.outer import SimMeeting
 from godwit.sim.running import SimRunning
@@ -174,7 +175,7 @@ ANSWERED_LATE = Schedule(
         *_D2_IN_THE_CLOUD,
         Send("d2", "left", ((22, 0, 1),)),
         Tick("cloud", Sight()),
-        MoveKeys("q0", (0,), "b1", "partial-pause"),
+        MoveKeys("q0", (0,), "b1", "on-demand"),
         Tick("west", Sight(peers=(0, 2))),
         *(Tick(region, Sight()) for region in ("cloud", "east") * 3),
         Tick("west", Sight()),
@@ -183,6 +184,10 @@ ANSWERED_LATE = Schedule(
         Tick("east", Sight()),
         Tick("east", Sight()),
         Tick("cloud", Sight(peers=(2, 0))),
+        Deliver(9),  # the state may go
+        Tick("west", Sight()),
+        Tick("east", Sight()),
+        Tick("cloud", Sight(peers=(2, 0))),  # (what it reads together it would sort by epoch)
         *_everybody(),
     ),
 )
@@ -379,11 +384,28 @@ def _marks_pass(self: Inputs[Any], waits: Any) -> Any:
 #: of the order in which a device's rows come out; the seeds are those of `draw_passing`
 BROKEN_ORDER: dict[str, tuple[Any, str, Any, int]] = {
     "no session waits for the one before": (SessionOrder, "waits", _never_held, 78),
-    "readers hear the new region first": (SessionOrder, "tell", lambda *_: {}, 260),
+    "readers hear the new region first": (SessionOrder, "tell", lambda *_: {}, 138),
     "a session is over while its rows wait": (Inputs, "hold_back", _marks_pass, 612),
     "a newcomer knows of no session before": (RegionKernel, "_expect_earlier", _nothing, 85),
     "delta drops what waits": (kernel_module, "difference", _delta_without("held"), 590),
     "delta drops what readers must hear first": (kernel_module, "difference", _delta_without("behind"), 2371),
+}
+
+
+_strict = MigrationLedger._strict
+
+
+def _as_if_out(self: MigrationLedger, move: Migration) -> bool:
+    return not move.sink and _strict(self, move)
+
+
+#: of the order while sinks move; the seeds are those of `draw_moving_sinks`
+BROKEN_SINKS: dict[str, tuple[Any, str, Any, int]] = {
+    "the new region does not wait for the old one": (MigrationLedger, "behind", _nothing, 11),
+    "rows that have crossed regions follow the sink": (sim_region, "ROUTED", "", 211),
+    "the ways of two epochs are mixed": (sim_step, "in_turn", list, 3230),
+    "a sink whose rows wait is drained": (MigrationLedger, "_strict", _as_if_out, 64),
+    "rows that wait are never let out": (MigrationLedger, "drained_sinks", lambda *_: [], 0),
 }
 
 

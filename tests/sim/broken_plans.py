@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from godwit.control.plan_state import Planner
+from godwit.ids import QueryId
 from godwit.model.plan import Join
 from godwit.protocol import inputs
 from godwit.protocol.handover import Migration
@@ -18,11 +20,15 @@ from godwit.sim.schedule import (
     AdvancePlans,
     ChangePlan,
     Deliver,
+    Lose,
+    Move,
     Schedule,
     Send,
     Sight,
+    Squeeze,
     SubmitQuery,
     Tick,
+    Timeout,
     draw_plans,
 )
 
@@ -107,6 +113,59 @@ SPANNING = _lagging(
 )
 
 
+def _tick(region: str, peers: tuple[int, int], sources: int, control: bool) -> Tick:
+    return Tick(region, Sight(peers, sources, control))
+
+
+#: rows are under way to a version that has ended when it is stopped and placed again with the next one
+STOPPED = Schedule(
+    0,
+    "nearest-common-ancestor",
+    "holistic-concurrent",
+    (
+        SubmitQuery("q0", "chain", 0),
+        ChangePlan("q0", "(a JOIN c) JOIN b", "background"),
+        _tick("west", (1, 2), 0, False),
+        _tick("cloud", (0, 1), 2, False),
+        _tick("east", (1, 0), 0, True),
+        Send("d2", "left", ((26, 1, 1), (24, 1, 2), (29, 1, 4))),
+        Move("d3", "ha"),
+        Deliver(3, reverse=True),
+        _tick("west", (1, 0), 2, True),
+        Send("d3", "right", ((31, 1, 1),)),
+        _tick("west", (1, 1), 2, True),
+        Timeout(),
+    ),
+)
+#: the same when its site has no room for it any more
+NO_ROOM = Schedule(
+    0,
+    "nearest-common-ancestor",
+    "incremental",
+    (
+        SubmitQuery("q0", "counted_chain", 0),
+        _tick("cloud", (0, 1), 2, True),
+        Send("d1", "left", ((20, 1, 2), (23, 1, 3))),
+        ChangePlan("q0", "a JOIN (b JOIN c)", "pause-drain-resume"),
+        _tick("west", (0, 0), 0, True),
+        _tick("east", (0, 2), 2, False),
+        Lose("b1", failed=False),
+        Send("d3", "right", ((21, 0, 0), (25, 1, 1))),
+        Deliver(4),
+        Squeeze("c", 1),
+        _tick("west", (1, 0), 1, True),
+        _tick("east", (2, 1), 1, False),
+        _tick("east", (1, 0), 0, True),
+        _tick("west", (2, 2), 2, False),
+        _tick("cloud", (0, 2), 2, True),
+    ),
+)
+
+
+def _ended_has_a_place(self: Planner, query: QueryId) -> bool:
+    return query in self.rows.parked and query not in self.suspended
+
+
 def _lets_go(self: MigrationLedger, operator: int, clocks: Any, now: Any) -> int:
     queries = {name: replace(query, successor=None) for name, query in now.queries.items()}
     return _dead_before(self, operator, clocks, replace(now, queries=queries))
@@ -131,6 +190,13 @@ BROKEN_PLANS: dict[str, tuple[Any, str, Any, Schedule]] = {
     "joins let rows go while a stream behind is waited for": (MigrationLedger, "dead_before", _lets_go, MEANWHILE),
     "missing states are not computed": (sim_versions, "matching", _nothing_computed, COMPUTED),
     "results of state that is still to come are not waited for": (MigrationLedger, "_holds_up", _no, draw_plans(171)),
+    "a version that has ended is stopped and placed elsewhere": (
+        Planner,
+        "has_no_place",
+        _ended_has_a_place,
+        STOPPED,
+    ),
+    "a version that has ended moves for want of room": (Planner, "has_no_place", _ended_has_a_place, NO_ROOM),
     "state that moved in the epoch of the change stays": (
         Migration,
         "goes_before",

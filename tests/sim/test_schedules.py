@@ -27,17 +27,21 @@ from godwit.protocol.memory import Snapshot
 from godwit.sim.run import play, run, story
 from godwit.sim.schedule import (
     Action,
+    ChangePlan,
     Deliver,
     Move,
     MoveKeys,
+    Put,
     Schedule,
     Send,
     Sight,
     SubmitQuery,
     Tick,
+    Timeout,
     Wait,
     draw,
     draw_keys,
+    draw_moving_sinks,
     draw_outer,
     draw_outer_keys,
     draw_passing,
@@ -52,6 +56,7 @@ from tests.sim.broken import (
     BROKEN_ORDER,
     BROKEN_OUTER,
     BROKEN_OUTER_KEYS,
+    BROKEN_SINKS,
     BROKEN_STRATEGIES,
     PASSED_BY,
     only_by,
@@ -153,6 +158,28 @@ def test_a_key_that_comes_back_while_the_range_around_it_is_copied_is_counted_on
     assert not play(schedule), story(schedule)
 
 
+@pytest.mark.parametrize("operator", [3, 5])
+@pytest.mark.parametrize("strategy", ["falcon", "falcon-oop", "hot-backup"])
+def test_keys_that_are_copied_in_the_last_of_several_stages(operator: int, strategy: str) -> None:
+    """Their operator, or the one above, is stopped and deployed for a hand placement that was requested with them."""
+    keys, put = MoveKeys("q0", (0,), "a1", strategy), Put("q0", operator, "b2")
+    schedule = Schedule(0, "top-down", "holistic-concurrent", (SubmitQuery("q0", "chain", 0), keys, put))
+    assert not play(schedule), story(schedule)
+
+
+def test_a_query_without_a_place_is_not_suspended_for_its_keys() -> None:
+    """It would be taken for one that has a place, and never get one."""
+    actions = (
+        SubmitQuery("q0", "counted_chain", 0),
+        Timeout(),
+        ChangePlan("q0", "(a JOIN c) JOIN b", "moving-state"),
+        Move("d2", "b2"),
+        MoveKeys("q0", (1,), "b1", "full-restart"),
+    )
+    schedule = Schedule(0, "top-down", "holistic-concurrent", actions)
+    assert not play(schedule), story(schedule)
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("drawing", "count"),
@@ -181,6 +208,20 @@ def test_a_broken_rule_of_the_order_is_caught(monkeypatch: pytest.MonkeyPatch, b
     assert play(draw_passing(seed)) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(draw_passing(seed))
+
+
+@pytest.mark.timeout(900)
+def test_every_schedule_with_sinks_that_move_keeps_the_order() -> None:
+    bad = run(SCHEDULES // 10, drawing=draw_moving_sinks)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 10} schedules failed; the first:\n{story(draw_moving_sinks(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_SINKS)
+def test_a_broken_rule_of_sinks_that_move_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, seed = BROKEN_SINKS[broken]
+    assert play(draw_moving_sinks(seed)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(draw_moving_sinks(seed))
 
 
 @pytest.mark.parametrize("broken", BROKEN_OUTER)

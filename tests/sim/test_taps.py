@@ -13,7 +13,7 @@ import pytest
 from godwit.model import taps
 from godwit.model.plan import CLASS
 from godwit.sim.run import play
-from godwit.sim.schedule import Action, Schedule, SubmitQuery, WithdrawQuery, draw, draw_outer
+from godwit.sim.schedule import Action, Down, Put, Schedule, Sight, SubmitQuery, Tick, WithdrawQuery, draw, draw_outer
 from godwit.sim.step import _Step
 from godwit.sim.world import World
 
@@ -65,6 +65,18 @@ def test_outer_semi_and_anti_joins_that_come_and_go(cuts: float) -> None:
 def test_who_was_withdrawn_goes_on_as_far_as_others_tap() -> None:
     """One taps the window, another is cut at the join below it: the rows of the join go on to the window."""
     assert play(sharing(399, cuts=0.5)) == []
+
+
+def test_state_follows_a_shared_operator_while_the_query_it_is_named_after_is_parked() -> None:
+    """q1 ends at the lower join, which has a place; the upper one, of q0 alone, has none."""
+    actions = (
+        SubmitQuery("q0", "counted_chain", 0),
+        SubmitQuery("q1", "counted_chain", 0, cut=True),
+        *(Tick(region, Sight()) for region in ("east", "west")),
+        Down("cloud"),
+        Put("q0", 3, "hb"),
+    )
+    assert play(Schedule(0, "bottom-up", "holistic-concurrent", actions, shares=True)) == []
 
 
 def test_schedules_share() -> None:

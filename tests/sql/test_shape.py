@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from godwit.errors import SqlError
 from godwit.ids import QueryId
 from godwit.model.plan import Query
 from godwit.sql import compile_query
 from godwit.sql.dialect import parse, text
+from godwit.sql.keep import without_order
 from tests.sql.fixtures import good_files, good_sql
 from tests.sql.streams import STREAMS
 
@@ -141,3 +143,19 @@ def test_integers_beside_decimals_stay() -> None:
     """Spark types `decimal / 3` by the literal's digits; a column in its place would change the result's scale."""
     query = compiled("SELECT cost / 3 AS third, at FROM temps WHERE cost > 100")
     assert query.parameters == ("100",)
+
+
+def test_whether_the_order_matters_is_part_of_the_shape_where_each_row_is_answered() -> None:
+    plain = "SELECT train, boarded FROM passengers WHERE boarded > 4"
+    window = "SELECT train, count(*) AS n FROM passengers GROUP BY train, window(ts, '10 seconds')"
+    both = f"{plain} UNION ALL SELECT train, alighted AS boarded FROM passengers"
+    for sql in (plain, both):
+        unordered = compiled(without_order(sql))
+        assert (compiled(sql).shape.plan.sink.ordered, unordered.shape.plan.sink.ordered) == (True, False)
+        assert compiled(sql).shape.key != unordered.shape.key
+    assert compiled(without_order(window)).shape.key == compiled(window).shape.key
+
+
+def test_an_order_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SqlError, match="hint"):
+        compiled("SELECT /*+ order('site') */ train, boarded FROM passengers")

@@ -1,4 +1,4 @@
-"""Readers of a log in NATS are told what is appended: they ask no more, and find what they were not told."""
+"""Readers of a log in NATS receive what is appended: they need no requests, and find what was not delivered."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.servers import Nats, until
 LOG = "regions/west/shapes/ab/outbox/east"
 
 
-class Asked:
-    """A store that counts what it asks its server."""
+class Counted:
+    """A store that counts its requests."""
 
     def __init__(self, url: str) -> None:
-        self.store, self.questions = open_store(url), 0
+        self.store, self.requests = open_store(url), 0
         server = self.store.served.server  # type: ignore[union-attr]
-        ask = server.ask
+        request = server.request
 
-        def counted(question):  # type: ignore[no-untyped-def]
-            self.questions += 1
-            return ask(question)
+        def counted(*question):  # type: ignore[no-untyped-def]
+            self.requests += 1
+            return request(*question)
 
-        server.ask = counted
+        server.request = counted
 
 
 @pytest.fixture
@@ -45,31 +45,31 @@ def writer(server: Nats) -> Iterator[Store]:
 
 
 @pytest.fixture
-def reader(server: Nats, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    monkeypatch.setattr(nats_log, "ASK_EVERY", 60.0)  # nothing is found by asking now and then
-    made = Asked(f"{server.address}/fleet")
+def reader(server: Nats, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    monkeypatch.setattr(nats_log, "CHECK_EVERY", 60.0)  # nothing is found by checking now and then
+    made = Counted(f"{server.address}/fleet")
     yield made
     made.store.close()
 
 
-def test_what_is_appended_reaches_readers_without_a_question(writer: Store, reader: Asked) -> None:
+def test_what_is_appended_reaches_readers_without_a_request(writer: Store, reader: Counted) -> None:
     log, there = writer.log(LOG), reader.store.log(LOG)
     heard: list[str] = []
-    reader.store.served.heard = heard.append  # type: ignore[union-attr]
+    reader.store.served.on_append = heard.append  # type: ignore[union-attr]
     log.append({"n": 1})
     assert until(lambda: there.read(1), 5) == {"n": 1}
-    assert not there.exists(2)  # from here on it hears
-    reader.questions = 0
+    assert not there.exists(2)  # from here on it follows
+    reader.requests = 0
     for n in range(2, 50):
         log.append({"n": n, "text": "x" * 1000})
     assert until(lambda: there.exists(49), 5)
     assert [record["n"] for _, record in there.after(1)] == list(range(2, 50))
     assert not there.exists(50)
-    assert reader.questions == 0
+    assert reader.requests == 0
     assert set(heard) == {LOG}
 
 
-def test_a_refused_append_is_no_news(writer: Store, reader: Asked, server: Nats) -> None:
+def test_a_refused_append_is_no_news(writer: Store, reader: Counted, server: Nats) -> None:
     other = open_store(f"{server.address}/fleet")
     first, second, there = writer.log(LOG), other.log(LOG), reader.store.log(LOG)
     first.append({"n": "mine"})
@@ -79,22 +79,22 @@ def test_a_refused_append_is_no_news(writer: Store, reader: Asked, server: Nats)
     other.close()
 
 
-def test_what_was_not_heard_is_found_by_asking_now_and_then(
-    writer: Store, reader: Asked, monkeypatch: pytest.MonkeyPatch
+def test_what_was_not_delivered_is_found_by_checking_now_and_then(
+    writer: Store, reader: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(subject: str, data: bytes) -> None:
         """The news is lost."""
 
     log, there = writer.log(LOG), reader.store.log(LOG)
     assert not there.exists(1)
-    monkeypatch.setattr(writer.served.server, "say", nothing)  # type: ignore[union-attr]
+    monkeypatch.setattr(writer.served.server, "publish", nothing)  # type: ignore[union-attr]
     log.append({"n": 1})
     assert not there.exists(1)
-    monkeypatch.setattr(nats_log, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(nats_log, "CHECK_EVERY", 0.05)
     assert until(lambda: there.exists(1), 5)
 
 
-def test_a_lost_connection_makes_readers_ask(writer: Store, reader: Asked, server: Nats) -> None:
+def test_a_lost_connection_makes_readers_check(writer: Store, reader: Counted, server: Nats) -> None:
     log, there = writer.log(LOG), reader.store.log(LOG)
     log.append({"n": 1})
     assert until(lambda: there.read(1), 5) == {"n": 1}
@@ -105,16 +105,16 @@ def test_a_lost_connection_makes_readers_ask(writer: Store, reader: Asked, serve
     assert there.read(2) == {"n": 2}
 
 
-def test_looking_again_sees_what_was_appended_before(writer: Store, reader: Asked) -> None:
+def test_a_refresh_sees_what_was_appended_before(writer: Store, reader: Counted) -> None:
     log, there = writer.log(LOG), reader.store.log(LOG)
     assert not there.exists(1)
     for n in range(1, 100):
         log.append({"n": n})
-        reader.store.look_again()
+        reader.store.refresh()
         assert there.exists(n)
 
 
-def test_a_log_that_was_cut_behind_its_reader_goes_on_where_it_begins(writer: Store, reader: Asked) -> None:
+def test_a_log_that_was_cut_behind_its_reader_goes_on_where_it_begins(writer: Store, reader: Counted) -> None:
     log, there = writer.log(LOG), reader.store.log(LOG)
     assert not there.exists(1)
     for n in range(1, 200):
@@ -124,7 +124,7 @@ def test_a_log_that_was_cut_behind_its_reader_goes_on_where_it_begins(writer: St
     assert [n for n, _ in there.after(0)] == list(range(150, 200))
 
 
-def test_a_log_that_was_removed_begins_anew(writer: Store, reader: Asked) -> None:
+def test_a_log_that_was_removed_begins_again(writer: Store, reader: Counted) -> None:
     log, there = writer.log(LOG), reader.store.log(LOG)
     assert not there.exists(1)
     log.append({"n": "old"})
@@ -132,6 +132,6 @@ def test_a_log_that_was_removed_begins_anew(writer: Store, reader: Asked) -> Non
     assert until(lambda: there.exists(2), 5)
     writer.remove("regions/west/shapes/ab")
     writer.log(LOG).append({"n": "new"})
-    reader.store.look_again()
+    reader.store.refresh()
     assert reader.store.log(LOG).read(1) == {"n": "new"}
     assert reader.store.log(LOG).last == 1

@@ -18,19 +18,52 @@ from godwit.storage.memory import MemoryDisk
 from godwit.storage.open_store import open_store
 from godwit.storage.segment import Segment
 from godwit.storage.store import Store
-from tests.servers import bucket_url, kafka, nats_server, s3_server
+from tests.servers import Nats, bucket_url, kafka, nats_server, s3_server, until
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
 #: stores that a server keeps; where their servers are
-SERVED = {"nats": "nats", "nats, segments in a folder": "nats", "s3": "s3", "kafka": "kafka_server"}
+SERVED = {
+    "nats": "nats",
+    "nats, segments in a folder": "nats",
+    "nats, from a leaf node": "leaf",
+    "nats, a leaf node's from the hub": "leaf",
+    "s3": "s3",
+    "kafka": "kafka_server",
+}
 
 
 @pytest.fixture(scope="module")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with nats_server(tmp_path_factory.mktemp("nats")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def leaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A hub, and a leaf node that has a JetStream domain of its own."""
+    folder = tmp_path_factory.mktemp("leaf")
+    with Nats(folder / "hub", "hub") as hub, Nats(folder / "edge", "edge", hub.leaf_address) as edge:
+        yield hub.address, edge.address
+
+
+def _with_domains(at: tuple[str, str], fleet: str, from_leaf: bool) -> Store:
+    """Everything of region `w` lies at the leaf node, the rest at the hub."""
+    own = until(lambda: _opened(f"{at[1]}/{fleet}?domain=edge"))
+    own.served.claim("w")
+    if from_leaf:
+        return own
+    own.close()
+    return open_store(f"{at[0]}/{fleet}")
+
+
+def _opened(url: str) -> Store | None:
+    """None: the leaf node has not reached its hub yet."""
+    try:
+        return open_store(url)
+    except OSError:
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +86,11 @@ KAFKA = pytest.param("kafka", marks=pytest.mark.full)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param in SERVED:
         at, fleet = request.getfixturevalue(SERVED[request.param]), f"t{uuid.uuid4().hex[:8]}"
+        if isinstance(at, tuple):
+            made = _with_domains(at, fleet, request.param == "nats, from a leaf node")
+            yield made
+            made.close()
+            return
         urls = {
             "nats": f"{at}/{fleet}",
             "nats, segments in a folder": f"{at}/{fleet}?segments=file:{tmp_path}",

@@ -22,6 +22,7 @@ from godwit.workloads import WORKLOADS, Settings, named
 from godwit.workloads.riot import SHAPES
 from godwit.workloads.riot_train import Trainer
 from tests.region.world import three_regions
+from tests.sampled import sampled
 
 SMALL = {
     "tm": Settings(seed=3, rate=20, seconds=30, sources=2, disorder=2),
@@ -116,14 +117,10 @@ OTHERWISE = {
     },
 }
 #: `make test` runs one data set, `make test-full` all
-RUN = [
-    pytest.param(name, marks=pytest.mark.full if name.endswith(("-taxi", "-fit")) else ())
-    for name in WORKLOADS
-    if not name.startswith(("riot-train", "riot-features"))
-]
+RUN = [name for name in WORKLOADS if not name.startswith(("riot-train", "riot-features"))]
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", sampled(RUN, "tm", "nq8", "lr-an", "ysb", "riot-etl"))
 def test_the_query_answers_while_a_source_hops(open_fleet: Callable[..., Fleet], name: str) -> None:
     workload, settings = WORKLOADS[name], SMALL[name]
     fleet = open_fleet()

@@ -43,7 +43,7 @@ class OperatorMoved:
 
 @dataclass(frozen=True)
 class AdmittedPlan:
-    """Everything that makes one stream, inputs before outputs, whoever it was started for."""
+    """Everything that makes one stream, inputs before outputs, for whichever query it was started."""
 
     result: str
     host: str

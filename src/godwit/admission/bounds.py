@@ -1,4 +1,4 @@
-"""Bounds on how many queries fit, each with its name. All see one host with everybody's CPU and no network.
+"""Bounds on how many queries fit, each with its name. All see one host with the CPU of all and no network.
 
 AggregateHost      the paper's "optimistic bound": first come, each query planned once with reuse. No true bound: a
                    planner that re-plans may admit more.

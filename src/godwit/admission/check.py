@@ -29,7 +29,7 @@ def _demand(catalog: Catalog, state: LedgerSnapshot, admitted: set[int]) -> list
     hosts = defaultdict(list)
     for host, stream in state.served:
         hosts[stream].append(host)
-    wrong = [f"III.4: {_name(catalog, s)} is served though nobody asks for it" for s in hosts if s not in admitted]
+    wrong = [f"III.4: {_name(catalog, s)} is served though no query asks for it" for s in hosts if s not in admitted]
     wrong += [f"III.4b: {_name(catalog, s)} is served by hosts {on}" for s, on in hosts.items() if len(on) > 1]
     return wrong + [f"IV.9: {_name(catalog, s)} is admitted but not served" for s in admitted if s not in hosts]
 

@@ -34,7 +34,7 @@ GUESS_MBPS = 0.1
 #: a stream that brings less than this more or less (Mbit/s) than planned has not drifted: one that falls silent would
 #: do so for ever, a third of what is left at a time
 LEAST_DRIFT_MBPS = 0.01
-#: a capacity that nobody gave
+#: a capacity that was not given
 PLENTY = 1e6
 
 

@@ -78,34 +78,33 @@ class Programme:
         seconds: float,
         *,
         start: Mapping[int, float] | None = None,
-        relaxed: bool = False,
         gap: float = 0.0,
         cuts: Callable[[NDArray[np.float64]], bool] | None = None,
     ) -> Solution:
         """Solve from an optional start. `cuts` may add rows against a solution (and return True): solve again."""
         end = time.monotonic() + seconds
         while True:
-            answer = self._run(max(end - time.monotonic(), 0.01), start, relaxed, gap)
+            answer = self._run(max(end - time.monotonic(), 0.01), start, gap)
             if cuts is None or answer.values is None or not cuts(answer.values):
                 return answer
             if time.monotonic() > end:
                 return Solution("limit", INF, answer.bound, None)
 
-    def _run(self, seconds: float, start: Mapping[int, float] | None, relaxed: bool, gap: float) -> Solution:
+    def _run(self, seconds: float, start: Mapping[int, float] | None, gap: float) -> Solution:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("time_limit", seconds)
         solver.setOptionValue("mip_rel_gap", gap)
         solver.setOptionValue("mip_abs_gap", 1e-6)
-        solver.passModel(self._lp(relaxed))
-        if start is not None and not relaxed:
+        solver.passModel(self._lp())
+        if start is not None:
             index = np.fromiter(start.keys(), dtype=np.int32)
             solver.setSolution(len(start), index, np.fromiter(start.values(), dtype=float))
         solver.run()
-        return _read(solver, relaxed)
+        return _read(solver)
 
-    def _lp(self, relaxed: bool) -> highspy.HighsLp:
+    def _lp(self) -> highspy.HighsLp:
         lp = highspy.HighsLp()
         lp.num_col_ = len(self.cost)
         lp.num_row_ = len(self.row_lower)
@@ -118,19 +117,17 @@ class Programme:
         lp.a_matrix_.start_ = np.array(self._start)
         lp.a_matrix_.index_ = np.array(self._index)
         lp.a_matrix_.value_ = np.array(self._value)
-        if not relaxed:
-            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            lp.integrality_ = [kinds[whole] for whole in self.integer]
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[whole] for whole in self.integer]
         return lp
 
 
-def _read(solver: highspy.Highs, relaxed: bool) -> Solution:
+def _read(solver: highspy.Highs) -> Solution:
     status = solver.getModelStatus()
     info = solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return Solution("infeasible", INF, INF, None)
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if feasible else None
-    bound = info.objective_function_value if relaxed else info.mip_dual_bound
     name = "optimal" if status == highspy.HighsModelStatus.kOptimal else "limit"
-    return Solution(name, info.objective_function_value if feasible else INF, bound, values)
+    return Solution(name, info.objective_function_value if feasible else INF, info.mip_dual_bound, values)

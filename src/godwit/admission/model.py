@@ -17,7 +17,7 @@ from godwit.errors import AdmissionError
 
 Floats = NDArray[np.float64]
 
-#: resources may be overdrawn by this much before anybody complains: sums of floats are not exact
+#: resources may be overdrawn by this much before it counts as a fault: sums of floats are not exact
 SLACK = 1e-6
 
 
@@ -179,7 +179,7 @@ def _never_binds(network: HostNetwork, links: Mapping[tuple[int, int], float]) -
 
 
 class Catalog:
-    """All streams and operators anybody has asked about so far, by number. Equal signature, equal stream."""
+    """All streams and operators that were requested so far, by number. Equal signature, equal stream."""
 
     def __init__(self) -> None:
         self.streams: list[CatalogStream] = []
@@ -219,9 +219,3 @@ class Catalog:
             self.operators.append(AdmissionOperator(key[0], output, cpu, kind, state))
             self.makers[output].append(self._operator_numbers[key])
         return self._operator_numbers[key]
-
-    def update(self, stream: int, *, rate: float | None = None, homes: Iterable[int] | None = None) -> None:
-        """Correct a stream by what was observed."""
-        old = self.streams[stream]
-        new_homes = old.homes if homes is None else frozenset(homes)
-        self.streams[stream] = CatalogStream(old.signature, old.rate if rate is None else rate, new_homes)

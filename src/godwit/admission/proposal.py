@@ -28,7 +28,7 @@ class QueryArrays:
 
     @staticmethod
     def of(catalog: Catalog, query: AdmissionQuery, allowed: set[int] | None = None) -> QueryArrays:
-        """The arrays of a query; `allowed` restricts its operators (a join order somebody else chose)."""
+        """The arrays of a query; `allowed` restricts its operators (a join order that was chosen elsewhere)."""
         local = {stream: number for number, stream in enumerate(query.streams)}
         makers: list[list[int]] = [[] for _ in query.streams]
         for operator in query.operators:

@@ -7,7 +7,7 @@ What is left out, and why nothing is lost:
 - y_hs. A stream is available where it starts (a constant), is received, or is made.
 - The weakness of the relaxation. Each required composite stream gets one continuous flow in the stream x host
   hypergraph:
-  as much of an inner stream is made as is used, whoever makes it. z and r dominate all flows.
+  as much of an inner stream is made as is used, on whichever host. z and r dominate all flows.
 - Most hosts. Among hosts that hold the same streams for good, one with no more CPU and NIC than `spare` others is not
   needed: an optimal plan has at most one fresh host for each operator and one relay.
 - Most of O4. Any plan better than the incumbent keeps every host below a known load; operators that would exceed it are
@@ -139,7 +139,7 @@ def _leaves(scope: PlanningScope, stream: int) -> set[int]:
 
 
 def _required(scope: PlanningScope) -> list[int]:
-    """Composite streams that somebody must make: requested, or needed by a fixed operator, and not made for good."""
+    """Composite streams that a host must make: requested, or needed by a fixed operator, and not made for good."""
     needed = set(scope.wanted).union(*scope.needs)
     given = set().union(*scope.origins) if scope.origins else set()
     return sorted(s for s in needed if not scope.catalog.streams[s].homes and s not in given)

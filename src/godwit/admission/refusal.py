@@ -9,12 +9,12 @@ least is reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from godwit.admission.dp import Floats
-from godwit.admission.model import SLACK, AdmissionQuery, HostNetwork
+from godwit.admission.model import SLACK, AdmissionQuery
 from godwit.admission.proposal import PENALTY, QueryArrays, propose
 from godwit.admission.repair import repair
 from godwit.admission.state import AllocationLedger
@@ -72,24 +72,8 @@ def overload(ledger: AllocationLedger) -> Shortage:
     return Shortage("overdrawn: " + _and([str(a) for a in additions]) + " would do", additions)
 
 
-def enlarged(network: HostNetwork, additions: Sequence[Addition]) -> HostNetwork:
-    """The network with the additions made."""
-    hosts = list(network.hosts)
-    links = None if network.links is None else dict(network.links)
-    for extra in additions:
-        number = network.number(extra.host)
-        if extra.target is not None:
-            if links is not None:
-                pair = (number, network.number(extra.target))
-                links[pair] = links.get(pair, 0.0) + extra.amount
-        else:
-            name = _FIELDS[extra.resource]
-            hosts[number] = replace(hosts[number], **{name: getattr(hosts[number], name) + extra.amount})
-    return HostNetwork(tuple(hosts), links)
-
-
 def _unreachable(ledger: AllocationLedger, query: AdmissionQuery) -> str | None:
-    """Base streams that nobody has: no capacity can help."""
+    """Base streams that no host has: no capacity can help."""
     catalog = ledger.catalog
     lost = [
         catalog.streams[s].signature

@@ -92,7 +92,7 @@ def _moves_of(ledger: AllocationLedger, operator: int, host: int) -> Iterator[Mo
         yield partial(move_operator, operator=operator, source=host, target=target)
 
 
-def targets(ledger: AllocationLedger, operator: int, host: int, limit: int = TARGETS) -> list[int]:
+def targets(ledger: AllocationLedger, operator: int, host: int) -> list[int]:
     """Hosts with CPU for the operator, those first that must receive least for it and have room to receive it."""
     what = ledger.catalog.operators[operator]
     fits = ledger.cpu_free >= what.cpu - SLACK
@@ -105,7 +105,7 @@ def targets(ledger: AllocationLedger, operator: int, host: int, limit: int = TAR
         lacks[list(ledger.holders(stream))] = False
         missing[lacks] += ledger.catalog.streams[stream].rate
     order = np.lexsort((ledger.cpu_free, missing, missing > ledger.in_free + SLACK))
-    return [int(g) for g in order if fits[g]][:limit]
+    return [int(g) for g in order if fits[g]][:TARGETS]
 
 
 def _swap_cpu(ledger: AllocationLedger, host: int, amount: float) -> Iterator[Move]:

@@ -122,7 +122,7 @@ def load_snapshot(network: HostNetwork, catalog: Catalog, state: LedgerSnapshot)
 
 
 def tidy(ledger: AllocationLedger) -> None:
-    """Drop everything that nobody uses."""
+    """Drop everything that is unused."""
     for host, operators in enumerate(ledger.running):
         for operator in list(operators):
             if operator in operators:

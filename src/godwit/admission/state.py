@@ -2,7 +2,7 @@
 
 The ledger is the (d, x, z) of the model, kept as dictionaries for speed: `served` is d, `received` is x (each host
 gets a stream from one sender), `placed` is z. Every change goes through six primitives that write a journal, so that
-a planner may try, look and `rollback`. `release` drops whatever nobody uses any more. Resources may be overdrawn in
+a planner may try, look and `rollback`. `release` drops what is no longer used. Resources may be overdrawn in
 between; a planner must leave none overdrawn (`overdrawn`), and `check.py` verifies that independently.
 """
 
@@ -192,7 +192,7 @@ class AllocationLedger:
         self.release(stream, old)
 
     def release(self, stream: int, host: int) -> None:
-        """Drop the host's copy of a stream that nobody uses, and then whatever was there only for it."""
+        """Drop the host's copy of a stream that is unused, and then whatever was there only for it."""
         if self.uses[stream].get(host, 0):
             if host in self.received[stream] and self.origin(stream, host):
                 self._end_transfer(stream, host)

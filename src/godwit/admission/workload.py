@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from godwit.admission.model import BaseStream, Host, HostLink
 from godwit.admission.rates import Base, JoinSpec, Node, Predicate, RateQuery, Unary, signature_of
 from godwit.errors import ConfigError
+from godwit.validation import worded
 from godwit.yaml_files import read_yaml
 
 _UNARY = ("filter", "project", "aggregate")
@@ -174,8 +175,7 @@ def _valid(model: type[_M], data: Any, place: str) -> _M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc'])) or 'here'}: {fault['msg']}" for fault in error.errors()]
-        msg = f"{place}: " + "; ".join(faults)
+        msg = f"{place}: " + "; ".join(worded(error.errors(), model))
         raise ConfigError(msg) from error
 
 

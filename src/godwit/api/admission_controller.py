@@ -122,7 +122,8 @@ class AdmissionController:
             self._admission.withdraw(query.id)
         queries = self._fleet.deployment.queries
         read = {part for one in queries.values() for part in one.parts}
-        for part in [one.id for one in queries.values() if one.cut is not None and one.id not in read]:
+        ended = [one.id for one in queries.values() if one.cut is not None and not one.until and one.id not in read]
+        for part in ended:
             self._fleet.undeploy(part)
             self._fleet.change([DeviceRemoved(producer(part))])
         self._ways.drop(self._fleet.deployment.queries)
@@ -152,7 +153,7 @@ class AdmissionController:
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
-            if self.on:  # without it, no need to wait for whoever decides
+            if self.on:  # without it, no need to wait for a decision
                 self.look()
 
     def look(self) -> Replanned | None:
@@ -248,7 +249,7 @@ class AdmissionController:
         return GroundSpec.of(self._fleet.plane.topology, self._fleet.deployment, self._measured)
 
     def _refresh(self, admission: Admission) -> Replanned:
-        """Tell admission how things are. What runs, runs; if it no longer fits, newcomers do not either."""
+        """Update the admission planner. Running queries stay; if they no longer fit, new ones do not either."""
         ground, specs = self._spec(), self._specs(())
         self._ground = ground
         users = [specs.of(query) for query in self._fleet.deployment.queries.values() if not query.internal]

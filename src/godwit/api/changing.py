@@ -38,22 +38,24 @@ class ChangingFleet(DeclaringFleet):
         filters_down: Sequence[str] = (),
         strategy: str = "auto",
         run_out: bool = False,
+        alone: bool = False,
         dry_run: bool = False,
     ) -> str:
         """Another plan for a running query; its results go on, each of them once. `order`: how its streams are joined
         (`"(b JOIN c) JOIN a"`); `partial`: whether rows are combined before they travel; `filters_up`, `filters_down`:
         streams whose filters go above the joins, or back. `strategy`: moving-state, background, parallel-track,
         pause-drain-resume (`run_out`: by letting windows run out) or, for a query with probing joins, stateless-order.
-        Returns when the change has begun; where both plans run side by side, the old one goes by itself later.
-        `dry_run`: return what would be done.
+        Queries that share its joins change with it, in one epoch, and go on sharing; `alone`: they keep their plan, and
+        it shares no longer. Returns when the change has begun; where both plans run side by side, the old one goes
+        by itself later. `dry_run`: return what would be done.
         """
         wish, name = PlanWish(order, partial, tuple(filters_up), tuple(filters_down)), self.known(query)
         if dry_run and (node := probes(self.execution(name).shape.plan)) is not None:
             return explained_probes(self.execution(name), node, order)
         if dry_run:
             return explained(self.execution(name), wish, self.deployment.streams, self.replanner.load(name))
-        self._operations.plans.rehearse(name, wish, strategy, run_out)
-        self.control.execute(Replan(query, order, strategy, run_out, partial, wish.up, wish.down))
+        self._operations.plans.rehearse(name, wish, strategy, run_out, alone)
+        self.control.execute(Replan(query, order, strategy, run_out, partial, wish.up, wish.down, alone))
         return f"'{query}': {wish}"
 
     def replace(self, query: str, sql: str | Builder, *, dry_run: bool = False) -> str:

@@ -1,7 +1,7 @@
 """The control loop: the one consumer of commands and of what regions report. It lets the coordinator decide, and acts.
 
-While the fleet runs, it is a thread. While it does not, whoever has a command drives it, and steps the runners (without
-reading sources) until an epoch that must be in force is: so the same coordinator runs in both cases.
+While the fleet runs, it is a thread. While it does not, a caller with a command drives it and steps the runners
+(without reading sources) until an epoch that must be in force is: so the same coordinator runs in both cases.
 
 Changes of the topology are handed over as they come, also in the middle of a reconfiguration, which they may spoil;
 and so are migrations of keys, whose phases queue for the next epoch and share it. Every other command waits until the
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 #: how often the loop looks for commands of other processes, and for regions that are silent (seconds)
 LOOK_EVERY = 0.25
-#: how often whoever waits for regions to work under the newest epoch looks (seconds)
+#: seconds between two checks whether all regions work under the newest epoch
 REST_EVERY = 0.002
 #: how often it looks whether migrations that are held may begin (seconds)
 HELD_EVERY = 0.005
 #: commands that need not wait for the epoch before them
 TAKEN_AT_ONCE = (ChangeTopology, MigrateKeys)
-#: how long whoever gave one of these waits until it is published: an epoch before it may still be under way
+#: how long the caller of one of these waits until it is published: an epoch before it may still be under way
 PUBLISHED_WITHIN = 0.015
 
 
@@ -65,7 +65,7 @@ class ControlLoop:
         self._own = OwnCommands(commands)
         #: up to which command an epoch named them when the fleet was opened, and up to which there were any
         self._covered, self._old = 0, 0
-        #: somebody in this process has written a command since the last turn
+        #: a thread of this process has written a command since the last turn
         self._asked = False
         #: taken in, and to be answered once they are published
         self._open: list[int] = []
@@ -133,7 +133,7 @@ class ControlLoop:
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Decide something here: nobody else does meanwhile. Runners and sources never wait for it."""
+        """Decide something here, and no other thread meanwhile. Runners and sources never wait for it."""
         with self._driving:
             before, self._driver = self._driver, threading.get_ident()
             try:
@@ -211,6 +211,7 @@ class ControlLoop:
 
     def _turn(self) -> None:
         self._asked = False
+        self._executor.retry()
         self._take_events()
         self._time_out()
         self._refresh()
@@ -226,7 +227,7 @@ class ControlLoop:
             self._answer()
             for number in self._open:
                 self._own.taken(number)
-            self._executor.tell()
+            self._executor.notify()
         self._answer()
 
     def _read_next(self) -> Command | None:
@@ -292,14 +293,14 @@ class ControlLoop:
                 self._carry_out(command, again)
             elif number > self._covered:  # otherwise its changes are in an epoch, or wait for one
                 check_changes(command.changes)
-                self._executor.handle(ChangesArrived(command.changes), tell=False)
+                self._executor.handle(ChangesArrived(command.changes), notify=False)
         except GodwitError as error:
             self._refuse(number, error)
         except Exception as error:
             log.exception("command %s failed", number)
             self._refuse(number, error)
         except BaseException:
-            # Stopped, or dying: whoever drives next, or opens the fleet again, goes on from here.
+            # Stopped, or dying: the next driver, or the next process that opens the fleet, continues from here.
             self._next, self._old = number, max(self._old, number)
             raise
         else:

@@ -120,7 +120,7 @@ class FleetCore(ABC):
         if elsewhere is None:
             no_processes(store)
         inspect(store)
-        #: whoever appends to a source log, or publishes an epoch, holds it; never while waiting for anything
+        #: held while appending to a source log or publishing an epoch; never while waiting for anything
         self.lock = threading.RLock()
         #: pushes of sources that go back and forth between edges wait here for a moment
         self.gate = PushGate()
@@ -305,13 +305,13 @@ class FleetCore(ABC):
                 with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
                     return self.gateway.push(StreamId(stream), conformed, self.deployment, device, sequence)
             except NotAttachedError:
-                # Attached for the first time, by an epoch that is on its way: nobody else can take its rows.
+                # Attached for the first time, by an epoch that is on its way: no other process can take its rows.
                 if device is None or not self.is_attached(device) or time.monotonic() > until:
                     raise
                 time.sleep(REST_EVERY)
 
     def unread(self, stream: str) -> int:
-        """How many entries of a stream its slowest reader is behind; 0 while nobody reads."""
+        """How many entries of a stream its slowest reader is behind; 0 without readers."""
         if not self.pool.running:
             return 0
         regions, name = set(self.deployment.sites.values()), StreamId(stream)

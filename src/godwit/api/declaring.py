@@ -108,7 +108,7 @@ class DeclaringFleet(RunningFleet):
             self.gateway.tell(StreamId(stream), clocks, self.deployment)
 
     def close_sources(self) -> None:
-        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+        """No device sends more: every window closes. A device that sends later begins again."""
         with self.lock:
             for device in self.deployment.devices:
                 if not device.startswith(PRODUCER):

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from godwit.control.control_plane import ControlPlane
 from godwit.control.epoch_record import epoch_record
@@ -47,16 +48,16 @@ class Executor:
         self.announce: Callable[[], None] = lambda: None
         #: when the newest epoch was published (monotonic seconds)
         self.published_at = 0.0
-        #: whether regions are still to be told of it
+        #: whether regions are still to be notified of it
         self._untold = False
 
-    def handle(self, event: Event, *more: Request, tell: bool = True) -> None:
-        """An event; or several requests, which one epoch is to bring. Not `tell`: whoever calls does, soon."""
+    def handle(self, event: Event, *more: Request, notify: bool = True) -> None:
+        """An event; or several requests, which one epoch is to bring. Not `notify`: the caller does it soon."""
         began = time.perf_counter()
         instructions = self.plane.coordinator.together((event, *more)) if more else self.plane.handle(event)  # type: ignore[arg-type]
-        self.carry_out(instructions, time.perf_counter() - began, tell=tell)
+        self.carry_out(instructions, time.perf_counter() - began, notify=notify)
 
-    def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0, tell: bool = True) -> None:
+    def carry_out(self, instructions: Iterable[Instruction], planned: float = 0.0, notify: bool = True) -> None:
         for instruction in instructions:
             match instruction:
                 case Publish() | Revert():
@@ -72,11 +73,11 @@ class Executor:
                     self._tracker.ended(record)
                 case _:
                     pass  # a commit needs no deed: regions work under the epoch already
-        if tell:
-            self.tell()
+        if notify:
+            self.notify()
 
-    def tell(self) -> None:
-        """Regions hear of what was published. They begin at once, all of them: who waits for an answer goes first."""
+    def notify(self) -> None:
+        """Notify the regions of what was published. All begin at once: a caller that waits for an answer goes first."""
         if self._untold:
             self._untold = False
             self._pool.wake()
@@ -91,7 +92,9 @@ class Executor:
             waiting = self.plane.coordinator.monitor.waiting
             self.log.publish(instruction.epoch, epoch_record(instruction, waiting, starts, self.command))
             self.deployment = after
-            self._gateway.adopt(instruction.delta, before, after)
+            fault = self._gateway.adopt_published(instruction.delta, before, after)
+        if fault is not None:
+            said.warning("ends of sessions cannot be written, and are tried again: %s", fault)
         self.published_at = time.monotonic()
         self._pool.hire()
         self._untold = True
@@ -99,6 +102,11 @@ class Executor:
         for region in self.plane.planner.regions:
             if not self._pool.runs(region):
                 self._post(RegionAcked(region, instruction.epoch))
+
+    def retry(self) -> None:
+        """Write what a full disk did not take; windows, and rows of the next session, wait for it."""
+        with self._lock, suppress(OSError):
+            self._gateway.catch_up()
 
     def _starts(self, delta: Delta, after: Deployment, needed: Iterable[Key]) -> dict[str, int]:
         """Where the logs stand that a new query, or a new runner, reads."""

@@ -36,7 +36,7 @@ from godwit.region.link_emulator import Links
 from godwit.region.runner import Limits
 from godwit.replan.optimiser import ReplanPolicy
 from godwit.sql import Builder, compile_query
-from godwit.sql.keep import with_changes
+from godwit.sql.keep import with_changes, without_order
 from godwit.storage.base import Durability
 from godwit.storage.lock import FolderLock
 
@@ -104,15 +104,19 @@ class Fleet(ChangingFleet):
         sink: str | None = None,
         emit: Literal["final", "changes"] = "final",
         joins: Literal["materialised", "stateless"] = "materialised",
+        order: Literal["device", "none"] = "device",
     ) -> QueryHandle:
         """Check a query, place it and start it. SqlError says what cannot run continuously, and what would.
 
         `emit`: "changes" puts out what windows are so far, as rows that replace each other; "final" when they close.
         `joins`: "stateless" joins keep no intermediate rows: their order is changed in one epoch (`replan`), and every
         new row makes its combinations again.
+        `order`, of queries that answer each row as it comes: "device", results of a device come in the order in which
+        it sent the rows, and wait for a region that it has left; "none", nothing waits.
         """
         text = sql if isinstance(sql, str) else sql.sql()
-        self.control.execute(Submit(name, with_changes(text) if emit == "changes" else text, sink, joins))
+        text = with_changes(text) if emit == "changes" else without_order(text) if order == "none" else text
+        self.control.execute(Submit(name, text, sink, joins))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:

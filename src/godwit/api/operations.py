@@ -85,8 +85,8 @@ class Operations:
                 self._remove_producer(QueryId(name))
             case Alter(name, sql):
                 self._alter(QueryId(name), sql, again)
-            case Replan(name, order, strategy, run_out, partial, up, down):
-                self.plans.change(QueryId(name), PlanWish(order, partial, up, down), strategy, run_out, again)
+            case Replan(name, order, strategy, run_out, partial, up, down, alone):
+                self.plans.change(QueryId(name), PlanWish(order, partial, up, down), strategy, run_out, again, alone)
             case Replace(name, sql):
                 self.replacing.replace(QueryId(name), sql, again)
             case AdvancePlan(version):

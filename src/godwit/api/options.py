@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from godwit import names
@@ -107,9 +106,7 @@ def check_options(made: Callable[..., object], options: Mapping[str, Any]) -> No
     known = [p.name for p in inspect.signature(made).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-            msg = f"a fleet has no option '{option}'; {hint}"
+            msg = f"a fleet has no option '{option}'; {names.hint(option, known)}"
             raise ConfigError(msg)
 
 

@@ -153,7 +153,7 @@ class Scanned:
 
 def scans(fleet: FleetCore, query: Query) -> list[Scanned]:
     """The scans of everything but the streams of what it reads of others, its own and those there."""
-    parts = [fleet.execution(part) for part in query.parts]
+    parts = [fleet.lineage(fleet.execution(part))[0] for part in query.parts]
     inside = {part.target for part in parts}
     found = [Scanned(q, i, scan) for q in (*parts, query) for i, scan in q.shape.plan.scans if i in q.executed]
     return [scanned for scanned in found if scanned.stream not in inside]

@@ -1,4 +1,4 @@
-"""Commands that this process has written: they need not be read again, and somebody waits for each answer."""
+"""Commands that this process has written: they need not be read again, and a caller waits for each answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from godwit.storage.command_log import CommandLog
 
 @dataclass
 class Waiter:
-    """Somebody in this process waits for the answer to a command."""
+    """A thread of this process waits for the answer to a command."""
 
     taken: threading.Event = field(default_factory=threading.Event)
     answered: threading.Event = field(default_factory=threading.Event)
@@ -22,7 +22,7 @@ class Waiter:
     def answer(self, error: BaseException | None = None) -> None:
         self.error = error
         self.answered.set()
-        self.taken.set()  # last: whoever waits for both wakes up once
+        self.taken.set()  # last: a thread that waits for both wakes up once
 
 
 class OwnCommands:
@@ -30,7 +30,7 @@ class OwnCommands:
 
     def __init__(self, log: CommandLog) -> None:
         self._log = log
-        #: whoever writes a command holds it until the waiter is known
+        #: held while a command is written, until its waiter is known
         self._lock = threading.Lock()
         self._unread: dict[int, Command] = {}
         self._waiters: dict[int, Waiter] = {}
@@ -38,7 +38,7 @@ class OwnCommands:
         self.serving = False
 
     def write(self, command: Command) -> tuple[int, Waiter | None]:
-        """Its number, and what to wait for; None: nobody serves."""
+        """Its number, and what to wait for; None: no loop serves."""
         with self._lock:
             number = self._log.append(command)
             self._unread[number] = command
@@ -47,12 +47,12 @@ class OwnCommands:
             return number, self._waiters.setdefault(number, Waiter())
 
     def wait_for(self, number: int) -> Waiter:
-        """Whoever drives the loop itself waits, too."""
+        """The thread that drives the loop waits, too."""
         return self._waiters.setdefault(number, Waiter())
 
     def unread(self, number: int) -> Command | None:
         """A command of this process, if it is one."""
-        with self._lock:  # whoever writes one just now is to be answered
+        with self._lock:  # a command that is being written must be answered
             return self._unread.get(number)
 
     def taken(self, number: int) -> None:
@@ -67,11 +67,11 @@ class OwnCommands:
             waiter.answer(error)
 
     def forget(self, number: int) -> None:
-        """Nobody waits any longer."""
+        """No thread waits any longer."""
         self._waiters.pop(number, None)
 
     def end(self) -> None:
-        """The loop has ended: whoever waits must see to it."""
+        """The loop has ended: waiting threads must drive it themselves."""
         with self._lock:
             self.serving = False
             waiting, self._waiters = self._waiters, {}

@@ -18,11 +18,11 @@ commit shows that it can: so it survives a crash.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
-from godwit.api.plan_obstacles import obstacle
+from godwit.api.plan_obstacles import obstacle, shared
 from godwit.api.plan_records import PlanRecords
 from godwit.control.commands import AdvancePlan
 from godwit.control.events import PlanChanged, QueryAdjusted, QueryWithdrawn
@@ -31,7 +31,8 @@ from godwit.delivery.delivery import Subject
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.instances import instance_id
-from godwit.model.plan import Join, Operator, Query
+from godwit.model.plan import Join, Query
+from godwit.model.taps import executor, family
 from godwit.placement.rules.base import HintKey
 from godwit.protocol.watermarks import NEVER
 from godwit.region import legacy
@@ -40,6 +41,7 @@ from godwit.region.runner import Runner
 from godwit.replan import auto
 from godwit.replan.box import JoinBox
 from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView
+from godwit.replan.family import Rewrite, for_shared, next_versions, planned
 from godwit.replan.forecast import ChangeCase, Forecast, forecasts
 from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
@@ -49,7 +51,6 @@ from godwit.replan.tracks import Answers, answers, both, first, runs_both, secon
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
-from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,9 @@ class PlannedChange:
     """What would be done."""
 
     old: Query
-    #: the version that the query goes over to first, and the one it ends with
-    first: Query
+    #: the versions that it and all that share operators with it go over to first, its own among them
+    first: tuple[Query, ...]
+    #: the version that it ends with
     last: Query
     strategy: str
     #: whether the new plan has states that the old one has not
@@ -97,21 +99,23 @@ class PlanVersions:
 
     # --- asked for
 
-    def change(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, again: bool) -> None:
+    def change(
+        self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, again: bool, alone: bool = False
+    ) -> None:
         version = QueryId(f"{name}~{self._fleet.control.command}")
         if again and self._begun(version):
             return
         if self._ordered(name, wish.order, strategy):
             return
-        found = self.planned(name, wish, strategy, version, run_out)
+        found = self.planned(name, wish, strategy, version, run_out, alone)
         if found is not None:
             what = found.forecast
             told = None if what is None else {"length_s": what.length_s, "silence_s": what.silence_s}
             self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
             if found.strategy == "moving-state" and found.computes:
-                self.prepare(name, found.old, found.last)
+                self.prepare(name, *found.first)
             else:
-                self.switch(name, found.old, found.first, found.strategy == "moving-state")
+                self.switch(name, found.first, found.strategy == "moving-state")
 
     def _begun(self, version: QueryId) -> bool:
         """Whether a change was begun by a process that is no more."""
@@ -119,10 +123,11 @@ class PlanVersions:
         to_come = {query.successor.id for query in queries.values() if query.successor is not None}
         return bool({version, _track(version)} & (queries.keys() | to_come))
 
-    def prepare(self, name: QueryId, old: Query, new: Query) -> None:
-        """The joins let no row go from now on; when their states reach back far enough, the new version takes over."""
-        self._fleet.control.ask(QueryAdjusted(old.id, old.probes, new))
-        self._records.phase(name, "keep", old.id)
+    def prepare(self, name: QueryId, *coming: Query) -> None:
+        """The joins let no row go from now on; when their states reach back far enough, the new versions take over."""
+        first, *others = [QueryAdjusted(_before(new), new.probes, new) for new in coming]
+        self._fleet.control.ask(first, *others)
+        self._records.phase(name, "keep", first.query)
 
     def _ordered(self, name: QueryId, order: str, strategy: str) -> bool:
         """Whether the query has a probing join, whose order is changed at once; ConfigError if that is wrong."""
@@ -141,29 +146,56 @@ class PlanVersions:
         return True
 
     def planned(
-        self, name: QueryId, wish: PlanWish, strategy: str, version: QueryId, run_out: bool = False
+        self,
+        name: QueryId,
+        wish: PlanWish,
+        strategy: str,
+        version: QueryId,
+        run_out: bool = False,
+        alone: bool = False,
     ) -> PlannedChange | None:
-        """The change, if it can be made; None: the query has that plan. DeploymentError or ConfigError: it cannot."""
+        """The change, if it can be made; None: the query has that plan. DeploymentError or ConfigError: it cannot.
+        `alone`: those that share operators with it keep their plan."""
         old, streams = self._fleet.execution(self._fleet.known(name)), self._fleet.deployment.streams
         self.check(name, old)
         wanted = rewritten(old, wish, streams)
         if wanted is None:
             return None
+        members = self._members(old)
         new = replace(wanted, id=version, inherits=old.id, until=0)
         states = match(old, new, streams)
         chosen = self._best(name, old, new, states) if strategy == AUTO else strategy
+        if len(members) > 1:
+            chosen = for_shared(chosen, strategy == AUTO, states)
         steps(chosen, BoxChange(states, run_out=run_out))
         if states.short and chosen in ("moving-state", "background"):
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
-        begins = new
         # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
-        if chosen in ANSWERS and (states.recompute or chosen != "background"):
-            begins = replace(both(old, new, streams, ANSWERS[chosen]), id=_track(version))
-        self.check_place(name, old, begins)
+        beside = ANSWERS[chosen] if chosen in ANSWERS and (states.recompute or chosen != "background") else None
+
+        def rewrite(query: Query) -> Query | None:
+            plan = None if alone and query.id != old.id else rewritten(query, wish, streams)
+            return plan if plan is None or beside is None else both(query, plan, streams, beside)
+
+        def named(query: Query) -> QueryId:
+            own = _version(query, version)
+            return own if beside is None or (alone and query.id != old.id) else _track(own)
+
+        first = self._next_versions(members, rewrite, named)
+        self.check_place(name, first)
         told = self._forecasts(name, old, new, states).get(chosen)
-        return PlannedChange(old, begins, new, chosen, bool(states.recompute), told)
+        return PlannedChange(old, first, new, chosen, bool(states.recompute), told)
+
+    def _members(self, query: Query) -> list[Query]:
+        return family(query, self._fleet.deployment.queries)
+
+    def _next_versions(
+        self, members: Sequence[Query], rewrite: Rewrite, named: Callable[[Query], QueryId]
+    ) -> tuple[Query, ...]:
+        deployment = self._fleet.deployment
+        return tuple(next_versions(members, rewrite, named, deployment.queries, deployment.streams))
 
     def _best(self, name: QueryId, old: Query, new: Query, states: StateMatch) -> str:
         """The strategy whose forecast hurts least; of a load that nobody has measured, the usual one."""
@@ -181,54 +213,76 @@ class PlanVersions:
         was, then = (JoinBox.of(query.shape.plan, streams).tree for query in (old, new))
         return forecasts(ChangeCase(was, then, load, spans_of(old, streams)))
 
-    def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool) -> None:
+    def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, alone: bool = False) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
         the first micro-batches under another plan then take no longer than others."""
         fleet = self._fleet
         if not fleet.pool.running or probes(fleet.execution(name).shape.plan) is not None:
             return
-        found = self.planned(name, wish, strategy, QueryId(f"{name}~{fleet.control.command + 1}"), run_out)
-        for query in {q.id: q for q in (found.first, found.last)}.values() if found is not None else ():
-            for region in sorted({runner.region for runner in fleet.runners_of(found.old.shape.key)}):  # type: ignore[union-attr]
+        found = self.planned(name, wish, strategy, QueryId(f"{name}~{fleet.control.command + 1}"), run_out, alone)
+        if found is None:
+            return
+        mine = (replace(one, taps={}) for one in (*found.first, found.last) if one.inherits == found.old.id)
+        for query in {one.id: one for one in mine}.values():
+            for region in sorted({runner.region for runner in fleet.runners_of(found.old.shape.key)}):
                 rehearse(fleet.spark, fleet.store, region, fleet.deployment, query)
 
-    def check(self, name: QueryId, old: Query) -> None:
-        """DeploymentError: its plan cannot be changed now, why not, and what to do."""
-        found = obstacle(self._fleet, name, old)
+    def check(self, name: QueryId, old: Query, text: bool = False) -> None:
+        """DeploymentError: its plan cannot be changed now, why not, and what to do. `text`: its text is to change."""
+        found = (shared(self._fleet, old) if text else None) or obstacle(self._fleet, name, old)
         if found is not None:
             msg = f"the plan of '{name}' cannot be changed: {found[0]}. {found[1]}"
             raise DeploymentError(msg)
 
-    def check_place(self, name: QueryId, old: Query, new: Query) -> None:
+    def check_place(self, name: QueryId, versions: Sequence[Query]) -> None:
         planner = self._fleet.plane.planner
         with planner.dry_run():
-            fault = change_plan(planner, self._request(old, new, False))
+            fault = change_plan(planner, self._request(versions, False))
         if fault is not None:
             msg = f"the new plan of '{name}' has no place: {fault.reason}. The old one goes on"
             raise DeploymentError(msg)
 
     # --- one epoch
 
-    def switch(self, name: QueryId, old: Query, new: Query, wait: bool = False) -> None:
-        self._fleet.control.ask(self._request(old, new, wait))
-        if new.id not in self._fleet.deployment.queries:
+    def switch(self, name: QueryId, versions: Sequence[Query], wait: bool = False) -> None:
+        """All that share operators go over to their next versions at one line, or none does."""
+        fleet = self._fleet
+        before = {_before(new): fleet.deployment.queries[_before(new)] for new in versions}
+        known = {new.id: fleet.aliases.name_of(_before(new)) for new in versions if new.cut is None}
+        for new in (one for one in versions if one.id in known):
+            # Before the epoch: a reader finds the results of both versions from the moment when the new one is there.
+            fleet.versions.add(known[new.id], _before(new))
+            fleet.aliases.expect(known[new.id], new.id)
+        fleet.control.ask(self._request(versions, wait))
+        if any(new.id not in fleet.deployment.queries for new in versions):
+            for query in known.values():
+                fleet.aliases.expect(query, None)
             msg = f"the new plan of '{name}' has no place any more: the old one goes on"
             raise DeploymentError(msg)
-        self._records.phase(name, "switch", new.id)
-        self._fleet.versions.add(name, old.id)
-        self._fleet.aliases.keep(old)
-        self._fleet.aliases.succeed(name, new.id)
+        for new in versions:
+            old = before[_before(new)]
+            self._records.phase(_name(new.id), "switch", new.id)
+            fleet.aliases.keep(old)
+            if new.id in known:
+                fleet.aliases.succeed(known[new.id], new.id)
 
-    def _request(self, old: Query, new: Query, wait: bool) -> PlanChanged:
+    def _request(self, versions: Sequence[Query], wait: bool) -> PlanChanged:
         """Joins go to the sites where joins are, and what stays stays where it is."""
-        placement = self._fleet.deployment.placement
-        sites = [placement.get(instance_id(old.id, i)) for i, _ in _holistic(old)]
+        queries, planner = self._fleet.deployment.queries, self._fleet.plane.planner
+        changes = []
+        for new in versions:
+            old = queries[_before(new)]
+            changes.append(PlanChanged(old.id, new, planner.sink_of(old.id), self._hints(old, new), wait))
+        ends = tuple(one.id for one in self._members(queries[_before(versions[0])]) if one.unseen)
+        return replace(changes[0], others=tuple(changes[1:]), ends=ends)
+
+    def _hints(self, old: Query, new: Query) -> dict[HintKey, SiteId]:
+        deployment = self._fleet.deployment
+        places = (instance_id(executor(old, i, deployment.queries).id, i) for i in _holistic(old))
+        sites = [deployment.placement.get(place) for place in places]
         ours, theirs = _holistic(new), [site for site in sites if site is not None]
         padded = [theirs[0]] * max(len(ours) - len(theirs), 0) + theirs if theirs else []
-        hints: dict[HintKey, SiteId] = {
-            (new.id, i, None): SiteId(site) for (i, _), site in zip(ours, padded[-len(ours) :], strict=False)
-        }
-        return PlanChanged(old.id, new, self._fleet.plane.planner.sink_of(old.id), hints, wait)
+        return {(new.id, i, None): SiteId(site) for i, site in zip(ours, padded[-len(ours) :], strict=False)}
 
     # --- what follows
 
@@ -266,13 +320,13 @@ class PlanVersions:
         """The next step of a change whose time has come; nothing, if an earlier process has taken it."""
         new = self._fleet.deployment.queries.get(version)
         step = None if new is None else self._progress.next(new)
-        if new is not None and step is not None:
-            try:
+        try:
+            if new is not None and step is not None:
                 self._take(new, step)
-            finally:  # (it is asked for again if it was in vain)
-                self._asked.discard((version, step))
-            if step is NextStep.DELIVER:
-                self.advance(version)  # no commit follows from it that would say what is next
+        finally:  # (it is asked for again if it was in vain)
+            self._asked -= {asked for asked in self._asked if asked[0] == version}
+        if step is NextStep.DELIVER:
+            self.advance(version)  # no commit follows from it that would say what is next
 
     def _take(self, new: Query, step: NextStep) -> None:
         match step:
@@ -287,43 +341,59 @@ class PlanVersions:
             case NextStep.SWITCH if new.successor is not None:
                 self._succeed(new, new.successor)
             case NextStep.SWITCH:
+                members, store = self._members(new), self._fleet.store
                 name = self._fleet.aliases.name_of(new.id)
-                reason = legacy.broken(self._fleet.store, new.id)
-                last = second(new) if reason is None else first(new)
+                reason = next((why for one in members if (why := legacy.broken(store, one.id)) is not None), None)
                 if reason is not None:
                     log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
-                    self._reverted[_final(new.id)] = reason
-                self.switch(name, new, replace(last, id=_final(new.id), inherits=new.id, until=0), False)
+                    self._reverted |= {_final(one.id): reason for one in members}
+                alone = second if reason is None else first
+                self.switch(name, self._next_versions(members, alone, lambda one: _final(one.id)), False)
 
     def _succeed(self, old: Query, new: Query) -> None:
-        """What was prepared comes; without a place for it, the old version goes on as before."""
-        name = self._fleet.aliases.name_of(old.id)
+        """What was prepared comes; without a place for it, the old versions go on as before."""
+        name, members = self._fleet.aliases.name_of(old.id), self._members(old)
+        coming = {one.id: one.successor for one in members if one.successor is not None}
         try:
-            self.switch(name, old, new, True)
+            found = self._next_versions(members, planned(coming), lambda one: _version(one, new.id))
+            self.switch(name, found, True)
         except DeploymentError as fault:
             log.warning("%s", fault)
-            self._fleet.control.ask(QueryAdjusted(old.id, old.probes, None))
-            self._records.end(_name(old.id), str(fault))
+            first, *others = [QueryAdjusted(one.id, one.probes, None) for one in members]
+            self._fleet.control.ask(first, *others)
+            for one in members:
+                self._records.end(_name(one.id), str(fault))
 
     def _retire(self, new: Query) -> None:
+        """All that went over with it have what they need: what is left of the old versions goes."""
         old = self._progress.before(new)
         assert old is not None
-        if runs_both(new.shape.plan):
-            self._line_us(new)  # it is kept before what says it goes
-        self._fleet.control.ask(QueryWithdrawn(old.id))
+        ending = self._members(old)
+        heirs = {one.inherits: one for one in self._fleet.deployment.queries.values() if one.inherits is not None}
+        for one in (heirs[old.id] for old in ending if old.id in heirs):
+            if runs_both(one.shape.plan):
+                self._line_us(one)  # it is kept before what says it goes
+        # Readers first; who was withdrawn before goes with the last of them.
+        first, *others = [QueryWithdrawn(one.id) for one in reversed(ending) if not one.unseen]
+        self._fleet.control.ask(first, *others)
+        for one in ending:
+            legacy.forget(self._fleet.store, one.id)
+            self._forget(one.id)
+            if one.id in heirs:
+                self._retired(one, heirs[one.id])
+
+    def _retired(self, old: Query, new: Query) -> None:
         self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
             self._records.end(_name(new.id), self._reverted.pop(new.id, ""))
-        legacy.forget(self._fleet.store, old.id)
-        self._forget(old.id)
         self._delivered.discard(new.id)
 
     def _deliver(self, new: Query) -> None:
         """All that the old version answers is there: what follows is the new one's, while its states are still made."""
-        assert new.inherits is not None
-        name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
-        subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
-        self._fleet.dispatcher.succeed(new.inherits, subject)
+        if new.cut is None:
+            name, leaves = self._fleet.aliases.name_of(new.id), new.shape.plan.sink
+            subject = Subject(name, new.id, new.shape.key, leaves.written, leaves.key)
+            self._fleet.dispatcher.succeed(_before(new), subject)
         self._delivered.add(new.id)
 
     def _forget(self, version: QueryId) -> None:
@@ -353,46 +423,56 @@ class PlanVersions:
             lambda version: legacy.released(fleet.store, version.id),
             lambda version: version.id in self._delivered,
             self._found,
+            fleet.plane.keys.migrates,
         )
 
     def _line_us(self, version: Query) -> int | None:
         """Of a version that runs both plans (`ChangeProgress.line_us`). Kept on disk, for the old version goes."""
-        if legacy.broken(self._fleet.store, version.id) is not None:
+        if any(legacy.broken(self._fleet.store, one.id) is not None for one in self._members(version)):
             return NEVER  # back to the old plan, which has all that it needs
         if version.id not in self._lines:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_line(version))
-            if known is None and old is not None and (known := _line_left(store, old, version)) is not None:
+            if known is None and old is not None and (known := self._line_left(old, version)) is not None:
                 store.put_document(_line(version), known)
             if known is None:
                 return None
             self._lines[version.id] = known
         return self._lines[version.id]
 
+    def _line_left(self, old: Query, both: Query) -> int | None:
+        """As the old version's joins have left it; None: not all have left their state."""
+        left = legacy.left_by(self._fleet.store, old, self._fleet.deployment.queries)
+        if left is None:
+            return None
+        joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
+        if answers(both.shape.plan) == "old":
+            return max((one.clock for one in joins), default=NEVER)
+        highs = [s.high for one in joins for part in one.parts.values() for s in part if s.high is not None]
+        return max(highs, default=NEVER)
+
 
 def _line(query: Query) -> str:
     return f"{names.legacy(query.id)}/newest"
 
 
-def _line_left(store: Store, old: Query, both: Query) -> int | None:
-    """As the old version's joins have left it; None: not all have left their state."""
-    left = legacy.left_by(store, old)
-    if left is None:
-        return None
-    joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-    if answers(both.shape.plan) == "old":
-        return max((clock for _, clock in joins), default=NEVER)
-    highs = [s.high for parts, _ in joins for part in parts.values() for s in part if s.high is not None]
-    return max(highs, default=NEVER)
+def _holistic(query: Query) -> list[int]:
+    return [i for i, operator in enumerate(query.shape.plan.operators) if operator.stateful and i in query.executed]
 
 
-def _holistic(query: Query) -> list[tuple[int, Operator]]:
-    return [(i, operator) for i, operator in enumerate(query.shape.plan.operators) if operator.stateful]
+def _before(version: Query) -> QueryId:
+    assert version.inherits is not None
+    return version.inherits
 
 
 def _name(version: QueryId) -> QueryId:
     """Of the query that a version is of."""
     return QueryId(version.partition("~")[0])
+
+
+def _version(query: Query, like: QueryId) -> QueryId:
+    """The name of a query's next version, with the number that another one's has."""
+    return QueryId(f"{_name(query.id)}~{like.partition('~')[2]}")
 
 
 def _track(version: QueryId) -> QueryId:

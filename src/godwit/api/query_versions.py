@@ -24,9 +24,9 @@ class QueryVersions:
         return tuple(self._earlier.get(query, ()))
 
     def add(self, query: QueryId, execution: QueryId) -> None:
-        before = [name for name in self._earlier.pop(query, ()) if name != execution]
-        known = [*before, execution][-KEEP:]
-        self._earlier = dict([*self._earlier.items(), (query, known)][-KEEP:])
+        before = [name for name in self._earlier.get(query, ()) if name != execution]
+        known, others = [*before, execution][-KEEP:], [one for one in self._earlier.items() if one[0] != query]
+        self._earlier = dict([*others, (query, known)][-KEEP:])  # (in one step: others read meanwhile)
         self._store.put_document(VERSIONS, self._earlier)
 
     def forget(self, query: QueryId) -> None:

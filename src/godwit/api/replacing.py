@@ -23,13 +23,15 @@ class Replacing:
             return
         found = self.planned(name, sql, version)
         if found.new.identity != found.old.identity:
-            begin = self._plans.prepare if found.match.recompute else self._plans.switch
-            begin(name, found.old, found.new)
+            if found.match.recompute:
+                self._plans.prepare(name, found.new)
+            else:
+                self._plans.switch(name, [found.new])
 
     def planned(self, name: QueryId, sql: str, version: QueryId | None = None) -> Replacement:
         """What goes on and what begins again. SqlError, ConfigError or DeploymentError: it cannot be, and why."""
         old = self._fleet.execution(self._fleet.known(name))
-        self._plans.check(name, old)
+        self._plans.check(name, old, text=True)
         if old.target is not None:
             why = f"its results are rows of stream '{old.target}', which others may read"
             msg = f"'{name}' cannot be replaced: {why}. Withdraw it, and submit the new text: the stream goes on"
@@ -38,7 +40,7 @@ class Replacing:
         found = replacement(old, new, self._fleet.deployment.streams)
         self._check_columns(name, old, found)
         written = replace(found.new, id=version or QueryId(f"{name}~new"), inherits=old.id, until=0)
-        self._plans.check_place(name, old, written)
+        self._plans.check_place(name, [written])
         return replace(found, new=written)
 
     def _check_columns(self, name: QueryId, old: Query, found: Replacement) -> None:

@@ -1,13 +1,13 @@
 """Keys that follow their sources, in the running fleet: what is seen goes to the policy, what it advises is done.
 
 Off unless `Fleet(mobility=True)` or `mobility=Following(...)`. The policy is `migration/source_mobility.py`, one for
-each operator whose key is made of columns of a stream. It hears of a key from three sides:
+each operator whose key is made of columns of a stream. It learns about a key from three sides:
 
     rows            entries of the source logs, as they come: a row of the key came in under an edge
     attachments     the device was attached to another site: by itself, or as a trace has it
     notifications   `fleet.notify_handover`: the network says so (the paper's MEC messages)
 
-A key that rows of several devices have is nobody's, and stays where it is. Advice becomes commands like any other's, so
+A key that several devices send stays where it is. Advice becomes commands like any other, so
 a fleet that is opened again goes on with them; the policy itself begins again with what the routes say.
 """
 
@@ -111,7 +111,7 @@ class MobilityDriver:
                 self._act(operated, one, one.policy.tick(now))
 
     def notified(self, device: DeviceId, site: SiteId, now: float) -> None:
-        """Somebody says that a device is attached there: its keys are seen there before any row is."""
+        """A notification that a device is attached there: its keys are seen there before any row is."""
         with self._lock:
             for operated, one in self.watched.items():
                 for key in [key for key, sender in one.senders.items() if sender == device]:
@@ -182,7 +182,7 @@ class MobilityDriver:
             return
         site = self._fleet.deployment.devices.get(sender)
         if site is None or self._fleet.deployment.sites.get(site) != region:
-            return  # it has moved on since; where to is heard from its attachment
+            return  # it has moved on since; its attachment says where to
         self._seen(operated, one, key, site, now)
 
     def _follow_devices(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Reference tables, as users hold them: rows that are put in, replaced and taken out, each change at a time of its own.
 
 A change holds from its `since` on (event time), for rows of that time or later. Without one it holds from now on: from
-just after the newest row that any stream has, so that it is in nobody's past. That makes "now" a matter of the logs,
+just after the newest row that any stream has, so that it is in no reader's past. That makes "now" a matter of the logs,
 the same for every replay and for the oracle.
 """
 
@@ -130,7 +130,7 @@ class TableHandle:
     def _change(self, rows: Rows, since: dt.datetime | None, gone: bool) -> int:
         with self._fleet.lock:
             table = self._conformed(rows, since, gone)
-            if gone:  # (nobody need hear that a row is gone which was never there)
+            if gone:  # (a row that was never there need not be removed)
                 there = self._keyed(self._current())
                 keys = zip(*(table[name].to_pylist() for name in self._stream.key), strict=True)
                 table = table.filter(pa.array([key in there for key in keys], pa.bool_()))

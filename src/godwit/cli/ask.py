@@ -102,7 +102,7 @@ def suspended(store: Store) -> dict[str, str]:
 
     if not store.disk.exists(CONTROL):
         return {}
-    store.look_again()
+    store.refresh(CONTROL)
     control = Control(store)
     return {str(query): why for query, why in control.deployment_at(control.last).parked.items()}
 

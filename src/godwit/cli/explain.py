@@ -127,10 +127,10 @@ def _streams(path: Path, topology: Topology) -> tuple[dict[StreamId, Stream], Fe
 def _spec(path: Path, i: int, entry: Any, model: Any) -> Any:
     from pydantic import ValidationError
 
+    from godwit.validation import worded
+
     try:
         return model.model_validate(entry)
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        msg = f"{path}: entry {i}: {place}: {fault['msg']}; see the scenario how-to"
+        msg = f"{path}: entry {i}: {worded(error.errors(), model)[0]}; see the scenario how-to"
         raise ConfigError(msg) from None

@@ -1,4 +1,4 @@
-"""`-o auto|json|table`: a table on a terminal, JSON for whoever reads by program."""
+"""`-o auto|json|table`: a table on a terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def as_table(
 
 
 def console() -> Console:
-    """Without a terminal nobody wraps lines for us, and a cut cell is a lost result."""
+    """Without a terminal lines are not wrapped, and a cut cell is a lost result."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False)

@@ -91,7 +91,7 @@ def _weights(text: str) -> Objective | None:
 def _evaluation(e: Evaluation) -> dict[str, Any]:
     return {
         "cost": e.cost if math.isfinite(e.cost) else None,
-        "throughput_ktps": e.throughput,
+        "throughput_ktps": e.throughput or 0.0,  # (not -0.0)
         "latency_ms": e.latency_ms if math.isfinite(e.latency_ms) else None,
         "traffic_mbps": e.traffic_mbps,
         "migration_ms": e.migration_ms,

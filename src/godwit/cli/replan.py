@@ -20,6 +20,7 @@ Strategy = Annotated[
     str, typer.Option(help="moving-state, background, parallel-track, pause-drain-resume, stateless-order, or auto.")
 ]
 RunOut = Annotated[bool, typer.Option(help="pause-drain-resume: let windows run out.")]
+Alone = Annotated[bool, typer.Option("--alone", help="Queries that share its joins keep their plan.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 Text = Annotated[str, typer.Argument(help="A file with the new SQL, or the SQL itself.")]
 
@@ -33,6 +34,7 @@ def replan(
     filters_down: Down = None,
     strategy: Strategy = "auto",
     run_out: RunOut = False,
+    alone: Alone = False,
     dry_run: DryRun = False,
     wait: Wait = 60.0,
 ) -> None:
@@ -46,7 +48,7 @@ def replan(
 
         typer.echo(replanned(folder, query, wish))
         return
-    answered(folder, Replan(query, order, strategy, run_out, partial, wish.up, wish.down), wait)
+    answered(folder, Replan(query, order, strategy, run_out, partial, wish.up, wish.down, alone), wait)
 
 
 def replace(folder: Folder, query: Name, sql: Text, dry_run: DryRun = False, wait: Wait = 60.0) -> None:

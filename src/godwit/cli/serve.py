@@ -61,7 +61,7 @@ def serve(
         if not _is_loopback(host):
             msg = f"{host} is reachable from outside: give --tokens FILE (or GODWIT_TOKENS), or listen on 127.0.0.1"
             raise ConfigError(msg)
-        typer.secho("no tokens: everybody on this machine may do everything", fg="red", err=True)
+        typer.secho("no tokens: every user of this machine has all rights", fg="red", err=True)
     # Everything that can be wrong is looked at first: Spark takes seconds to start.
     files = _tls(certificate, key)
     columns = _columns(positions, hysteresis)
@@ -83,7 +83,7 @@ def serve(
             traces = _traces(app) if otel else None
             more = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3, **files}
             settings = uvicorn.Config(app, host=host, port=port, **more)  # type: ignore[arg-type]
-            listening.listen(settings.backlog)  # whoever reads the address below may call at once
+            listening.listen(settings.backlog)  # a program that reads the address below may call at once
             scheme, at = "https" if certificate else "http", listening.getsockname()[1]
             shown = f"[{host}]" if ":" in host else host
             typer.echo(f"godwit serves {folder} at {scheme}://{shown}:{at} (API: /v1/openapi.json)", err=True)

@@ -52,9 +52,9 @@ class RemoteVerdict:
     surplus: tuple[str, ...] = ()
 
 
-def finished(http: Http, told: dict[str, Any]) -> Any:
+def finished(http: Http, answer: dict[str, Any]) -> Any:
     """Wait for a job; its result."""
-    while (state := http.ask("GET", f"/v1/jobs/{told['job']}", params={"seconds": ASK}))["state"] == "running":
+    while (state := http.ask("GET", f"/v1/jobs/{answer['job']}", params={"seconds": ASK}))["state"] == "running":
         pass
     if state["state"] == "failed":
         raise DeploymentError(str(state["message"]))
@@ -96,8 +96,8 @@ class RemoteQuery:
 
     def verdict(self) -> RemoteVerdict:
         """Compare the results so far with the same SQL as a batch over everything that was sent; the server does it."""
-        told = finished(self._http, self._http.ask("POST", f"{self._path}/verdict"))
-        return RemoteVerdict(**{**told, "missing": tuple(told["missing"]), "surplus": tuple(told["surplus"])})
+        answer = finished(self._http, self._http.ask("POST", f"{self._path}/verdict"))
+        return RemoteVerdict(**{**answer, "missing": tuple(answer["missing"]), "surplus": tuple(answer["surplus"])})
 
     def stop(self) -> None:
         self._http.ask("DELETE", self._path)
@@ -149,8 +149,8 @@ class RemoteDevice:
 
     def report_position(self, lat: float, lon: float, hysteresis_m: float | None = None) -> str | None:
         """Where it is, in degrees: it is attached to the nearest site. Returns that."""
-        told = {"lat": lat, "lon": lon, "hysteresis_m": hysteresis_m}
-        found: str | None = self._http.ask("POST", f"{self._path}/position", json=told)["site"]
+        position = {"lat": lat, "lon": lon, "hysteresis_m": hysteresis_m}
+        found: str | None = self._http.ask("POST", f"{self._path}/position", json=position)["site"]
         return found
 
     def reset_clock(self) -> None:
@@ -193,9 +193,9 @@ class RemoteTable:
     def rows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while True:
-            told = self._http.ask("GET", f"{self._path}/rows", params={"offset": len(found), "limit": 100_000})
-            found += told["rows"]
-            if not told["more"]:
+            answer = self._http.ask("GET", f"{self._path}/rows", params={"offset": len(found), "limit": 100_000})
+            found += answer["rows"]
+            if not answer["more"]:
                 return found
 
     @property

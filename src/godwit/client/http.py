@@ -56,9 +56,9 @@ class Http:
 
 def _seconds(response: httpx.Response) -> float | None:
     """How long to wait before the same request may be taken; None: it will not."""
-    told = response.headers.get("retry-after", "")
+    wait = response.headers.get("retry-after", "")
     try:
-        return max(float(told), 0.05) if response.status_code in (429, 503) else None
+        return max(float(wait), 0.05) if response.status_code in (429, 503) else None
     except ValueError:
         return None
 
@@ -66,15 +66,15 @@ def _seconds(response: httpx.Response) -> float | None:
 def refusal(response: httpx.Response) -> GodwitError:
     """A response that is not success, as the error it stands for."""
     try:
-        told = response.json()
+        body = response.json()
     except ValueError:
-        told = {}
-    told = told.get("detail", told) if isinstance(told, dict) else {}
-    told = told if isinstance(told, dict) else {}
-    kind = getattr(errors, str(told.get("error", "")), None)
-    message = str(told.get("message") or f"the server has answered {response.status_code}")
+        body = {}
+    body = body.get("detail", body) if isinstance(body, dict) else {}
+    body = body if isinstance(body, dict) else {}
+    kind = getattr(errors, str(body.get("error", "")), None)
+    message = str(body.get("message") or f"the server has answered {response.status_code}")
     if isinstance(kind, type) and issubclass(kind, SqlError):
-        return kind(message, place=str(told.get("place") or ""), remedy=str(told.get("remedy") or ""))
+        return kind(message, place=str(body.get("place") or ""), remedy=str(body.get("remedy") or ""))
     if isinstance(kind, type) and issubclass(kind, GodwitError):
         return kind(message)
     return (DeploymentError if response.status_code in (404, 409) else ConfigError)(message)

@@ -14,8 +14,8 @@ PAGE = 10_000
 def pages(http: Http, path: str, cursor: str | None = None) -> Iterator[tuple[list[dict[str, Any]], str]]:
     """Rows past a cursor, and the cursor behind them, until there are no more now."""
     while True:
-        told = {"limit": PAGE, **({"cursor": cursor} if cursor else {})}
-        page = http.ask("GET", f"{path}/results", params=told)
+        limits = {"limit": PAGE, **({"cursor": cursor} if cursor else {})}
+        page = http.ask("GET", f"{path}/results", params=limits)
         cursor = page["cursor"]
         yield page["rows"], page["cursor"]
         if not page["more"]:

@@ -23,6 +23,7 @@ log = logging.getLogger("godwit.client")
 
 Emit = Literal["final", "changes"]
 Joins = Literal["materialised", "stateless"]
+Order = Literal["device", "none"]
 
 
 class RemoteFleet:
@@ -59,8 +60,8 @@ class RemoteFleet:
     ) -> RemoteTable:
         """Declare a reference table, which queries join by its key."""
         keys = [key] if isinstance(key, str) else list(key)
-        told = {"name": name, "columns": schema, "key": keys, "disorder": disorder, "site": site}
-        self._http.ask("POST", "/v1/tables", json=told)
+        body = {"name": name, "columns": schema, "key": keys, "disorder": disorder, "site": site}
+        self._http.ask("POST", "/v1/tables", json=body)
         return RemoteTable(self._http, name)
 
     def known_table(self, name: str) -> RemoteTable:
@@ -83,7 +84,7 @@ class RemoteFleet:
         self._http.ask("POST", f"{named('streams', stream)}/clocks", json={"clocks": dict(clocks)})
 
     def close_sources(self) -> None:
-        """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+        """No device sends more: every window closes. A device that sends later begins again."""
         self._http.ask("POST", "/v1/sources/close")
 
     def close_device(self, device: str) -> None:
@@ -122,9 +123,10 @@ class RemoteFleet:
         sink: str | None = None,
         emit: Emit = "final",
         joins: Joins = "materialised",
+        order: Order = "device",
         wait: bool = True,
     ) -> RemoteQuery | RemoteCommand:
-        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit, "joins": joins}
+        body = {"name": name, "sql": _text(sql), "sink": sink, "emit": emit, "joins": joins, "order": order}
         return self._sent("POST", "/v1/queries", body, wait) or RemoteQuery(self._http, name)
 
     def alter(self, query: str, sql: Any, *, wait: bool = True) -> RemoteQuery | RemoteCommand:
@@ -133,8 +135,8 @@ class RemoteFleet:
     def replace(self, query: str, sql: Any, *, dry_run: bool = False, wait: bool = True) -> str | RemoteCommand:
         """As `Fleet.replace`."""
         body, path = {"sql": _text(sql)}, f"{named('queries', query)}/replace"
-        told = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
-        return told if dry_run else self._sent("POST", path, body, wait) or told
+        explained = str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
+        return explained if dry_run else self._sent("POST", path, body, wait) or explained
 
     def withdraw(self, query: str, *, wait: bool = True) -> RemoteCommand | None:
         return self._sent("DELETE", named("queries", query), None, wait)
@@ -149,12 +151,13 @@ class RemoteFleet:
         filters_down: Sequence[str] = (),
         strategy: str = "auto",
         run_out: bool = False,
+        alone: bool = False,
         dry_run: bool = False,
         wait: bool = True,
     ) -> str | RemoteCommand:
         """As `Fleet.replan`."""
         streams = {"filters_up": list(filters_up), "filters_down": list(filters_down)}
-        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out}
+        body = {"order": order, "partial": partial, **streams, "strategy": strategy, "run_out": run_out, "alone": alone}
         path = f"{named('queries', query)}/replan"
         if dry_run:
             return str(self._told("POST", path, json=body, params={"dry_run": True})["explanation"])
@@ -253,10 +256,10 @@ class RemoteFleet:
 
     def _sent(self, method: str, path: str, body: dict[str, Any] | None, wait: bool) -> RemoteCommand | None:
         more: dict[str, Any] = {} if body is None else {"json": body}
-        told = self._http.ask(method, path, params={"wait": wait}, **more)
-        for query, why in told.get("suspended", {}).items():
+        answer = self._http.ask(method, path, params={"wait": wait}, **more)
+        for query, why in answer.get("suspended", {}).items():
             log.warning("query '%s' is suspended: %s", query, why)
-        return None if wait else RemoteCommand(self._http, told["command"])
+        return None if wait else RemoteCommand(self._http, answer["command"])
 
 
 def _text(sql: Any) -> str:

@@ -21,13 +21,13 @@ class RemoteTopology:
     @property
     def now(self) -> Topology:
         """Sites, links and devices as they are now."""
-        told = self._http.ask("GET", "/v1/topology")
+        answer = self._http.ask("GET", "/v1/topology")
         sites = [
             Site(**{**_limits(one, "cpu", "nic_in_mbps", "nic_out_mbps"), "platforms": frozenset(one["platforms"])})
-            for one in told["sites"]
+            for one in answer["sites"]
         ]
-        links = [Link(**_limits(one, "mbps")) for one in told["links"]]
-        devices = [Device(**_limits(one, "cpu", "mbps")) for one in told["devices"]]
+        links = [Link(**_limits(one, "mbps")) for one in answer["links"]]
+        devices = [Device(**_limits(one, "cpu", "mbps")) for one in answer["devices"]]
         return Topology.of(sites, links, devices)
 
     def path(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
@@ -61,6 +61,6 @@ class RemoteHistory:
         return events(self._http, "/v1/events")
 
 
-def _limits(told: dict[str, Any], *names: str) -> dict[str, Any]:
+def _limits(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     """JSON has no infinity: None is no limit."""
-    return {k: _INF if v is None and k in names else v for k, v in told.items()}
+    return {k: _INF if v is None and k in names else v for k, v in fields.items()}

@@ -1,6 +1,6 @@
 """Commands: everything that users may ask of a fleet, as values with a codec. Python and the command line write them.
 
-A command is durable before anybody acts on it, and has one answer: the epoch that brought it, or what was wrong.
+A command is durable before it is carried out, and has one answer: the epoch that brought it, or what was wrong.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class Replan:
     partial: bool | None = None
     up: tuple[str, ...] = ()
     down: tuple[str, ...] = ()
+    #: queries that share operators with it keep their plan, and share them no longer
+    alone: bool = False
 
 
 @dataclass(frozen=True)

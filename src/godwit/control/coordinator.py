@@ -126,11 +126,12 @@ class Coordinator:
                     msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
                     raise DeploymentError(msg)
                 self._known[query.id] = None
-            case PlanChanged(old, query):
-                if old not in self._known or query.id in self._known:
-                    msg = f"'{old}' cannot become '{query.id}': the one must run, and the other not"
-                    raise DeploymentError(msg)
-                self._known[query.id] = None
+            case PlanChanged():
+                for one in request.changes:
+                    if one.old not in self._known or one.query.id in self._known:
+                        msg = f"'{one.old}' cannot become '{one.query.id}': the one must run, and the other not"
+                        raise DeploymentError(msg)
+                self._known |= dict.fromkeys(one.query.id for one in request.changes)
             case QueryWithdrawn(query_id):
                 if query_id not in self._known:
                     msg = f"there is no query '{query_id}' to withdraw; `godwit status` lists those that run"
@@ -139,7 +140,9 @@ class Coordinator:
             case DeviceFeeds(device, streams):
                 for stream in streams:
                     if stream not in self.planner.rows.streams:
-                        msg = f"device '{device}' cannot feed '{stream}': nobody declared that stream; declare it first"
+                        msg = (
+                            f"device '{device}' cannot feed '{stream}': that stream was not declared; declare it first"
+                        )
                         raise DeploymentError(msg)
 
     # -- a reconfiguration from beginning to end
@@ -163,7 +166,8 @@ class Coordinator:
         """Versions that found no place never ran: they may be asked for again."""
         for request in batch.requests:
             if isinstance(request, PlanChanged) and request.query.id not in self.planner.rows.queries:
-                self._known.pop(request.query.id, None)
+                for one in request.changes:
+                    self._known.pop(one.query.id, None)
 
     def _next_batch(self) -> ChangeBatch:
         """Queries that come and go first, in a batch of their own: that one is never taken back, because a region
@@ -186,8 +190,11 @@ class Coordinator:
         number = (len(self._published), len(self._published) + len(self._todo))
         self._announce(stage)
         parts = (stage.contexts, stage.steps)
-        batch = self._running if number[0] == 1 else None
-        changes, requests = (batch.changes, batch.requests) if batch is not None else ((), ())
+        first, last = number[0] == 1, not self._todo
+        assert self._running is not None
+        changes = self._running.changes if first else ()
+        # Keys change routes after all else is placed: what is sent for it is in the last stage.
+        requests = tuple(r for r in self._running.requests if (last if isinstance(r, RouteKeys) else first))
         publish = Publish(self.epoch, stage.delta, *parts, number, stage.moves_at(self.epoch), changes, requests)
         return [publish, *self._await_acks()]
 
@@ -223,7 +230,7 @@ class Coordinator:
         return self._go_on()
 
     def _go_on(self) -> list[Instruction]:
-        """Next stage, commit, or end of a revert, once everybody has acknowledged."""
+        """Next stage, commit, or end of a revert, once all regions have acknowledged."""
         if self._awaiting:
             return []
         if self.phase == REVERTING:
@@ -375,7 +382,7 @@ _TABLE: dict[tuple[str, type], Callable[[Coordinator, Any], list[Instruction]]] 
 
 
 def _netted(requests: Iterable[Request]) -> list[Request]:
-    """A query that was submitted and withdrawn again before anybody looked was never there."""
+    """A query that was submitted and withdrawn again before it was read was never there."""
     kept: list[Request] = []
     for request in requests:
         if isinstance(request, QueryWithdrawn):

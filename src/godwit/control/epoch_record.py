@@ -51,8 +51,8 @@ def _hints(instruction: Publish) -> dict[str, dict[str, str]]:
         match request:
             case QuerySubmitted(query, sink) if sink is not None:
                 sinks[query.id] = sink
-            case PlanChanged(_, query, sink) if sink is not None:
-                sinks[query.id] = sink
+            case PlanChanged():
+                sinks |= {one.query.id: one.sink for one in request.changes if one.sink is not None}
             case QueryWithdrawn(query_id):
                 sinks[query_id] = None
             case PlacedByHand(placement):

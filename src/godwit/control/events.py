@@ -38,7 +38,7 @@ class QuerySubmitted:
 
 @dataclass(frozen=True)
 class PlacesHinted:
-    """Somebody wants operators elsewhere than they are: they move there if they can."""
+    """Operators are to run elsewhere: they move there if they can."""
 
     hints: Mapping[HintKey, SiteId]
     cause: str
@@ -74,6 +74,14 @@ class PlanChanged:
     hints: Mapping[HintKey, SiteId] = field(default_factory=dict)
     #: rows wait until the state is there
     wait: bool = False
+    #: queries that share operators with it, and go over in the same epoch: all of them, or none
+    others: tuple[PlanChanged, ...] = ()
+    #: queries that were withdrawn while they were tapped, and end with it
+    ends: tuple[QueryId, ...] = ()
+
+    @property
+    def changes(self) -> tuple[PlanChanged, ...]:
+        return self, *self.others
 
 
 @dataclass(frozen=True)
@@ -231,7 +239,7 @@ class Publish:
     moves: tuple[Migration, ...] = ()
     #: what has happened to the topology: with the first stage
     changes: tuple[Change, ...] = ()
-    #: what users have asked for and plans must respect: with the first stage
+    #: requests of users that plans must respect: with the first stage; phases of migrations of keys: with the last
     requests: tuple[Request, ...] = ()
 
 

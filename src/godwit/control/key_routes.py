@@ -22,15 +22,16 @@ SUSPENDED = "its keys are migrating"
 def route_keys(planner: Planner, change: RouteKeys) -> None:
     """Where the keys are is looked up now: the operator may have moved since the migration was asked for."""
     table, key = route_table(planner, change.query, change.operator), (change.query, change.operator)
-    if table is None:
-        return
+    if table is None or planner.rows.queries[change.query].until:
+        return  # (a version that has ended leaves its state where it is)
     match change.phase:
         case Suspend():
-            planner.suspended.add(change.query)
-            planner.journal.put(planner.rows.parked, change.query, SUSPENDED)
+            if not planner.has_no_place(change.query):  # (otherwise its rows wait as it is, until it has one)
+                planner.journal.put(planner.suspended, change.query, None)
+                planner.journal.put(planner.rows.parked, change.query, SUSPENDED)
             return
         case Proceed():
-            planner.suspended.discard(change.query)
+            planner.journal.drop(planner.suspended, change.query)
             if planner.rows.parked.get(change.query) == SUSPENDED:
                 planner.journal.drop(planner.rows.parked, change.query)
             return

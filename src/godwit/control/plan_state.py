@@ -26,6 +26,7 @@ from godwit.model.journal import Journal
 from godwit.model.plan import Query, Scan, Stream
 from godwit.model.routes import SitePaths
 from godwit.model.subplan import Subplans
+from godwit.model.taps import leaders_first
 from godwit.model.topology import Site, Topology
 from godwit.model.validity import Violation, violations
 from godwit.placement.rules.amend import must_move
@@ -72,8 +73,8 @@ class Planner:
         for site in topology.sites.values():
             self._region_sites[site.region] = self._region_sites.get(site.region, 0) + 1
         self._pending = Pending()
-        #: queries that stand still because somebody wants them to, not for want of a place
-        self.suspended: set[QueryId] = set()
+        #: queries that are suspended by a command, not because they have no place
+        self.suspended: dict[QueryId, None] = {}
         self._before: Topology | None = None
         #: devices that left, and have not been attached since
         self._departed: dict[DeviceId, None] = {}
@@ -99,8 +100,10 @@ class Planner:
         return self.rows.parked
 
     def has_no_place(self, query: QueryId) -> bool:
-        """Whether a query is parked for want of a place; one that is suspended has one, and keeps it or moves."""
-        return query in self.rows.parked and query not in self.suspended
+        """Whether a query is parked for want of a place; one that is suspended has one, and keeps it or moves. A
+        version that has ended has none either, and gets none."""
+        parked = query in self.rows.parked and query not in self.suspended
+        return parked or self.rows.queries[query].until > 0
 
     def violations(self) -> list[Violation]:
         """The three conditions of a valid deployment, checked from scratch."""
@@ -113,7 +116,7 @@ class Planner:
         return violations(self.plan, self.topology, self.ground.placement, dqps, state, due)
 
     def sink_of(self, query: QueryId) -> SiteId | None:
-        """Where the results of a query must leave, if somebody has said so."""
+        """Where the results of a query must leave, if that was requested."""
         return self._sink[query]
 
     # -- streams and their devices
@@ -130,7 +133,7 @@ class Planner:
         """From now on the device feeds these streams too; queries that read them take it in."""
         for stream in streams:
             if stream not in self.rows.streams:
-                msg = f"device '{device}' cannot feed stream '{stream}', which nobody declared; declare it first"
+                msg = f"device '{device}' cannot feed stream '{stream}', which was not declared; declare it first"
                 raise DeploymentError(msg)
             self._feed(stream, device)
             if device in self.topology.devices:
@@ -174,8 +177,10 @@ class Planner:
         return {DeviceId(literal.strip("'").replace("''", "'")) for literal in literals}
 
     def _extend(self, stream: StreamId, device: DeviceId) -> None:
-        for query in sorted(map(self.plan.query, self.plan.readers(stream)), key=lambda query: query.begins):
+        for query in leaders_first(map(self.plan.query, self.plan.readers(stream))):
             query_id = query.id
+            if self.rows.queries[query_id].until:
+                continue  # it takes in no row any more
             scans = [i for i, s in query.shape.plan.scans if s.stream == stream and self._wants(query, i, device)]
             if scans:
                 self._take(self.plan.add_device(query_id, scans, device))
@@ -199,7 +204,8 @@ class Planner:
         if query.id in self.rows.queries:
             msg = f"there is a query '{query.id}' already; withdraw it first or choose another name"
             raise DeploymentError(msg)
-        if not self.rows.queries.keys() >= set(query.taps.values()):
+        leaders = [self.rows.queries.get(name) for name in {*query.taps.values()}]
+        if any(leader is None or leader.until for leader in leaders):
             query = replace(query, taps={})  # whom it was to tap has left since
         self.ground.take_hints(hints, ways)
         query = replace(query, begins=epoch_of(self.session))
@@ -216,7 +222,7 @@ class Planner:
         self._pending.names.update(self.plan.uses(query.id))
 
     def hint(self, hints: Mapping[HintKey, SiteId]) -> None:
-        """Somebody wants operators of running queries elsewhere; those that are not there are placed again."""
+        """Preferred sites of operators of running queries; those that are not there are placed again."""
         self.ground.take_hints(hints, {})
         wanted = {(query, operator) for query, operator, _ in hints}
         for query in sorted({query for query, _ in wanted if query in self.rows.queries}):
@@ -228,7 +234,7 @@ class Planner:
                     self._pending.asked.append(instance)
 
     def pin(self, placement: Mapping[InstanceId, SiteId]) -> None:
-        """Somebody places instances by hand; those that are not there are placed again."""
+        """Sites of instances, given by hand; those that are not there are placed again."""
         for name, site in placement.items():
             if name.query not in self.rows.queries:  # it was withdrawn in the same batch
                 continue
@@ -246,7 +252,7 @@ class Planner:
     def remove_query(self, query: QueryId) -> None:
         """A query that others tap goes on for them, unseen, and leaves with the last of them."""
         if self.plan.readers_of(query):
-            self.journal.put(self.rows.queries, query, replace(self.rows.queries[query], internal=True))
+            self.journal.put(self.rows.queries, query, replace(self.rows.queries[query], internal=True, finishes=False))
             return
         tapped = set(self.rows.queries[query].taps.values())
         self.ground.forget(query)
@@ -259,10 +265,10 @@ class Planner:
         for operator in [operator for operator in self.rows.key_routes if operator[0] == query]:
             self.journal.drop(self.rows.key_routes, operator)
         self.journal.drop(self.rows.parked, query)
-        self.suspended.discard(query)
+        self.journal.drop(self.suspended, query)
         for leader in sorted(tapped):
             left = self.rows.queries.get(leader)
-            if left is not None and left.internal and not self.plan.readers_of(leader):
+            if left is not None and left.unseen and not self.plan.readers_of(leader):
                 self.remove_query(leader)
 
     def pending_moves(self, moves: Iterable[Migration]) -> None:
@@ -290,7 +296,7 @@ class Planner:
         self._give_root(query, self.plan.uses(query).values(), again=True)
 
     def _give_root(self, query: QueryId, instances: Iterable[InstanceId], again: bool = False) -> None:
-        """Instances go to the sink of the query that brought them; a site that is gone is nobody's sink."""
+        """Instances go to the sink of the query that brought them; a site that is gone is no sink."""
         for instance in instances:
             old = self.ground.root.get(instance)
             if old is None or (again and not self.topology.has(old)):
@@ -472,9 +478,14 @@ class Planner:
     def park(self, query: QueryId, reason: str) -> None:
         """Take a query off its nodes; its state stays where it is, its sources buffer."""
         self.journal.put(self.rows.parked, query, reason)
-        self.suspended.discard(query)  # it waits for a place now, and goes on when there is one
+        self.journal.drop(self.suspended, query)  # it waits for a place now, and goes on when there is one
+        self.vacate(query)
+
+    def vacate(self, query: QueryId) -> None:
+        """A query's instances leave their nodes, unless one of another query that has a place is among their users.
+        Their rows in the deployment stay: what is under way goes there."""
         for instance in self.plan.uses(query).values():
-            if all(user in self.rows.parked for user in self.plan.names[instance].values()):
+            if all(map(self.has_no_place, self.plan.users(instance))):
                 node = self.ground.placement.get(instance) or self._waiting_room(instance)
                 for edge in self.plan.edges_at(instance):
                     self.unroute(edge)
@@ -503,7 +514,7 @@ class Planner:
 
     def resume_parked(self) -> None:
         """Try every parked query again."""
-        for query in sorted(self.rows.parked.keys() - self.suspended):
+        for query in sorted(self.rows.parked.keys() - self.suspended.keys()):
             self.try_place(query)
 
     def path_of_state(self, source: NodeId, target: NodeId) -> tuple[NodeId, ...]:

@@ -123,7 +123,7 @@ class Watch:
             moved_at = None if memory is None else memory.state.moved_at
             state = WatchState(problem.root, problem.evaluate(problem.root).latency_ms, moved_at=moved_at)
             memory = self._memory[query] = _Memory(names, state, measured)
-        elif memory.state.deployed != problem.root:  # somebody else has moved it
+        elif memory.state.deployed != problem.root:  # it was moved by another command
             memory.state = replace(memory.state, deployed=problem.root)
         memory.latency_ms = memory.latency_ms or measured
         return memory

@@ -11,6 +11,7 @@ from godwit.ids import NodeId, QueryId, SiteId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import InstanceId, instance_id
 from godwit.model.plan import Query
+from godwit.model.taps import leaders_first
 from godwit.placement.rules.base import HintKey, Ways
 
 
@@ -33,7 +34,7 @@ def restore(planner: Planner, before: Deployment, hints: Hints) -> None:
             planner.rows.sites[site] = region
             planner.departed_sites[site] = None
     planner.ground.take_hints(hints.hints, hints.ways)
-    for query in sorted(before.queries.values(), key=lambda query: query.begins):  # who is tapped before who taps
+    for query in leaders_first(before.queries.values()):
         planner.take_in(query, hints.sinks.get(query.id), _root(planner, before, query, hints))
         _put(planner, before, query.id)
     planner.pin(hints.by_hand)
@@ -65,7 +66,7 @@ def _put(planner: Planner, before: Deployment, query: QueryId) -> None:
         node = before.placement.get(name)
         if node is None or instance in planner.ground.placement:
             continue
-        if parked is not None:
+        if planner.has_no_place(query):
             planner.leave(instance, node)
         else:
             planner.leave(instance, None)

@@ -80,7 +80,7 @@ def _moved(planner: Planner, pending: Pending, rows: dict[InstanceId, NodeId | N
     lost = pending.lost | planner.custody.lost
     for name in sorted({*rows, *lost}):
         target = planner.rows.placement.get(name)
-        if target is None or not _is_stateful(planner, name) or planner.has_no_place(name.query):
+        if target is None or not _is_stateful(planner, name) or not _has_place(planner, name):
             continue
         if name in lost:
             if not planner.custody.replaying(name, target) or name in pending.lost:
@@ -109,6 +109,12 @@ def _moves(
         if before is not None and after is not None and before != after:
             found.append(Migration(Epoch(0), name.query, name.operator, before, after, str(source), str(target)))
     return tuple(found)
+
+
+def _has_place(planner: Planner, name: InstanceId) -> bool:
+    """Whether an instance is on a node. It may be on one for a query that taps the one it is named after, and that has
+    no place itself."""
+    return planner.plan.uses(name.query)[name] in planner.ground.placement
 
 
 def _is_stateful(planner: Planner, name: InstanceId) -> bool:
@@ -144,7 +150,7 @@ def _undo(planner: Planner, since: int, cause: str) -> Delta:
 
 
 def _queries(planner: Planner, was: dict[InstanceId, NodeId | None], delta: Delta) -> tuple[QueryId, ...]:
-    """Everybody whom the stage touches."""
+    """All regions that the stage touches."""
     users = {query for i in was for query in planner.plan.names.get(i, {}).values()}
     divided = (query for query, _ in delta.key_routes)
     return tuple(sorted({*users, *delta.queries, *delta.parked, *(n.query for n in delta.placement), *divided}))

@@ -81,7 +81,7 @@ class Delivery:
         saved = self._standing()
         self.positions: dict[str, int] = saved["positions"]
         self._attempts = Attempts()
-        #: whoever calls the sink holds it
+        #: held while the sink is called
         self._turn = threading.Lock()
         #: guards the four below; never held while the sink is called or anything is read
         self._guard = threading.Lock()
@@ -109,7 +109,7 @@ class Delivery:
     # --- told of commits
 
     def offer(self, region: RegionId, number: int, results: Sequence[Segment]) -> bool:
-        """A commit has results of the query. Whether somebody must `work` now: nobody is about to."""
+        """A commit has results of the query. Whether the caller must `work` now: no thread is about to."""
         with self._guard:
             if region in self._in_step and len(self._queue) < MOST_WAITING:
                 self._queue.append((region, number, results))
@@ -119,7 +119,7 @@ class Delivery:
             return self._ask()
 
     def lose_step(self, region: RegionId) -> bool:
-        """Commits may have passed that nobody told of: read the log. Returns the same."""
+        """Commits may have passed without notice: read the log. Returns the same."""
         with self._guard:
             self._in_step.discard(region)
             self._behind.add(region)

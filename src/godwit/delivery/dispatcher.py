@@ -28,7 +28,7 @@ class Dispatcher:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        #: replaced as a whole, so that whoever reads them needs no lock
+        #: replaced as a whole, so that readers need no lock
         self.deliveries: dict[tuple[QueryId, str], Delivery] = {}
         #: shape -> query, as rows are marked -> its deliveries
         self._readers: dict[str, dict[str, list[Delivery]]] = {}
@@ -61,11 +61,11 @@ class Dispatcher:
             self.add(subject, delivery.sink)
 
     def committed(self, region: RegionId, shape: str, number: int, record: Record) -> None:
-        """Called by whoever has committed, in the order of numbers; once more for the last one after a restart."""
+        """Called by the committing thread, in the order of numbers; once more for the last one after a restart."""
         readers, known = self._readers.get(shape), self._told(region, shape)
         if not readers or number <= known.begun:
             return
-        # (before anything is offered: whoever comes to the end of the log just now must not think that it is in step)
+        # (before anything is offered: a reader at the end of the log must not take itself to be in step)
         self._announced[region, shape] = Announced(number, known.done)
         if number != known.begun + 1:
             asked = [delivery for delivery in self._of(readers, None) if delivery.lose_step(region)]

@@ -5,7 +5,7 @@
     a window                     when the clocks of all its trains had passed its end
 
 A train's clock lies behind its rows by the disorder bound, is told every tick, and stands still while the train is
-between two towers: nobody who counts every row can answer earlier. What is later is the contender's.
+between two towers: a query that counts every row cannot answer earlier. What is later is the contender's.
 """
 
 from __future__ import annotations

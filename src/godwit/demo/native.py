@@ -15,7 +15,7 @@ from godwit.baselines.native_restart import NativeQuery, NativeRestart, NativeSt
 from godwit.demo.answers import Answers
 from godwit.demo.due import Handed, Noting
 from godwit.demo.ours import LOOK_EVERY, PlayedTrace
-from godwit.demo.outcome import DemoOutcome, Now, Show, added_now
+from godwit.demo.outcome import DemoOutcome, Show, look
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.errors import DeploymentError
@@ -94,7 +94,8 @@ def _drive(
         if time.monotonic() - looked[0] >= LOOK_EVERY:
             looked[0] = time.monotonic()
             read.look(native.queries)
-            show(_now(native, driver, read.answers, start + stage.calm_s))
+            given = sorted(read.answers.given, key=lambda answer: answer.emitted)
+            show(look(NAME, driver, given, native.handled, start + stage.calm_s))
 
     feed = Feed(STREAM, stage.payload(int(start * 1000), seed), DISORDER_MS)
     driver = Driver(
@@ -124,23 +125,4 @@ def _outcome(native: NativeRestart, played: PlayedTrace, queries: list[Asked]) -
         verdicts=tuple(verdicts),
         restarts=native.restarts,
         note=f"{sum(len(q.batches) for q in native.queries):,} micro-batches",
-    )
-
-
-def _now(native: NativeRestart, driver: Driver, answers: Answers, calm_until: float) -> Now:
-    given = sorted(answers.given, key=lambda answer: answer.emitted)
-    added, calm = added_now(given, calm_until)
-    return Now(
-        name=NAME,
-        seconds=driver.t / 1000,
-        of_seconds=driver.trace.duration_ms / 1000,
-        attached=dict(driver.attached),
-        last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
-        rows=driver.rows,
-        results=len(given),
-        buffered=driver.buffered,
-        handovers=driver.handovers,
-        handled=native.handled,
-        added=added,
-        calm=calm,
     )

@@ -14,7 +14,7 @@ from godwit.delivery.sinks.callback import CallbackSink
 from godwit.demo.answers import Answers
 from godwit.demo.due import Handed, Noting
 from godwit.demo.moves import StateMove, state_moves
-from godwit.demo.outcome import DemoOutcome, Now, Show, added_now
+from godwit.demo.outcome import DemoOutcome, Show, look
 from godwit.demo.queries import SCHEMA, STREAM, Asked
 from godwit.demo.world import DISORDER_MS, GAP_MS, DemoStage, first_counts
 from godwit.maintenance.housekeeping import Retention
@@ -82,7 +82,8 @@ def play(fleet: Fleet, stage: DemoStage, queries: list[Asked], seed: int, show: 
         if time.monotonic() - looked[0] >= LOOK_EVERY:
             looked[0] = time.monotonic()
             fleet.check()
-            show(_now(driver, answers, counted.handled, start + stage.calm_s, _moves(fleet, stage, start)))
+            moves = _moves(fleet, stage, start)
+            show(look(NAME, driver, list(answers.given), counted.handled, start + stage.calm_s, moves))
 
     driver = Driver(
         stage.trace,
@@ -139,24 +140,3 @@ def _listener(answers: Answers, query: Asked) -> CallbackSink:
 
 def _moves(fleet: Fleet, stage: DemoStage, since: float) -> list[StateMove]:
     return state_moves(fleet.history.read(), stage.topology, since)
-
-
-def _now(driver: Driver, answers: Answers, handled: int, calm_until: float, moves: list[StateMove]) -> Now:
-    given = list(answers.given)
-    added, calm = added_now(given, calm_until)
-    return Now(
-        name=NAME,
-        seconds=driver.t / 1000,
-        of_seconds=driver.trace.duration_ms / 1000,
-        attached=dict(driver.attached),
-        last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
-        rows=driver.rows,
-        results=len(given),
-        buffered=driver.buffered,
-        handovers=driver.handovers,
-        handled=handled,
-        added=added,
-        calm=calm,
-        moves=len(moves),
-        state_bytes=sum(move.bytes for move in moves),
-    )

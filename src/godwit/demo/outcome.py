@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from godwit.api.oracle import Verdict
 from godwit.demo.answers import Pair, TimedAnswer, pair
 from godwit.demo.moves import StateMove
+from godwit.mobility.driver import Driver
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,32 @@ class Now:
 RECENT = 100
 
 
-def added_now(answers: list[TimedAnswer], calm_until: float) -> tuple[float | None, float | None]:
-    """Median of what was added to the last results, and to those emitted while it was calm."""
+def look(
+    name: str,
+    driver: Driver,
+    answers: list[TimedAnswer],
+    handled: int,
+    calm_until: float,
+    moves: Sequence[StateMove] = (),
+) -> Now:
+    """What is to be seen of a contender now."""
     calm = [answer.added for answer in answers if answer.emitted < calm_until]
-    return pair([answer.added for answer in answers[-RECENT:]])[0], pair(calm)[0]
+    return Now(
+        name=name,
+        seconds=driver.t / 1000,
+        of_seconds=driver.trace.duration_ms / 1000,
+        attached=dict(driver.attached),
+        last=tuple((t / 1000, *rest) for t, *rest in driver.log),  # type: ignore[misc]
+        rows=driver.rows,
+        results=len(answers),
+        buffered=driver.buffered,
+        handovers=driver.handovers,
+        handled=handled,
+        added=pair([answer.added for answer in answers[-RECENT:]])[0],
+        calm=pair(calm)[0],
+        moves=len(moves),
+        state_bytes=sum(move.bytes for move in moves),
+    )
 
 
 Show = Callable[[Now], None]

@@ -42,7 +42,7 @@ class Setting:
 
     trains: int = 8
     seconds: int = 40
-    #: so long at the beginning nobody hops: what latency is without changes
+    #: so long at the beginning no train hops: what latency is without changes
     calm_s: int = 10
     #: the ring's hour in two minutes: hand-overs take place several times per second
     speedup: float = SPEEDUP
@@ -138,7 +138,7 @@ def _name_in(network: str, site: Site) -> SiteId:
 
 
 def calm_start(trace: Trace, calm_ms: int) -> Trace:
-    """The trace with everybody from the start where they are at `calm_ms`, and nobody moving until then."""
+    """The trace with every train from the start where it is at `calm_ms`, and no moves until then."""
     at: dict[str, str] = {}
     for event in trace.events:
         if event.t <= calm_ms:

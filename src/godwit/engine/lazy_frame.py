@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from godwit.engine.file_frame import FileFrame
 from godwit.engine.frame import Frame
 from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, json_of, remembered
 
@@ -177,7 +178,7 @@ def then(what: Hashable, make: Make, first: Frame, *others: Frame) -> Frame:
 
 def made(frame: Frame) -> DataFrame:
     """As a DataFrame, with which anything can be done."""
-    return frame.frame if isinstance(frame, LazyFrame) else cast("DataFrame", frame)
+    return frame.frame if isinstance(frame, LazyFrame | FileFrame) else cast("DataFrame", frame)
 
 
 def together(frames: Iterable[Frame]) -> Frame:

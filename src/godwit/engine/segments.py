@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
+from godwit.engine.file_frame import FileFrame
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.engine.local_files import file_system
 from godwit.engine.plan_cache import json_of, remembered
@@ -214,6 +215,27 @@ def linked(segment: Segment, folder: Place, name: str) -> Segment:
     return replace(segment, files=files)
 
 
+def as_one(parts: Sequence[Segment], low: int | None, high: int | None) -> Segment:
+    """Segments of one schema and store, without tags that differ, as one."""
+    files, sums = (tuple(x for part in parts for x in getattr(part, name)) for name in ("files", "sums"))
+    size = sum(part.bytes for part in parts)
+    sums = sums if len(sums) == len(files) else ()  # recorded files may have none
+    return replace(parts[0], files=files, sums=sums, rows=rows_of(parts), bytes=size, low=low, high=high, tags={})
+
+
+def bounds_of(frame: FileFrame, time: str) -> tuple[int, int] | None:
+    """Between which times (microseconds) the rows lie, as the files' footers say; None: they do not."""
+    found = frame.source(time)
+    if found is None:
+        return None
+    column, follow = found
+    known = [_footer_bounds(pq.read_metadata(path), column) for part in frame.segments for path in part.paths]
+    there = [bounds for bounds in known if bounds is not None]
+    if len(there) < len(known) or not there:
+        return None
+    return follow(min(low for low, _ in there)), follow(max(high for _, high in there))
+
+
 def empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
     """No rows, but the columns they would have."""
     names = ", ".join(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in columns)
@@ -267,18 +289,25 @@ def _written_by_spark(path: Place, schema: str, prune_by: str | None) -> Segment
         rows += footer.num_rows
         size += store.size(file)
         if prune_by is not None:
-            least, most = _footer_bounds(footer, prune_by)
+            bounds = _footer_bounds(footer, prune_by)
+            assert bounds is not None, f"{file} has no least and greatest value of {prune_by}"
+            least, most = bounds
             low = least if low is None else min(low, least)
             high = most if high is None else max(high, most)
     sums = tuple(map(store.checksum, files))
     return Segment(tuple(files), rows, size, schema, low, high, sums=sums, store=store) if files else None
 
 
-def _footer_bounds(footer: Any, column: str) -> tuple[int, int]:
-    index = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == column)
+def _footer_bounds(footer: Any, column: str) -> tuple[int, int] | None:
+    """Least and greatest value; None: there is no such column, or it has no statistics."""
+    index = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
+    if index is None:
+        return None
     lows, highs = [], []
     for group in range(footer.num_row_groups):
         statistics = footer.row_group(group).column(index).statistics
+        if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, int | datetime):
+            return None
         lows.append(_micros(statistics.min))
         highs.append(_micros(statistics.max))
     return min(lows), max(highs)

@@ -13,7 +13,7 @@ from godwit.protocol.span import span
 
 
 class SourceLogOwner(Protocol):
-    """Whoever writes source logs: a fleet, or the process of a region."""
+    """The writer of source logs: a fleet, or the process of a region."""
 
     gateway: Gateway
 
@@ -29,7 +29,7 @@ class ArrivalClocks:
 
     def __init__(self, fleet: SourceLogOwner, every: float = 0.0, silent_every: float | None = None) -> None:
         """`every`: not more often than so (seconds). `silent_every`: after a silence, too, and so often, where other
-        processes have logs of the stream whose rows nobody here sees; None: there are no others."""
+        processes have logs of the stream whose rows are not seen here; None: there are no others."""
         self._fleet, self._every, self._silent_every = fleet, every, silent_every
         #: stream -> what was the last entry of each of its logs after the last beat, until when to go on, the next beat
         self._last: dict[StreamId, dict[str, int]] = {}

@@ -40,7 +40,7 @@ class Publisher:
                 # While one version takes over from another, both have results: none can say how far they are.
                 alone = not query.until and query.inherits not in runner.deployment.queries
                 rows, clock = self._rows(query, record), runner.derived_clocks()[query.id] if alone else NEVER
-                with self._lock:  # (rows are read before: whoever pushes does not wait for that)
+                with self._lock:  # (rows are read before: a push does not wait for that)
                     self._publish(runner.region, query, number, rows, clock)
 
     def _publish(self, region: RegionId, query: Query, number: int, table: pa.Table, clock: int) -> None:

@@ -31,7 +31,7 @@ class DeviceLocator:
 
     def moved_to(self, device: DeviceId, rows: Any, named: str | None, otherwise: str | None = None) -> SiteId | None:
         """The site that a device has come to; None: it is where it was. `named`: from where it sends; `otherwise`:
-        where it is if nobody has ever said."""
+        where it is if it was never reported."""
         known = self._topology().devices.get(device)
         now = None if known is None else known.site
         wanted = SiteId(named) if named is not None else self._by_rows(rows, now)

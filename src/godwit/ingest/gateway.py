@@ -51,7 +51,9 @@ class Gateway:
         self._late_read: tuple[int, frozenset[StreamId]] = (-1, frozenset())
         #: whether a device is known to be attached, or out of reach, though no epoch says so; None: the epoch does
         self.attached: Callable[[DeviceId], bool | None] = lambda device: None
-        #: told of every entry: whoever reads the region's logs may want to look
+        #: epochs that are published, and of which a full disk has not taken all that follows
+        self._behind: list[tuple[Delta, Deployment, Deployment]] = []
+        #: notified of every entry, for readers of the region's logs
         self.appended: Callable[[RegionId, StreamId], None] = lambda region, stream: None
         #: told when a stream may have come further: tables follow
         self.advanced: Callable[[], object] = lambda: None
@@ -174,6 +176,7 @@ class Gateway:
         numbers: Mapping[str, int],
     ) -> None:
         """The same for rows of several senders; `numbers`: the sequence numbers that they end with, by sender."""
+        self.catch_up()
         schema = self.schema(stream)
         parts = self._by_region(schema, rows.table, deployment, device)  # or an error, and nothing is taken
         if rows.dead:
@@ -256,6 +259,7 @@ class Gateway:
 
     def tell(self, stream: StreamId, clocks: Mapping[DeviceId, int], deployment: Deployment) -> None:
         """Devices say how far they have come (microseconds) though they have no rows: nothing older will follow."""
+        self.catch_up()
         schema = self.schema(stream)
         marks: dict[RegionId, dict[DeviceId, Mark]] = {}
         for device, clock in clocks.items():
@@ -270,13 +274,13 @@ class Gateway:
         bounds = self.schema(stream).times(self.now_us())
         for device, clock in clocks.items():
             for reason in (why for first, end, why in bounds if first <= clock < end):
-                msg = f"device '{device}' cannot tell '{stream}' the time {clock}: {reason}"
+                msg = f"device '{device}' cannot advance its clock of '{stream}' to {clock}: {reason}"
                 raise SourceError(msg)
 
     def homes(
         self, stream: StreamId, devices: Iterable[DeviceId], deployment: Deployment
     ) -> dict[RegionId | None, list[DeviceId]]:
-        """Where the rows of devices belong that somebody else sends for them: where each is, or was last; or None."""
+        """Where the rows of devices belong that a feeder sends for them: where each is, or was last; or None."""
         found: dict[RegionId | None, list[DeviceId]] = {}
         for device in devices:
             region = self._region(device, deployment)
@@ -309,7 +313,7 @@ class Gateway:
 
     def adopt(self, delta: Delta, before: Deployment, after: Deployment) -> None:
         """An epoch is published. Devices that have moved end their sessions where they were; those that are gone send
-        nothing more. Queries that begin hear of both."""
+        nothing more. Queries that begin know both."""
         fed: set[DeviceId] = set()
         for stream, devices in delta.feeds.items():
             fed |= set(devices).difference(before.feeds.get(stream, ()))
@@ -322,10 +326,30 @@ class Gateway:
         self.repeat_ends(read, after)
         self.repeat_tables(read, after)
 
+    def adopt_published(self, delta: Delta, before: Deployment, after: Deployment) -> OSError | None:
+        """The same of an epoch that stands: what the disk does not take now is written with the next try."""
+        self._behind.append((delta, before, after))
+        try:
+            self.catch_up()
+        except OSError as fault:
+            return fault
+        return None
+
+    def catch_up(self) -> None:
+        """Before anything else is taken in: rows of a next session must not count for the one before. OSError: the
+        disk is full still."""
+        while self._behind:
+            self.adopt(*self._behind[0])
+            del self._behind[0]
+
     def follow(self, devices: Iterable[DeviceId], deployment: Deployment) -> None:
-        """Devices may have changed region: end their old sessions where they were, begin the new ones."""
+        """Devices may have changed region: end their old sessions where they were, begin the new ones.
+
+        A session has ended when its log says so: if that cannot be written, it is tried again with the same epoch.
+        """
         over: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
         began: dict[tuple[RegionId, StreamId], dict[DeviceId, Mark]] = {}
+        ending: dict[tuple[RegionId, StreamId], list[tuple[SourceState, int, RegionId]]] = {}
         for device in devices:
             # One that is away is where it was last: there its session will end.
             region, session = deployment.stays.get(device), deployment.sessions.get(device, 1)
@@ -343,11 +367,16 @@ class Gateway:
                     source.turn %= 2
                     if source.turn:  # it is closed, also where it is now
                         began.setdefault((region, stream), {})[device] = replace(source.mark, session=session)
+                    ending.setdefault((source.region, stream), []).append((source, session, region))
+                    continue
                 source.session, source.region = session, region
-        for (region, stream), marks in (*over.items(), *began.items()):
-            # One entry for all that leave: each would wake the region up.
-            if self._is_mine(region):
-                self.log(region, stream).append(_nothing(self.schema(stream)), marks, {}, {})
+        # (what begins first: to say that twice does no harm)
+        for place, marks in (*began.items(), *over.items()):
+            if self._is_mine(place[0]):
+                # One entry for all that leave: each would wake the region up.
+                self.log(*place).append(_nothing(self.schema(place[1])), marks, {}, {})
+            for source, session, region in ending.get(place, ()) if marks is over.get(place) else ():
+                source.session, source.region = session, region
 
     def leave(self, device: DeviceId, deployment: Deployment) -> None:
         """The device is gone: its session is over, and none follows. `deployment`: one that knows where it was."""
@@ -376,6 +405,7 @@ class Gateway:
     def close(self, device: DeviceId, deployment: Deployment, end: int | None = None) -> None:
         """Nothing more comes from the device, unless it begins again by sending. `end`: a time behind every window, if
         other processes have rows, too."""
+        self.catch_up()
         end = self.end(deployment) if end is None else end
         by_arrival = [q for q in deployment.queries.values() if any(scan.arrival for _, scan in q.shape.plan.scans)]
         if by_arrival:  # windows close though their time has not come; what arrives later belongs to later ones
@@ -414,7 +444,7 @@ class Gateway:
                 yield stream, source
 
     def _say(self, stream: StreamId, mark: Mark, region: RegionId | None, device: DeviceId) -> None:
-        if region is not None and self._is_mine(region):  # (one that was never attached holds nobody back)
+        if region is not None and self._is_mine(region):  # (one that was never attached holds no window open)
             self.log(region, stream).append(_nothing(self.schema(stream)), {device: mark}, {}, {})
 
     def end(self, deployment: Deployment) -> int:

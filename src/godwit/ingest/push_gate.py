@@ -14,7 +14,7 @@ from godwit.ids import DeviceId
 
 
 class PushGate:
-    """Open to everybody, but for devices that are held."""
+    """Open, except for devices that are held."""
 
     def __init__(self) -> None:
         self._until: dict[DeviceId, float] = {}

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as by_default
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from godwit.errors import SourceError
 from godwit.model.plan import Column, Stream
+from godwit.names import hint
 
 #: rows as users have them: a list, tuple or generator of dicts, one dict, a pyarrow table or batch, a pandas frame
 Rows: TypeAlias = Any
@@ -121,10 +121,9 @@ class Schema:
 
     def said_of(self, column: str) -> str:
         """What to say of a column that the stream has not."""
-        near = get_close_matches(column.lower(), [name.lower() for name in self._types], n=1)
-        meant = next((f"did you mean '{name}'?" for name in self._types if [name.lower()] == near), None)
         alter = f"add it with fleet.alter_stream('{self.stream.id}', add='{column} ..'), or do not send it"
-        return f"stream '{self.stream.id}' has no column '{column:.80}', it is left out; {meant or alter}"
+        remedy = hint(column, self._types, alter)
+        return f"stream '{self.stream.id}' has no column '{column:.80}', it is left out; {remedy}"
 
     def _all_fit(self, table: pa.Table, sender: str | None, now_us: int | None) -> bool:
         """Whether no row is a misfit, by what costs little to know; nearly always there is none."""

@@ -67,7 +67,7 @@ class StreamState:
     """One stream's devices, and the last sequence number of each sender."""
 
     devices: dict[DeviceId, SourceState] = field(default_factory=dict)
-    #: a device's name, or "feeder|device" where somebody else sends a device's rows -> the last that came through
+    #: a device's name, or "feeder|device" where a feeder sends a device's rows -> the last that came through
     sequences: dict[str, int] = field(default_factory=dict)
     #: the greatest event time of devices that are forgotten
     newest: int = NEVER
@@ -81,7 +81,7 @@ class StreamState:
             self.sequences[name] = max(self.sequences.get(name, 0), number)
 
     def forget(self, device: DeviceId) -> None:
-        """The device has left, and nobody needs to know what it was: if it returns, it begins again."""
+        """The device has left, and its state is no longer needed: if it returns, it begins again."""
         known = self.devices.pop(device, None)
         self.newest = max(self.newest, known.newest if known is not None else NEVER)
         for sender in [s for s in self.sequences if sender_device(s) == device]:

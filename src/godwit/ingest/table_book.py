@@ -1,6 +1,6 @@
 """The versions of reference tables' rows, by table: a file of changes that a query which begins later is told again.
 
-A change is a few rows of the table's stream (`model/tables.py`), in Arrow's format, one line a change. What nobody can
+A change is a few rows of the table's stream (`model/tables.py`), in Arrow's format, one line each. What no query can
 look at any more is left out when the file is opened: versions that were replaced long before the newest.
 """
 

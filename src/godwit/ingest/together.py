@@ -1,7 +1,7 @@
 """Rows that arrive together are taken in together: one entry of a source log for many senders, and one durable write.
 
 A parcel is what one sender sent at once. Parcels of one stream become one table; what cannot go with the others (a
-device nobody has attached, a body that lacks a column) is given back, to be pushed alone and refused alone.
+device that is not attached, a body that lacks a column) is given back, to be pushed alone and refused alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Parcel:
     device: DeviceId | None = None
     #: a repeat has the same number, or a smaller one
     sequence: int | None = None
-    #: who sends the rows for the device, if somebody does, and counts the numbers
+    #: the feeder that sends the device's rows and counts the numbers, if there is one
     feeder: str | None = None
     #: those of its rows that did not fit, each with the reason; told once it is taken
     dead: Dead = field(default_factory=list, compare=False)
@@ -90,13 +90,13 @@ def push_alone(fleet: FleetCore, one: Parcel) -> bool:
 
 
 def _groups(gateway: Gateway, parcels: Sequence[Parcel]) -> dict[tuple[StreamId, DeviceId | None], list[int]]:
-    """What can be one table: rows of a stream, by device where no column tells devices apart."""
+    """What can be one table: rows of a stream, by device where no column names the device."""
     found: dict[tuple[StreamId, DeviceId | None], list[int]] = {}
     last: dict[tuple[StreamId, str], int] = {}
     for place, one in enumerate(parcels):
         if one.sequence is not None:
             if one.device is None or last.get((one.stream, one.sender), 0) >= one.sequence:
-                continue  # a repeat within the group, or a number that nobody counts
+                continue  # a repeat within the group, or a number that is not counted
             last[one.stream, one.sender] = one.sequence
         named = gateway.schema(one.stream).stream.device is not None
         found.setdefault((one.stream, None if named else one.device), []).append(place)
@@ -127,7 +127,7 @@ def _conformed(gateway: Gateway, stream: StreamId, device: DeviceId | None, parc
 
 
 def _are_alike(parcels: Sequence[Parcel], column: str | None) -> bool:
-    """Whether tables have one schema, and each only rows of whoever sent it."""
+    """Whether tables have one schema, and each only rows of its sender."""
     first = parcels[0].rows.schema  # type: ignore[union-attr]
     if column is None or not all(one.rows.schema.equals(first) for one in parcels) or column not in first.names:  # type: ignore[union-attr]
         return False

@@ -1,6 +1,6 @@
 """What of a fleet's folder is damaged: every record, document and file is read and compared with its checksum.
 
-A finding says what would mend it (`repair.py`). Files that are nobody's are named, and otherwise left alone.
+A finding says what would mend it (`repair.py`). Files that are not the fleet's are named and left alone.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ A reader's safe position is the one in its last commit record: a restart begins 
     devices          that left are forgotten when every shape has committed past the last that they sent
     epochs           go when every region has committed past them; a whole copy takes their place
     kept results     go by age and number, as `Retention` says
-    shapes           that nobody runs go when their last commit is as old as results may be
+    shapes           that run nowhere go when their last commit is as old as results may be
 
 A pass is done bit by bit, so that micro-batches have the processor in between: on a busy machine a pass in one go was
 seen as a second of latency. What it goes by was read at its beginning, and readers only ever go on from there.
@@ -52,7 +52,7 @@ MANY_EPOCHS = 100
 
 @dataclass(frozen=True)
 class Retention:
-    """For how long a fleet keeps what nobody needs any more to go on."""
+    """For how long a fleet keeps what it no longer needs to continue."""
 
     #: sources and results stay for ever
     keep: bool = False
@@ -78,7 +78,7 @@ class Swept:
     files: int = 0
     #: whose results lie in other files now, or are gone
     folded: set[Key] = field(default_factory=set)
-    #: shapes that nobody runs, and whose results are too old
+    #: shapes that run nowhere, and whose results are too old
     shapes: set[str] = field(default_factory=set)
     #: devices that left, and have been read to the end
     devices: set[DeviceId] = field(default_factory=set)
@@ -97,7 +97,7 @@ class Housekeeper:
         epochs: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`known`: whether a device is there, or has left and its rows may be unread. `mine`: whether this process
-        writes a region's logs. `epochs`: through which one nobody needs them besides runners; None: whichever."""
+        writes a region's logs. `epochs`: through which one only runners need them; None: whichever."""
         self._store, self.retention, self._now, self._known = store, retention, now, known
         self._mine, self._needed_epochs = mine, epochs
         #: data folders below these numbers had no readers left at the last pass
@@ -120,7 +120,7 @@ class Housekeeper:
     ) -> Iterator[None]:
         """One pass, of some milliseconds a bit, into `swept`.
 
-        `shapes` and `queries`: those that run; what others once read, or had delivered, is nobody's. `departed`:
+        `shapes` and `queries`: those that run; what others once read, or had delivered, goes. `departed`:
         devices that have left, with the entries that end what they sent.
         """
         self._done_at, self._queries, self._departed = commits, queries, departed or {}
@@ -147,7 +147,7 @@ class Housekeeper:
         return self._store.log(commit_log(*key)).newest()
 
     def _forsaken(self, running: Collection[str]) -> set[str]:
-        """Shapes that nobody runs, and whose results may go."""
+        """Shapes that run nowhere, and whose results may go."""
         idle = {shape for _, shape in names.shapes(self._store.disk)} - set(running)
         if self.retention.keep:
             return set()
@@ -172,7 +172,7 @@ class Housekeeper:
     # --- commit records
 
     def _commits(self, key: Key, newest: dict[Key, Record | None], swept: Swept) -> Iterator[None]:
-        """Fold the records that nobody is still to read into `kept`, then drop them."""
+        """Fold the records that all readers have passed into `kept`, then drop them."""
         log = self._store.log(commit_log(*key))
         fold = kept.Fold(self._store, *key)
         last = newest[key]
@@ -209,8 +209,8 @@ class Housekeeper:
         return min((p["positions"].get(region, 0) for p in mine), default=2**62)
 
     def _data(self, key: Key, live: AbstractSet[str], unread: int, swept: Swept) -> Iterator[None]:
-        """Remove the files of dropped commits, one pass later: somebody may still be reading what was merged. From the
-        `unread` commit on, they are for somebody else."""
+        """Remove the files of dropped commits, one pass later: a reader may still be reading what was merged. From the
+        `unread` commit on, another process needs them."""
         log = self._store.log(commit_log(*key))
         free, self._free[key] = self._free.get(key, 0), log.first
         data = commit_data(*key)

@@ -1,4 +1,4 @@
-"""Whether a fleet's logs fit together: no gaps, and nobody has read further than a log goes.
+"""Whether a fleet's logs fit together: no gaps, and no reader is further than the end of its log.
 
 Cheap enough to be done whenever a fleet is opened: one listing a log, and the newest commit of every (region, shape).
 What lies in the files is verified when it is read, or by `godwit check` (`check.py`).
@@ -78,7 +78,7 @@ def _gaps(store: Store, log: str) -> Iterator[Finding]:
 
 
 def _positions(store: Store) -> Iterator[tuple[str, int, str, frozenset[str]]]:
-    """(log, how far somebody has read it for good, who, the shape that has)"""
+    """(log, how far it was read for good, by which reader, and the reader's shape)"""
     control, starts = store.log(names.CONTROL), _starts(store)
     for place, position in starts.items():
         region, _, stream = place.partition("/")

@@ -144,7 +144,7 @@ class _Repair:
         if file == names.HISTORY:
             lines = self._store.read_lines(file)
             self._store.replace_lines(file, [line for line in lines if _is_json(line)])
-            self.told.append(f"{file}: lines that nobody can read were removed")
+            self.told.append(f"{file}: unreadable lines were removed")
         elif self._store.exists(file):
             self._put_away(file)
             self.told.append(f"{file}: moved to {self._away}; it can be done without")

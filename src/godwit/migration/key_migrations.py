@@ -153,6 +153,10 @@ class KeyMigrations:
         """Operators whose migrations wait to be released."""
         return {(one.query, one.operator) for one in self.queued if one.held}
 
+    def migrates(self, query: QueryId) -> bool:
+        """Whether keys of a query migrate, or wait for it, or have a replica."""
+        return any(one.query == query for one in (*self.active.values(), *self.queued))
+
     def release(self, query: QueryId, operator: int) -> None:
         """Those of an operator may begin now, together."""
         mine = (query, operator)

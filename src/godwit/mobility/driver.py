@@ -99,7 +99,7 @@ class TraceTarget(Protocol):
         """Attached devices have come so far (microseconds): nothing older will follow from them."""
 
     def leave(self, device: str) -> None:
-        """The device is away for good: nobody need wait for it."""
+        """The device is away for good: no window waits for it."""
 
 
 class FleetTarget:

@@ -199,7 +199,7 @@ def _services(feed: GtfsFeed, slot: Slot) -> DataFrame:
 
 
 def _running(feed: GtfsFeed, name: str, date: dt.date | None) -> DataFrame:
-    """The services of a day. Exceptions need a date: a weekday alone cannot tell which week is meant."""
+    """The services of a day. Exceptions need a date: a weekday alone does not say which week is meant."""
     found = feed.spark.createDataFrame([], "service_id string")
     if feed.has("calendar"):
         days = feed.table("calendar").where(sf.trim(name) == "1")

@@ -62,7 +62,7 @@ def _arriving(table: pa.Table, arrival: Ints, t0_ms: int, t1_ms: int) -> pa.Tabl
 
 @dataclass(frozen=True)
 class Passengers:
-    """Counts at the doors: one row a coach at every stop. Nobody gets off who did not get on."""
+    """Counts at the doors: one row a coach at every stop. Only passengers who got on get off."""
 
     calls: Iterable[StationStop]
     coaches: int = 8

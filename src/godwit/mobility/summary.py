@@ -28,7 +28,7 @@ class Summary:
     dwell_s: tuple[float, float, float]
     #: attachment changes in the busiest second
     busiest_second: int
-    #: positions looked at; 0 where nobody counted
+    #: positions looked at; 0 where they were not counted
     positions: int = 0
     #: table -> reason -> rows
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Summary:
             ("trips (devices)", f"{self.devices:,}"),
             ("length", f"{self.duration_s:,.0f} s"),
             *([("positions", f"{self.positions:,}")] if self.positions else []),
-            ("hand-overs", f"{self.handovers:,} ({self.handovers_per_s:.2f} a second)"),
+            ("hand-overs", f"{self.handovers:,} ({self.handovers_per_s:.2f} per second)"),
             ("attaches / detaches", f"{self.attaches:,} / {self.detaches:,}"),
-            ("changes", f"{self.changes_per_s:.2f} a second, {self.busiest_second} in the busiest"),
+            ("changes", f"{self.changes_per_s:.2f} per second, {self.busiest_second} in the busiest"),
             ("serving towers", f"{self.serving_sites:,}"),
             ("dwell p10 / median / p90", f"{low:.1f} / {middle:.1f} / {high:.1f} s"),
         ]

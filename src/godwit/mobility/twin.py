@@ -72,7 +72,7 @@ class MovingWorld:
     calls: tuple[StationStop, ...] = ()
 
     def positions(self, t_ms: int) -> dict[str, tuple[float, float]]:
-        """Where everybody is at one moment of the world: device -> (latitude, longitude)."""
+        """Where all devices are at one moment of the world: device -> (latitude, longitude)."""
         now = (self.segments.t0 <= t_ms) & (t_ms < self.segments.t1)
         rows = np.flatnonzero(now)
         moment = Segments(*(getattr(self.segments, f)[rows] for f in Segments.__dataclass_fields__))

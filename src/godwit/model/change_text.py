@@ -87,27 +87,32 @@ def move_text(device: str, site: str | None) -> str:
 
 def change_text(change: Change) -> str:
     """The line that means a change; TopologyError: what it says of a site or a device is more than a line can."""
-    match change:
-        case DeviceMoved(device, site):
-            text = move_text(device, site)
-        case DeviceAdded(added):
-            text = f"device {added.id} added" + (f" at {added.site}" if added.site else "")
-        case DeviceRemoved(device):
-            text = f"device {device} removed"
-        case SiteAdded(site):
-            text = f"site {site.id} added in {site.region}" + (f" cpu {site.cpu:g}" if site.cpu < _INF else "")
-        case SiteRemoved(site):
-            text = f"site {site} removed"
-        case SiteFailed(site):
-            text = f"site {site} failed"
-        case CapacityChanged(site, cpu):
-            text = f"site {site} cpu {cpu:g}"
-        case LinkAdded(link):
-            mbps = f" mbps {link.mbps:g}" if link.mbps < _INF else ""
-            text = f"link {link.a} - {link.b} added{mbps}" + (f" ms {link.ms:g}" if link.ms else "")
-        case LinkRemoved(a, b):
-            text = f"link {a} - {b} removed"
+    text = summary(change)
     if parse_change(text) != change:
         msg = f"no line says all of {change}; load it as a topology file"
         raise TopologyError(msg)
     return text
+
+
+def summary(change: Change) -> str:
+    """A change in a line, for people: of a site or a device that is added it may not say all."""
+    match change:
+        case DeviceMoved(device, site):
+            return move_text(device, site)
+        case DeviceAdded(added):
+            return f"device {added.id} added" + (f" at {added.site}" if added.site else "")
+        case DeviceRemoved(device):
+            return f"device {device} removed"
+        case SiteAdded(site):
+            return f"site {site.id} added in {site.region}" + (f" cpu {site.cpu:g}" if site.cpu < _INF else "")
+        case SiteRemoved(site):
+            return f"site {site} removed"
+        case SiteFailed(site):
+            return f"site {site} failed"
+        case CapacityChanged(site, cpu):
+            return f"site {site} cpu {cpu:g}"
+        case LinkAdded(link):
+            mbps = f" mbps {link.mbps:g}" if link.mbps < _INF else ""
+            return f"link {link.a} - {link.b} added{mbps}" + (f" ms {link.ms:g}" if link.ms else "")
+        case LinkRemoved(a, b):
+            return f"link {a} - {b} removed"

@@ -52,7 +52,7 @@ class DeviceAdded:
 
 @dataclass(frozen=True)
 class DeviceRemoved:
-    """The device is gone for good: its clock no longer holds anybody back."""
+    """The device is gone for good: its clock no longer holds windows open."""
 
     device: DeviceId
 

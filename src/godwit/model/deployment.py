@@ -116,7 +116,7 @@ class Deployment:
             needed |= tapped
             todo += [self.queries[name] for name in tapped]
         kept = {
-            name: replace(query, internal=True) if name in needed else query
+            name: replace(query, internal=True, finishes=False) if name in needed else query
             for name, query in self.queries.items()
             if name not in queries or name in needed
         }

@@ -64,7 +64,7 @@ class Journal:
         return self._first(table, since).get(key) is _ABSENT
 
     def _first(self, table: Mapping[K, V], since: int) -> dict[K, V]:
-        """What the keys that were written since the mark had before. Whoever asks asks for many tables, and again after
+        """What the keys that were written since the mark had before. Callers ask for many tables, and again after
         some writes: each write is looked at once."""
         (known, upto), found = self._firsts
         if known != since:

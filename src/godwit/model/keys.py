@@ -36,7 +36,7 @@ class Listed:
 
     @cached_property
     def digest(self) -> str:
-        """Tells sets apart, shortly."""
+        """A short identity of the set."""
         known = crc32(KEY_SEPARATOR.join(self.texts).encode())
         return f"{known:08x}-{len(self.keys)}"
 

@@ -109,7 +109,7 @@ class TableBuilder(Generic[K, V]):
 
 
 def differing(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
-    """The rows that differ, as the new table has them; None: it has none. Of tables with one base, patches tell."""
+    """The rows that differ, as the new table has them; None: it has none. Of tables with one base, patches say."""
     if old is new:
         return {}
     (base, left), (other, right) = _layers(old), _layers(new)

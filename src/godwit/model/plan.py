@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 from weakref import WeakValueDictionary
 
-from godwit.ids import QueryId, StreamId
+from godwit.ids import QueryId, RegionId, StreamId
 from godwit.model import signature
 
 #: columns the engine adds to rows; user names may not begin like this
@@ -476,6 +476,8 @@ class Sink(Operator):
     #: the columns that are the results' key, where a later row replaces an earlier one of the same key; None: every row
     #: is a result of its own
     key: tuple[str, ...] | None = None
+    #: whether results of a device come in the order in which it sent the rows, where each row is answered as it comes
+    ordered: bool = True
     per_device: ClassVar[bool] = False
 
     @property
@@ -509,6 +511,11 @@ class Plan:
     @cached_property
     def scans(self) -> tuple[tuple[int, Scan], ...]:
         return tuple((i, op) for i, op in enumerate(self.operators) if isinstance(op, Scan))
+
+    @cached_property
+    def runs_both(self) -> bool:
+        """Whether two plans of a query run side by side in it (`godwit.replan.tracks`)."""
+        return any(isinstance(operator, OldRows | Muted) for operator in self.operators)
 
     def consumer(self, index: int) -> tuple[int, int]:
         """(the operator that reads operator `index`, which of its inputs that is)"""
@@ -576,7 +583,7 @@ class Shape:
         return signature.of_operators(self.plan.operators, types)
 
 
-#: the shapes that queries have: one object each, however many queries there are, and whoever read them from a log
+#: the shapes that queries have: one object each, however many queries there are, and wherever they were read from
 _SHAPES: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 
@@ -600,7 +607,7 @@ class Query:
     output: tuple[str, ...] = ()
     #: what it reads of queries of other shapes: cuts of them, which are there for it alone (`sql/sharing.py`)
     parts: tuple[QueryId, ...] = ()
-    #: nobody's query: a cut, or one that was withdrawn while others tap it
+    #: not a user's query: a cut, or one that was withdrawn while others tap it
     internal: bool = False
     #: operator -> the running query that executes it for this one as well (`model/taps.py`)
     taps: Mapping[int, QueryId] = field(default_factory=dict)
@@ -617,6 +624,12 @@ class Query:
     probes: tuple[str, ...] = ()
     #: the version it goes over to when its states hold all that that one needs; until then joins let no row go
     successor: Query | None = None
+    #: of a version: the beginning of the query's first one, since when rows of an operator that it taps are its own
+    since: int = 0
+    #: of a version that has ended (`until`): users still see what it answers
+    finishes: bool = False
+    #: of such a version: operators whose keys were divided -> the regions that leave their state
+    left_in: Mapping[int, tuple[RegionId, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _SHAPES.setdefault(self.shape.key, self.shape))
@@ -631,6 +644,16 @@ class Query:
         """Of each operator: equal to that of another query exactly when the two do the same to the same rows."""
         wanted = {index: sorted(values) for index, values in self.subscriptions.items()}
         return signature.of_values(self.shape.plan.operators, self.parameters, lambda index: wanted.get(index, []))
+
+    @property
+    def reads_since(self) -> int:
+        """Rows of this class and of later ones are its own, where it taps an operator (`model/taps.py`)."""
+        return self.since or self.begins
+
+    @property
+    def unseen(self) -> bool:
+        """Withdrawn while others tap it: it has no results any more, and ends with the last of them."""
+        return self.internal and self.cut is None and not self.finishes
 
     @cached_property
     def executed(self) -> frozenset[int]:

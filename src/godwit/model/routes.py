@@ -104,7 +104,7 @@ class SitePaths:
         if tree is None:
             tree = _Tree(root)
             if SiteId(root) in self.topology.sites:
-                # Not journalled: a tree is knowledge about the topology, right whoever asked for it first. It is
+                # Not journalled: a tree is knowledge about the topology, right for every caller. It is
                 # dropped again if the topology it was made for is taken back.
                 tree.grow(self.topology, [(0.0, root, root)], Journal())
             self._journal.put(self._trees, root, tree)

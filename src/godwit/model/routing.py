@@ -50,7 +50,7 @@ class Route:
 
     @property
     def copied(self) -> bool:
-        """Whether somebody gets a copy of the rows, or of their state. A key must not fall to such a route: of its
+        """Whether a region gets a copy of the rows, or of their state. A key must not fall to such a route: of its
         state the copy would have a part or nothing, and go on to take it along."""
         return bool(self.copies or self.backups)
 

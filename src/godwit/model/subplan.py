@@ -100,7 +100,7 @@ class Subplans:
         return dict(self._last_id), dict(self._last_version)
 
     def renumber(self, numbers: tuple[dict[NodeId, int], dict[DqpId, int]]) -> None:
-        """Only after a dry run: what it handed out, nobody has seen."""
+        """Only after a dry run: what it handed out was not used."""
         self._last_id, self._last_version = numbers
 
     def tidy(self, has: Callable[[NodeId], bool]) -> None:

@@ -17,7 +17,7 @@ For a query of another shape, a query may tap another only to have the rows of o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from godwit.ids import DeviceId, QueryId
@@ -25,18 +25,23 @@ from godwit.model.joins import OuterJoin
 from godwit.model.plan import WINDOW_END, Aggregate, Join, Plan, Query, Scan, Sink
 
 
-def find(query: Query, running: Iterable[Query]) -> dict[int, QueryId]:
-    """Operator -> the running query that executes it already, for all that the query need not execute itself."""
+def find(
+    query: Query, running: Iterable[Query], can_read: Callable[[int, QueryId], bool] = lambda operator, leader: True
+) -> dict[int, QueryId]:
+    """Operator -> the running query that executes it already, for all that the query need not execute itself.
+
+    `can_read`: whether rows in the state of an operator, and of all below it, can be told apart for the query. Nobody
+    begins to read a query that is about to go over to another plan."""
     executed: dict[tuple[int, str], QueryId] = {}
     for other in running:
-        if other.shape.key == query.shape.key:
+        if other.shape.key == query.shape.key and not other.until and other.successor is None:
             for index, text in enumerate(other.signatures):
                 if other.cut is None and index not in other.taps:
                     executed.setdefault((index, text), other.id)
     plan, mine, found = query.shape.plan, query.signatures, dict[int, QueryId]()
     for index in sorted(query.executed - {len(plan.operators) - 1}, reverse=True):
         leader = executed.get((index, mine[index]))
-        if index not in found and leader is not None and can_be_tapped(plan, index):
+        if index not in found and leader is not None and can_be_tapped(plan, index) and can_read(index, leader):
             found |= dict.fromkeys(plan.below(index), leader)
     return found
 
@@ -91,6 +96,28 @@ def executor(query: Query, operator: int, queries: Mapping[QueryId, Query]) -> Q
     return query
 
 
+def family(query: Query, queries: Mapping[QueryId, Query]) -> list[Query]:
+    """The query and all with which it is connected by taps, directly or through others: who is tapped comes first."""
+    alike = [other for other in queries.values() if other.shape.key == query.shape.key]
+    found, todo = {query.id: query}, [query]
+    while todo:
+        one = todo.pop()
+        near = [other for other in alike if other.id in one.taps.values() or one.id in other.taps.values()]
+        todo += [other for other in near if other.id not in found]
+        found |= {other.id: other for other in near}
+    return leaders_first(found.values())
+
+
+def leaders_first(queries: Iterable[Query]) -> list[Query]:
+    """Queries by their beginning, each after those that it taps."""
+    known = {query.id: query for query in queries}
+
+    def depth(query: Query) -> int:
+        return max((1 + depth(known[leader]) for leader in {*query.taps.values()} if leader in known), default=0)
+
+    return sorted(known.values(), key=lambda query: (query.begins, depth(query), query.reads_since, query.id))
+
+
 def readers(query: QueryId, queries: Iterable[Query]) -> list[QueryId]:
     """Those who tap a query."""
     return sorted(other.id for other in queries if query in other.taps.values())
@@ -133,19 +160,19 @@ class TapTable:
                 tops.setdefault(leader, set()).add(operator)
         for query in queries.values():
             for leader in {executor(query, i, queries).id for i in scans if i in query.taps}:
-                self.classes[leader] = max(self.classes.get(leader, 0), query.begins)
+                self.classes[leader] = max(self.classes.get(leader, 0), query.reads_since)
             for operator, leader in ends(query):
                 # (one that was withdrawn goes on as far as it is tapped)
                 ends_here = not any(operator in plan.below(top) for top in tops[leader] - {operator})
-                itself = {} if queries[leader].internal and ends_here else {leader: 0}
-                self.at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.begins
+                itself = {} if queries[leader].unseen and ends_here else {leader: 0}
+                self.at.setdefault(operator, {}).setdefault(leader, itself)[query.id] = query.reads_since
         #: operators above which nobody taps anything: from there on rows need no class
         self.last = {i for i in self.at if not any(i in plan.below(j) for j in self.at if j != i)}
         tapped = {leader for query in queries.values() for leader in query.taps.values()}
         #: those who tap or are tapped
         self.involved = tapped | {query.id for query in queries.values() if query.taps}
         #: withdrawn while others tap them: they have no results any more
-        self.unseen = sorted(leader for leader in tapped if queries[leader].internal)
+        self.unseen = sorted(leader for leader in tapped if queries[leader].unseen)
 
 
 def together(query: Query, queries: Mapping[QueryId, Query]) -> Iterator[tuple[list[int], list[QueryId]]]:

@@ -25,6 +25,7 @@ from godwit.errors import TopologyError
 from godwit.ids import DEFAULT_REGION, DeviceId, RegionId, SiteId
 from godwit.model.topology import Device, Link, Site, Topology
 from godwit.names import reserved
+from godwit.validation import worded
 from godwit.yaml_files import parse_yaml, read_yaml, to_yaml
 
 
@@ -159,17 +160,7 @@ def _parse(name: str, content: Any) -> _File:
     try:
         return _File.model_validate(content)
     except ValidationError as error:
-        raise _fail(name, [_worded(fault) for fault in error.errors()]) from None
-
-
-def _worded(fault: Any) -> str:
-    """`sites[2].cpu: Input should be greater than or equal to 0 (it is -1)`"""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
-    if fault["type"] == "extra_forbidden":
-        return f"{place}: there is no such key; remove it or correct its spelling"
-    if fault["type"] == "missing":
-        return f"{place}: is missing; add it"
-    return f"{place}: {fault['msg']} (it is {fault['input']!r})"
+        raise _fail(name, worded(error.errors(), _File)) from None
 
 
 def _unknown_regions(file: _File) -> Iterator[str]:

@@ -26,13 +26,13 @@ from godwit.storage.store import Store
 
 
 class Metrics(StreamingQueryListener):
-    """Hears the session's streaming queries: sources ("source stream/name"). What runners do is in their commits."""
+    """Follows the session's streaming queries: sources ("source stream/name"). What runners do is in their commits."""
 
     def __init__(self, store: Store, spark: SparkSession) -> None:
         self._spark, self._ledger = spark, Ledger(store)
         self._names: dict[str, str] = {}
-        #: streaming query -> what was heard last, and how many batches there were
-        self.heard: dict[str, dict[str, Any]] = {}
+        #: streaming query -> the last progress, and how many batches there were
+        self.progress: dict[str, dict[str, Any]] = {}
         self.ended: dict[str, str] = {}
         self._listening = False
 
@@ -59,7 +59,7 @@ class Metrics(StreamingQueryListener):
     def status(self, failures: Mapping[str, BaseException]) -> Status:
         """The state of the fleet now; a second look reads only what is new in the logs."""
         told = {**self.ended, **{name: f"{type(e).__name__}: {e}" for name, e in failures.items()}}
-        return replace(self._ledger.status(), failures=told, spark={k: dict(v) for k, v in list(self.heard.items())})
+        return replace(self._ledger.status(), failures=told, spark={k: dict(v) for k, v in list(self.progress.items())})
 
     def rows_by_source(self) -> dict[str, int]:
         """ "stream/device" -> rows taken in so far."""
@@ -74,7 +74,7 @@ class Metrics(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = event.progress
-        known = self.heard.setdefault(progress.name or str(progress.id), {"batches": 0, "rows": 0})
+        known = self.progress.setdefault(progress.name or str(progress.id), {"batches": 0, "rows": 0})
         known["batches"] += 1
         known["rows"] += progress.numInputRows
         known["last_ms"] = progress.batchDuration

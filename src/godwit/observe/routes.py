@@ -18,7 +18,7 @@ from godwit.storage.store import Store
 
 #: of each instance's keys so many of the hottest are named
 HOTTEST = 3
-#: keys of ranges and of the rest are counted in state of so many rows at most: whoever asks does not wait for it
+#: keys of ranges and of the rest are counted in state of so many rows at most: a request does not wait for it
 COUNTED = 100_000
 
 

@@ -39,7 +39,7 @@ def instances(deployment: Deployment, region: RegionId, memory: StateMemory) -> 
                 continue  # a newer commit has done with it
             for query, count in counts.items():
                 if (known := deployment.queries.get(QueryId(query))) is None or signature not in known.shape.signatures:
-                    continue  # of a query that nobody runs any more
+                    continue  # of a query that runs no more
                 key = (query, known.shape.signatures.index(signature))
                 rows[key] = rows.get(key, 0) + count
                 size[key] = size.get(key, 0.0) + segment.bytes * count / max(segment.rows, 1)

@@ -86,7 +86,7 @@ class QueryStatus:
     shape: str
     rows_out: int
     rows_late: int
-    #: how far the query's clock lies behind the newest event of its streams (seconds); None: nothing heard yet
+    #: how far the query's clock lies behind the newest event of its streams (seconds); None: no event yet
     clock_lag_s: float | None
     #: why it has no place now, if it has none
     parked: str | None = None
@@ -128,7 +128,7 @@ class Status:
     unknown: dict[str, dict[str, str]] = field(default_factory=dict)
     #: what has stopped, and why
     failures: dict[str, str] = field(default_factory=dict)
-    #: Spark's streaming query -> what its listener heard last; empty when read from another process
+    #: Spark's streaming query -> its last progress; empty when read from another process
     spark: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> Record:
@@ -169,7 +169,7 @@ class _Tail:
         return recall(None, self._memories) or Snapshot()
 
     def watermarks(self) -> WatermarkTracker:
-        """What the region has heard."""
+        """What the region has received."""
         return WatermarkTracker(self.protocol().marks)
 
     def status(self, unread: int) -> RunnerStatus:

@@ -16,7 +16,7 @@ NAMED = 3
 
 
 def waits(query: Query, deployment: Deployment, known: Iterable[Snapshot], newest_us: int | None) -> list[str]:
-    """In words; none: it waits for nobody. `known`: what each region remembers of the query's shape."""
+    """In words; none: it waits for nothing. `known`: what each region remembers of the query's shape."""
     if (why := deployment.parked.get(query.id)) is not None:
         return [f"a place: {why}"]
     known = list(known)
@@ -48,6 +48,6 @@ def _furthest(books: Iterable[WatermarkTracker], operator: int, source: str) -> 
 def _told(stream: str, device: str, clock: int, newest_us: int | None, site: str | None) -> str:
     where = "" if site is not None else ", which is attached to no site"
     if clock <= NEVER or newest_us is None:
-        return f"device '{device}' of {stream}{where}: nothing heard from it yet"
+        return f"device '{device}' of {stream}{where}: it has sent nothing yet"
     at = dt.datetime.fromtimestamp(clock / 1e6, dt.UTC).isoformat(timespec="milliseconds")
     return f"device '{device}' of {stream}{where}: at {at}, {(newest_us - clock) / 1e6:.1f} s behind the newest row"

@@ -42,7 +42,7 @@ class NewestBefore(StatefulOperator):
             since[RIGHT] = {}  # a version of a table's row is never too late: it holds for the rows that follow
         for side, rows in enumerate(inputs):
             mine = None if rows is None else context.tables.without_parameters(rows)
-            context.state(side).live += context.admit(side, mine, since[side])
+            context.state(side).live += context.admit(side, mine, since[side], linked=side == LEFT)
         arrivals = context.arrivals()
         for arrived in arrivals:
             for side, part in arrived.everything.items():
@@ -70,9 +70,13 @@ class NewestBefore(StatefulOperator):
         if not isinstance(due, LazyFrame) and right.live and context.sizes.is_small(right.rows):
             partners = right.read(context.spark, sizes=context.sizes)
             assert partners is not None
-            versions = until_the_next(drafts.made(context.tables.of_queries(partners)), self.node)
+            node = self.node
+            partners = context.tables.of_queries(partners)
+            versions = drafts.then(("versions", node), lambda rows: until_the_next(rows, node), partners)
+            if isinstance(versions, LazyFrame):  # few: put in order here, not by a job before each join
+                versions = LazyFrame.of(context.spark, versions.toArrow().combine_chunks(), versions.schema)
             context.makes_few(False)
-            return self._told(context, looked_up(due, versions, self.node))
+            return self._told(context, looked_up(due, drafts.made(versions), node, context.tables.only is not None))
         return self._in_one_order(context, due)
 
     def _in_one_order(self, context: OperatorContext, due: Frame) -> Frame | None:
@@ -169,14 +173,16 @@ def until_the_next(right: DataFrame, node: AsofJoin) -> DataFrame:
     return made.where("__until IS NULL OR __until > __since")
 
 
-def looked_up(due: Frame, versions: DataFrame, node: AsofJoin) -> DataFrame:
-    """As `newest`, of many rows on the left and few on the right: those are looked up, and nothing is sorted."""
+def looked_up(due: Frame, versions: DataFrame, node: AsofJoin, alone: bool = False) -> DataFrame:
+    """As `newest`, of many rows on the left and few on the right: those are looked up, and nothing is sorted. `alone`:
+    all are of one query, whose name need not be compared (a key that is one number is looked up faster)."""
     at = f"`{node.left_time}`"
     after, before = (">", "<=") if node.strict else (">=", "<")
     keys = [f"`{mine}` = __r{n}" for n, (mine, _) in enumerate(node.keys)]
-    on = [f"{QUERY} = __q", *keys, f"{at} {after} __since", f"(__until IS NULL OR {at} {before} __until)"]
+    same = [] if alone else [f"{QUERY} = __q"]
+    on = [*same, *keys, f"{at} {after} __since", f"(__until IS NULL OR {at} {before} __until)"]
     found = drafts.made(due).join(F.broadcast(versions), F.expr(" AND ".join(on)), "left" if node.outer else "inner")
-    has = ["__q IS NOT NULL", *_holds(node, "", "__since", at)]
+    has = ["__since IS NOT NULL", *_holds(node, "", "__since", at)]
     columns = [f"`{c.name}`" for c in (*node.left, *node.right)]
     return found.selectExpr(QUERY, *columns, f"{' AND '.join(has)} AS __has")
 

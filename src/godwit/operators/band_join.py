@@ -72,7 +72,8 @@ class BandJoin(StatefulOperator):
     def _new(self, context: OperatorContext, side: int, frame: Frame | None) -> list[Segment]:
         lag = self.node.state[side].lag_us
         since = {query: clock - lag for query, clock in context.released().items() if clock > NEVER}
-        return context.admit(side, None if frame is None else context.tables.without_parameters(frame), since)
+        rows = None if frame is None else context.tables.without_parameters(frame)
+        return context.admit(side, rows, since, linked=True)
 
     def _of_arrived(self, context: OperatorContext, together: Sequence[Arrived]) -> list[Meeting]:
         """Arrived rows take this owner's generation and meet the rows of that generation; then they are state like

@@ -50,8 +50,11 @@ class OperatorContext(Protocol):
     def for_readers(self, rows: Frame) -> Frame:
         """Rows of which results are made, once for every query that taps the operator, of its own time."""
 
-    def admit(self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None) -> list[Segment]:
-        """Stage an input's new rows as segments of its state; rows before `since` go to the late log."""
+    def admit(
+        self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None, linked: bool = False
+    ) -> list[Segment]:
+        """Stage an input's new rows as segments of its state; rows before `since` go to the late log. `linked`: they
+        are kept for a short time, so that many rows that lie in files may stay there (`engine/file_frame.py`)."""
 
     def arrivals(self) -> list[Arrived]:
         """State that came from the instance's last region: ours now, and of our generation."""

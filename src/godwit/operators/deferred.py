@@ -7,12 +7,12 @@ window closes. It works for tumbling windows and for functions whose partial of 
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from functools import partial
 
-from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Partial
+from godwit.engine.file_frame import FileFrame
+from godwit.engine.frame import Frame
+from godwit.model.plan import QUERY, WINDOW_END, WINDOW_START, Aggregate, AggregateCall, Partial, Window
 from godwit.operators.aggregates import ALIASES
-from godwit.operators.partial import start_of
 from godwit.region.sql_text import text
 
 #: SQL of a partial's columns for one row. `{x}`: the argument; `{sum}`: the type of its sum
@@ -35,20 +35,29 @@ SUMS = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "bigint": "b
 
 def can_defer(operator: Partial | Aggregate) -> bool:
     """Whether the operator's partials can be made of single rows."""
-    return operator.window.kind == "tumbling" and all(_function(call) in ONE_ROW for call in operator.aggregates)
+    window = operator.window
+    return (
+        window.kind == "tumbling"
+        and not window.zone
+        and all(_function(call) in ONE_ROW for call in operator.aggregates)
+    )
 
 
-def defer(frame: DataFrame, operator: Partial, only: str | None) -> tuple[DataFrame, list[str]] | None:
+def defer(frame: Frame, operator: Partial, only: str | None) -> tuple[Frame, list[str]] | None:
     """(the rows to keep, the SELECT list that makes partials of them); None if the types do not allow it."""
     arguments = list(dict.fromkeys(call.argument for call in operator.aggregates if call.argument is not None))
     names = {argument: f"__a{number}" for number, argument in enumerate(arguments)}
-    end = F.timestamp_micros(start_of(operator.window) + F.lit(operator.window.size_us))
-    kept = frame.select(
+    window = operator.window
+    at = f"unix_micros(`{window.time}`)"
+    kept = frame.selectExpr(
         *([] if only is not None else [QUERY]),
-        *(F.expr(key.sql).alias(key.name) for key in operator.keys),
-        end.alias(WINDOW_END),
-        *(F.expr(argument).alias(name) for argument, name in names.items()),
+        *(f"{key.sql} AS `{key.name}`" for key in operator.keys),
+        f"timestamp_micros({at} - pmod({at} - {window.offset_us}L, {window.size_us}L) + {window.size_us}L)"
+        f" AS {WINDOW_END}",
+        *(f"{argument} AS {name}" for argument, name in names.items()),
     )
+    if isinstance(kept, FileFrame):
+        kept = kept.following(WINDOW_END, window.time, partial(_end, window))
     types = {field.name: field.dataType.simpleString() for field in kept.schema.fields}
     made = []
     for call in operator.aggregates:
@@ -61,6 +70,11 @@ def defer(frame: DataFrame, operator: Partial, only: str | None) -> tuple[DataFr
     query = QUERY if only is None else f"{text(only)} AS {QUERY}"
     start = f"timestamp_micros(unix_micros({WINDOW_END}) - {operator.window.size_us}L) AS {WINDOW_START}"
     return kept, [query, *(f"`{key.name}`" for key in operator.keys), start, WINDOW_END, *made]
+
+
+def _end(window: Window, at_us: int) -> int:
+    """When the window of a row ends."""
+    return at_us - (at_us - window.offset_us) % window.size_us + window.size_us
 
 
 def _function(call: AggregateCall) -> str:

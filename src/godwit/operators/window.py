@@ -46,7 +46,8 @@ class WindowAggregate(StatefulOperator):
         # A window that ends just when the watermark stands is closed: hence the microsecond.
         bounds = self._bounds(context.released())
         open_from = {query: bound + 1 for query, bound in bounds.items() if bound > NEVER}
-        state.live += context.admit(0, inputs[0], open_from, context.few or _few_expected(context, state))
+        few = context.few or _few_expected(context, state)
+        state.live += context.admit(0, inputs[0], open_from, few, linked=True)
         arrivals = context.arrivals()
         passed = [self._opened(context, arrived, bounds) for arrived in arrivals]
         context.hand_over()

@@ -98,9 +98,8 @@ def _reasons(problem: Problem, answer: SearchResult, before: Evaluation, after: 
     lines.append(_moves(problem, answer, before, after))
     lines.append(_proof(answer))
     if answer.front:
-        lines.append(
-            f"{len(answer.front)} plans are on the Pareto front" + (", all there are" if answer.front_complete else "")
-        )
+        plans = "1 plan is" if len(answer.front) == 1 else f"{len(answer.front)} plans are"
+        lines.append(f"{plans} on the Pareto front" + (", all there are" if answer.front_complete else ""))
     return lines
 
 

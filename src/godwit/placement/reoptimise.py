@@ -1,6 +1,6 @@
 """When to move a running workflow: a pure decision, made from what was observed and what a search proposes.
 
-`Reoptimiser.decide` is a state machine without clock, threads or Spark: the caller passes the time. It keeps quiet
+`step` is a state machine without clock, threads or Spark: the caller passes the time. It does nothing
 while the deployed plan does what it promised, searches when it does not, and moves only when the gain over the
 horizon outweighs the migration by a margin, in a cooled-down system, and not back to where it just came from. Every
 decision carries its reasons.
@@ -81,20 +81,6 @@ class WatchState:
     moved_at: float | None = None
     #: plans left behind and when
     left: tuple[tuple[PlanVector, float], ...] = field(default=())
-
-
-class PlacementReoptimiser:
-    """Feed it observations; it answers with decisions. `state` is a value and can be stored."""
-
-    def __init__(self, problem: Problem, policy: Policy | None = None, options: Options | None = None) -> None:
-        self.problem, self.policy = problem, policy or Policy()
-        self.options = replace(options or Options("auto"), seconds=self.policy.budget_s)
-        self.state = WatchState(problem.root, problem.evaluate(problem.root).latency_ms)
-
-    def decide(self, seen: Observation) -> MoveDecision:
-        """One step of the state machine."""
-        self.state, decision = step(self.state, self.problem, seen, self.policy, self.options)
-        return decision
 
 
 def step(

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +52,7 @@ from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
+from godwit.sql.keep import without_order
 from godwit.storage import names
 from godwit.storage.by_query import may_hold
 from godwit.storage.command_log import CommandLog
@@ -109,7 +110,7 @@ class ConnectedFleet:
         """Write a command; its number."""
         number = self.commands.append(command)
         with contextlib.suppress(GodwitError, OSError):
-            self._caller(COORDINATOR).tell({"do": "command"})
+            self._caller(COORDINATOR).send({"do": "command"})
         return number
 
     def await_command(self, number: int, timeout: float = 60.0) -> int:
@@ -121,7 +122,7 @@ class ConnectedFleet:
             kind = getattr(errors, answer.error, DeploymentError)
             raise (kind if issubclass(kind, GodwitError) else DeploymentError)(answer.message)
         assert answer.epoch is not None
-        self.store.look_again()  # whoever has the answer sees what it says
+        self.store.refresh(names.CONTROL)  # who has the answer sees what it says
         return answer.epoch
 
     def stream(
@@ -150,8 +151,11 @@ class ConnectedFleet:
     def device(self, name: str, *, site: str | None = None, streams: Sequence[str] = ()) -> None:
         self.execute(Connect(name, site, tuple(streams)))
 
-    def submit(self, sql: str, name: str, *, sink: str | None = None) -> None:
-        self.execute(Submit(name, sql, sink))
+    def submit(
+        self, sql: str, name: str, *, sink: str | None = None, order: Literal["device", "none"] = "device"
+    ) -> None:
+        """`order`: as of `Fleet.submit`."""
+        self.execute(Submit(name, without_order(sql) if order == "none" else sql, sink))
 
     def withdraw(self, name: str) -> None:
         self.execute(Withdraw(name))
@@ -188,9 +192,11 @@ class ConnectedFleet:
         """As `Fleet.alter`."""
         self.execute(Alter(name, sql))
 
-    def replan(self, name: str, *, order: str, strategy: str = "auto", run_out: bool = False) -> None:
+    def replan(
+        self, name: str, *, order: str, strategy: str = "auto", run_out: bool = False, alone: bool = False
+    ) -> None:
         """As `Fleet.replan`."""
-        self.execute(Replan(name, order, strategy, run_out))
+        self.execute(Replan(name, order, strategy, run_out, alone=alone))
 
     def replace(self, name: str, sql: str) -> None:
         """As `Fleet.replace`."""

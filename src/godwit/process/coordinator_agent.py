@@ -7,6 +7,7 @@ again at any time; while it is away the regions go on under the last epoch.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -33,7 +34,7 @@ from godwit.process.departures import Departures
 from godwit.process.fleet_document import FleetDocument, write_fleet_options
 from godwit.process.members import Membership, ProcessMember, SilenceWatch, region_document, region_members
 from godwit.process.notify import Notifier
-from godwit.process.reports import unread
+from godwit.process.reports import ReportReader
 from godwit.process.wire import Head, WireCaller, WireError
 from godwit.region.legacy import PlanReport
 from godwit.storage import names
@@ -66,14 +67,22 @@ class RemoteGateway(Gateway):
     def __init__(self, store: Store) -> None:
         super().__init__(store, only=RegionId(""))
         self._declared: set[StreamId] = set()
+        #: how far source logs went when they were last looked at
+        self._ends: dict[str, int] = {}
 
     def declare(self, schema: Any, deployment: Deployment) -> None:
         self._declared.add(schema.id)
 
     def starts(self, regions: Iterable[RegionId], streams: Iterable[StreamId]) -> dict[str, int]:
-        """As far as they go now: an epoch that is published after this look begins at or behind it."""
-        logs = itertools.product(self._declared & set(streams), regions)
-        return {f"{r}/{s}": self.store.log(source_log(r, s)).last for s, r in logs}
+        """As far as they go now: an epoch that is published after this look begins at or behind it. Those of a region
+        that is cut off: as far as they were known to go, which is a lower bound, too."""
+        found = {}
+        for stream, region in itertools.product(self._declared & set(streams), regions):
+            name = source_log(region, stream)
+            with contextlib.suppress(OSError):
+                self._ends[name] = self.store.log(name).last
+            found[f"{region}/{stream}"] = self._ends.get(name, 0)
+        return found
 
 
 class RemoteAnalyst:
@@ -141,9 +150,11 @@ class CoordinatorAgent(RunningFleet):
         self.notifier = Notifier(self.store, token, "coordinator")
         self.executor.announce = self.notifier.epoch
         if self.store.served is not None:
-            self.store.served.heard = self._heard
+            self.store.served.on_append = self._on_append
         self._watch, self._silent = SilenceWatch(lease), set[str]()
-        self._read: dict[RegionId, int] = {}
+        self._reports: dict[RegionId, ReportReader] = {}
+        #: regions whose reports from before this process are still to be read
+        self._earlier: set[RegionId] = set()
         self._stopping_watch, self._reported = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._watch_regions, name="coordinator/watch", daemon=True)
         self._beats = threading.Thread(target=self._watch_beats, name="coordinator/beats", daemon=True)
@@ -158,11 +169,12 @@ class CoordinatorAgent(RunningFleet):
 
     def serve(self, address: str) -> None:
         """Run until `stop`."""
-        self.membership.tell = lambda: ProcessMember(address, int(self.plane.epoch), failures=self._failures())
+        self.membership.describe = lambda: ProcessMember(address, int(self.plane.epoch), failures=self._failures())
         self.notifier.start()
         self.pool.start()
         self.membership.start()
-        self._look_at_regions(first=True)
+        self._earlier = set(region_members(self.store))
+        self._look_at_regions()
         self.control.start()
         self.dispatcher.start()
         for thread in (self._watcher, self._beats, self._keeping):
@@ -193,8 +205,7 @@ class CoordinatorAgent(RunningFleet):
                 self.control.look()
                 return None
             case "status":
-                self.store.look_again()
-                return {"epoch": int(self.plane.epoch), "quiet": self.control.quiet and not self.plane.keys.busy}, b""
+                return {"epoch": int(self.plane.epoch), "quiet": self._quiet()}, b""
             case "progress":
                 stable, waiting = int(self.plane.coordinator.stable), self.control.waiting()
                 return {"epoch": int(self.plane.epoch), "in_force": stable, "waiting": waiting}, b""
@@ -204,8 +215,16 @@ class CoordinatorAgent(RunningFleet):
                 msg = f"the coordinator does not know '{other}'"
                 raise DeploymentError(msg)
 
-    def _heard(self, log_name: str) -> None:
-        """The store's server says that there is news in a log."""
+    def _quiet(self) -> bool:
+        """Whether nothing is to be done; not while reports of a region cannot be reached."""
+        try:
+            self.store.refresh()
+        except OSError:
+            return False
+        return self.control.quiet and not self.plane.keys.busy
+
+    def _on_append(self, log_name: str) -> None:
+        """The store's server has news of a log."""
         if log_name == names.COMMANDS:
             self.control.look()
         elif log_name.startswith(f"{names.REPORTS}/"):
@@ -286,15 +305,18 @@ class CoordinatorAgent(RunningFleet):
             except (OSError, GodwitError):
                 log.exception("who is alive cannot be read; tried again")
 
-    def _look_at_regions(self, first: bool = False) -> None:
+    def _look_at_regions(self) -> None:
         for region in region_members(self.store):
-            self._hear(region, first)
+            try:
+                self._read_reports(region)
+            except OSError as fault:  # (of a region that keeps its own logs, and is cut off: others go on)
+                log.warning("the reports of region '%s' cannot be read now: %s", region, fault)
 
     def _look_at_beats(self) -> None:
         members, now = region_members(self.store), time.monotonic()
         self._watch.looks(now)
         for region, one in members.items():
-            self._watch.hear(region, one, now)
+            self._watch.observe(region, one, now)
         silent = self._watch.silent(now) & members.keys() | {region for region, one in members.items() if one.left}
         for name in sorted(silent - self._silent):
             log.warning("region '%s' is silent: it counts as lost until it is heard from again", name)
@@ -306,18 +328,20 @@ class CoordinatorAgent(RunningFleet):
             self._post(RegionBack(RegionId(name)))
         self._silent = silent
 
-    def _hear(self, region: RegionId, first: bool) -> None:
-        for number, report in unread(self.store, region, self._read.get(region, 0)):
-            self._read[region] = number
+    def _read_reports(self, region: RegionId) -> None:
+        if region not in self._reports:
+            self._reports[region] = ReportReader(self.store, region)
+        for report in self._reports[region].unread():
             if "read" in report:
-                self._departures.hear(region, report["epoch"], map(DeviceId, report["read"]))
+                self._departures.record(region, report["epoch"], map(DeviceId, report["read"]))
                 continue
             if "plan" in report:
                 self._operations.plans.hear(region, PlanReport.from_json(report))
                 continue
-            if first and "acked" in report:
+            if region in self._earlier and "acked" in report:
                 continue  # of epochs from before this process
             if "acked" in report:
                 self._post(RegionAcked(region, Epoch(report["acked"])))
             else:
                 self.tracker.committed(None, 0, report["commit"])  # type: ignore[arg-type]
+        self._earlier.discard(region)

@@ -14,7 +14,7 @@ from godwit.ids import DeviceId, RegionId
 
 @dataclass
 class Departures:
-    """Pure: told by whoever hears of epochs and reports."""
+    """Pure: fed with epochs and reports."""
 
     #: device -> the epoch at which it was first seen to have left
     _left: dict[DeviceId, int] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Departures:
         self._left = {device: self._left.get(device, epoch) for device in departed}
         self._read = {key: at for key, at in self._read.items() if key[1] in departed}
 
-    def hear(self, region: RegionId, epoch: int, devices: Iterable[DeviceId]) -> None:
+    def record(self, region: RegionId, epoch: int, devices: Iterable[DeviceId]) -> None:
         for device in devices:
             self._read[region, device] = epoch
 

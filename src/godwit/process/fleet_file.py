@@ -8,13 +8,13 @@ regions:
   edge-west: {}
   edge-east: {memory: 512m}
   cloud: {master: "local[2]", memory: 1g}
+  far: {store: "nats://leaf:4222/my-fleet?domain=far&hub=hub"}     # keeps its logs at a leaf node of its own
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class RegionSpec:
     quick: bool = False
     #: more of Spark's settings
     conf: Mapping[str, str] = field(default_factory=dict)
-    #: how this region reaches the fleet's store, if not as the others do: by a leaf node, or a proxy
+    #: how this region reaches the fleet's store, if not as the others do: by a leaf node (which may keep its logs)
     store: str | None = None
 
     @property
@@ -104,13 +104,13 @@ def _region(path: Path, name: Any, more: Any) -> RegionSpec:
         msg = f"{path}: regions: {name}: {more!r} is not a mapping; write `{name}: {{memory: 512m}}`"
         raise ConfigError(msg)
     _known(path, more or {}, _OF_REGION, f"regions: {name}: ")
+    if more and "store" in more:
+        check_url(str(more["store"]))
     return RegionSpec(name, **(more or {}))
 
 
 def _known(path: Path, told: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in told:
         if key not in keys:
-            near = get_close_matches(str(key), keys, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(keys)}"
-            msg = f"{path}: {where}there is no '{key}'; {hint}"
+            msg = f"{path}: {where}there is no '{key}'; {names.hint(str(key), keys)}"
             raise ConfigError(msg)

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from godwit.errors import ConfigError, DeploymentError
+from godwit.errors import ConfigError, DeploymentError, StoreAwayError
 from godwit.process.connect import TOKEN_FILE
 from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
@@ -187,6 +187,14 @@ class Launcher:
             time.sleep(0.05)
 
     def _holder(self, document: str) -> int | None:
+        try:
+            return self._lock_holder(document)
+        except StoreAwayError:  # (the lease lies in a domain that is cut off, and the process on this machine)
+            known = member(self.store, document)
+            alive = known is not None and not known.left and Path(f"/proc/{known.pid}").exists()
+            return known.pid if known is not None and alive else None
+
+    def _lock_holder(self, document: str) -> int | None:
         found = holder_of(self.store, document)
         while found is not None and "pid" not in found:  # it has the lock, and has not written its name yet
             time.sleep(0.01)

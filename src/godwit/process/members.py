@@ -5,12 +5,13 @@
     processes/regions/west/lock      held by the operating system (`flock`) as long as the process lives; in a
                                      store without such locks a lease (`storage/lease.py`)
 
-Clocks of two processes are never compared: whoever watches a beat measures with his own clock for how long it has not
+Clocks of two processes are never compared: who watches a beat measures with its own clock for how long it has not
 changed (`SilenceWatch`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -27,7 +28,7 @@ from godwit.storage.store import Store
 
 COORDINATOR = f"{names.PROCESSES}/coordinator"
 REGIONS = f"{names.PROCESSES}/regions"
-#: how often a process says that it is alive (seconds)
+#: how often a process publishes that it is alive (seconds)
 BEAT_EVERY = 0.5
 
 
@@ -52,17 +53,17 @@ def region_document(region: str) -> str:
 
 
 def member(store: Store, name: str) -> ProcessMember | None:
-    """What a process last said of itself; None: it was never there."""
-    told: dict[str, Any] | None = store.get_document(name)
-    if told is None:
+    """What a process last published of itself; None: it was never there."""
+    found: dict[str, Any] | None = store.get_document(name)
+    if found is None:
         return None
-    if told.get("format") != FORMAT:
+    if found.get("format") != FORMAT:
         msg = (
-            f"{store.where(name)} was written by a process of format {told.get('format')}, this one has {FORMAT}: "
+            f"{store.where(name)} was written by a process of format {found.get('format')}, this one has {FORMAT}: "
             "stop all processes of the fleet (`godwit down`), and start them with one godwit version"
         )
         raise ConfigError(msg)
-    return ProcessMember(**told)
+    return ProcessMember(**found)
 
 
 def region_members(store: Store) -> dict[RegionId, ProcessMember]:
@@ -80,9 +81,9 @@ class Membership:
         self._lock = lock_of(store, name)
         self._beat, self._stopping = 0, threading.Event()
         self._thread: threading.Thread | None = None
-        self._saying = threading.Lock()
-        #: what to say
-        self.tell: Callable[[], ProcessMember] = lambda: ProcessMember("")
+        self._publishing = threading.Lock()
+        #: what the document says
+        self.describe: Callable[[], ProcessMember] = lambda: ProcessMember("")
 
     def join(self) -> None:
         """StateError if a process of that name runs; ConfigError if it has another format."""
@@ -90,49 +91,50 @@ class Membership:
         self._lock.take()
 
     def start(self) -> None:
-        self.say()
+        self.publish()
         self._thread = threading.Thread(target=self._run, name=f"{self._name}/beat", daemon=True)
         self._thread.start()
 
-    def say(self, left: bool = False) -> None:
-        with self._saying:
+    def publish(self, left: bool = False) -> None:
+        with self._publishing:
             self._beat += 1
-            self._store.put_document(self._name, {**asdict(self.tell()), "beat": self._beat, "left": left})
+            self._store.put_document(self._name, {**asdict(self.describe()), "beat": self._beat, "left": left})
 
     def leave(self) -> None:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
-            self.say(left=True)
+            with contextlib.suppress(OSError):  # (a store that is away: silence says it)
+                self.publish(left=True)
         self._lock.release()
 
     def _run(self) -> None:
         while not self._stopping.wait(BEAT_EVERY):
             try:
-                self.say()
+                self.publish()
             except OSError:
                 continue  # a store that is away for a moment: silence says it
 
 
 @dataclass
 class SilenceWatch:
-    """Who has been silent for how long, by the clock of whoever watches. Pure but for what it is told."""
+    """Who has been silent for how long, by the clock of the watcher. Pure: it is fed with what was read."""
 
     lease: float
-    _heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
     _looked: float | None = None
 
     def looks(self, now: float) -> None:
         """The watcher looks now. Was it away itself (stopped, or its store was), others were not silent meanwhile."""
         away = 0.0 if self._looked is None else now - self._looked
         if away > self.lease / 2:
-            self._heard = {name: (said, at + away) for name, (said, at) in self._heard.items()}
+            self._seen = {name: (said, at + away) for name, (said, at) in self._seen.items()}
         self._looked = now
 
-    def hear(self, name: str, one: ProcessMember, now: float) -> None:
+    def observe(self, name: str, one: ProcessMember, now: float) -> None:
         said = (one.pid, one.beat)
-        if name not in self._heard or self._heard[name][0] != said:
-            self._heard[name] = (said, now)
+        if name not in self._seen or self._seen[name][0] != said:
+            self._seen[name] = (said, now)
 
     def silent(self, now: float) -> set[str]:
-        return {name for name, (_, at) in self._heard.items() if now - at > self.lease}
+        return {name for name, (_, at) in self._seen.items() if now - at > self.lease}

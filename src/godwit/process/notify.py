@@ -1,6 +1,6 @@
-"""Tells other processes that there is news in a log, so that they need not look all the time. Nothing depends on it.
+"""Notifies other processes of new records in a log, so that they need not poll all the time. Nothing depends on it.
 
-One thread sends; whoever has news only leaves a note. What nobody could be told is found by the next slow look.
+One thread sends; callers only enqueue. What could not be sent is found by the next slow poll.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Notifier:
         self._store, self._token, self._name = store, token, name
         self._callers: dict[str, WireCaller] = {}
         self._not_before: dict[str, float] = {}
-        #: document of a member -> what it is to be told
-        self._notes: dict[str, dict[str, set[str]]] = {}
+        #: document of a member -> kind of notification -> shapes
+        self._queued: dict[str, dict[str, set[str]]] = {}
         self._news, self._stopping = threading.Condition(), False
         self._thread = threading.Thread(target=self._run, name=f"{name}/notify", daemon=True)
 
@@ -41,34 +41,34 @@ class Notifier:
 
     def messages(self, region: RegionId, shape: str) -> None:
         """A region has messages of a shape before it."""
-        self._note(region_document(region), "messages", shape)
+        self._enqueue(region_document(region), "messages", shape)
 
     def epoch(self) -> None:
         for region in region_members(self._store):
-            self._note(region_document(region), "epoch")
+            self._enqueue(region_document(region), "epoch")
 
     def report(self) -> None:
-        self._note(COORDINATOR, "report")
+        self._enqueue(COORDINATOR, "report")
 
-    def _note(self, document: str, kind: str, *shapes: str) -> None:
+    def _enqueue(self, document: str, kind: str, *shapes: str) -> None:
         with self._news:
-            self._notes.setdefault(document, {}).setdefault(kind, set()).update(shapes)
+            self._queued.setdefault(document, {}).setdefault(kind, set()).update(shapes)
             self._news.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._news:
-                self._news.wait_for(lambda: bool(self._notes) or self._stopping)
+                self._news.wait_for(lambda: bool(self._queued) or self._stopping)
                 if self._stopping:
                     return
-                notes, self._notes = self._notes, {}
-            for document, kinds in notes.items():
+                queued, self._queued = self._queued, {}
+            for document, kinds in queued.items():
                 heads: list[Head] = [
                     {"do": kind, "shapes": sorted(shapes), "from": self._name} for kind, shapes in kinds.items()
                 ]
-                self._tell(document, heads)
+                self._send(document, heads)
 
-    def _tell(self, document: str, heads: list[Head]) -> None:
+    def _send(self, document: str, heads: list[Head]) -> None:
         if time.monotonic() < self._not_before.get(document, 0.0):
             return
         for _ in range(2):  # again with a new address: it may have been started again
@@ -77,7 +77,7 @@ class Notifier:
                 if caller is None:
                     return
                 for head in heads:
-                    caller.tell(head)
+                    caller.send(head)
                 return
             except (OSError, GodwitError, ValueError):
                 self._callers.pop(document, None)

@@ -22,7 +22,7 @@ from godwit.ids import DeviceId, Epoch, RegionId, StreamId
 from godwit.ingest.arrival_clocks import ArrivalClocks
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.schema import Rows
+from godwit.ingest.schema import Conformed, Rows
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
@@ -104,7 +104,7 @@ class RegionAgent:
         self.gateway.appended = self.pool.wake
         self.arrivals = ArrivalClocks(self, BEAT_EVERY, SILENT_EVERY)
         if store.served is not None:
-            store.served.heard = self._heard
+            store.served.on_append = self._on_append
         self._sequences = SequenceIndex(store, region)
         self._housekeeper = Housekeeper(
             store, options.retention, known=self._knows, mine=lambda one: one == region, epochs=lambda: -1
@@ -112,25 +112,28 @@ class RegionAgent:
         self._revive_at = 0.0
         self._saved, self._stopping, self._news = 0, threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{region}/follow", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name=f"{region}/keep", daemon=True)
 
     # --- running
 
     def start(self, address: str) -> None:
         """Join: stand where an earlier process of this name stood, follow what was published since, and run."""
         self._recall()
-        self.membership.tell = lambda: ProcessMember(address, self._followed, failures=self.failures())
+        self.membership.describe = lambda: ProcessMember(address, self._followed, failures=self.failures())
         self.notifier.start()
         self.pool.start()
         self.look()
         self.membership.start()
         self._thread.start()
+        self._keeper.start()
 
     def stop(self) -> None:
         """After the micro-batches that are under way."""
         self._stopping.set()
         self._news.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in (self._thread, self._keeper):
+            if thread.is_alive():
+                thread.join()
         self.pool.stop()
         self._save()
         self.notifier.stop()
@@ -146,7 +149,6 @@ class RegionAgent:
             try:
                 self.look()
                 self._save()
-                self._keep_house()
                 self.arrivals.beat()
                 if any(query.inherits in self.deployment.queries for query in self.deployment.queries.values()):
                     self.pool.wake()  # other processes leave state to versions here, and do not say so
@@ -157,12 +159,21 @@ class RegionAgent:
                 log.exception("%s: the store cannot be read; tried again", self.region)
                 self._stopping.wait(1.0)
 
+    def _keep(self) -> None:
+        """Housekeeping, beside: it looks at logs of all regions, which may be far away, or cut off."""
+        while not self._stopping.wait(LOOK_EVERY):
+            try:
+                self._keep_house()
+            except (OSError, StateError) as fault:
+                log.warning("%s: housekeeping is tried again: %s", self.region, fault)
+                self._stopping.wait(5.0)
+
     def wake(self) -> None:
         """There may be an epoch."""
         self._news.set()
 
-    def _heard(self, log_name: str) -> None:
-        """The store's server says that there is news in a log."""
+    def _on_append(self, log_name: str) -> None:
+        """The store's server has news of a log."""
         if log_name == names.CONTROL:
             self.wake()
         elif (sent := names.sent_in(log_name)) is not None and sent[2] == self.region:
@@ -208,13 +219,14 @@ class RegionAgent:
                 elif before.streams[name] != stream:
                     self.gateway.widen(self.analyst.declare(stream))
             self._draw_line(number, after)
-            self.pool.expect(before, delta, after)
-            self.deployment, self._followed = after, number
             for device in delta.devices.keys() & after.stays.keys():
                 self._sequences.attached(device, after.stays[device], after.sessions.get(device, 1))
             for device in delta.forgotten:
                 self._sequences.forget(device)
             self.gateway.adopt(delta, before, after)
+            # Followed only now: if the ends of sessions could not be written, the epoch is followed once more.
+            self.pool.expect(before, delta, after)
+            self.deployment, self._followed = after, number
         if self.pool.running:
             self.pool.hire()
             self.pool.wake()
@@ -249,20 +261,27 @@ class RegionAgent:
 
     # --- rows
 
-    def push(self, stream: StreamId, rows: Rows, device: DeviceId | None, sequence: int | None) -> bool:
-        """Rows of devices that are attached here, under the newest epoch; ElsewhereError says where they are."""
+    def conform(self, stream: StreamId, rows: Rows, device: DeviceId | None) -> Conformed:
+        """Rows as the newest epoch declares their stream: it may be new, or have a column more."""
         self.look()
-        conformed = self.gateway.conform(stream, rows, device)
-        with self.lock:
-            if device is not None and sequence is not None:
-                self._ask_others(stream, device)
-            return self.gateway.push(stream, conformed, self.deployment, device, sequence)
+        return self.gateway.conform(stream, rows, device)
 
-    def _ask_others(self, stream: StreamId, device: DeviceId) -> None:
-        """With the first numbered rows of a session: another region may have taken them, and had no time to say so."""
-        newest = self._sequences.of(stream, device, self.deployment.sessions.get(device, 1))
-        if newest is not None:
-            self.gateway.remember(stream, device, max(self.gateway.sequence(stream, device), newest))
+    def push(self, stream: StreamId, rows: Conformed, device: DeviceId | None, sequence: int | None) -> bool:
+        """Rows of devices that are attached here, under the epoch that they were conformed by or a newer one;
+        ElsewhereError says where they are."""
+        if device is None or sequence is None:
+            with self.lock:
+                return self.gateway.push(stream, rows, self.deployment, device, sequence)
+        while True:
+            # Another region may have taken them, and its answer been lost. Not under the lock: it may be far away.
+            session = self.deployment.sessions.get(device, 1)
+            newest = self._sequences.of(stream, device, session)
+            with self.lock:
+                if newest is not None:
+                    self.gateway.remember(stream, device, max(self.gateway.sequence(stream, device), newest))
+                    self._sequences.known(stream, device, session)
+                if session == self.deployment.sessions.get(device, 1):
+                    return self.gateway.push(stream, rows, self.deployment, device, sequence)
 
     def tell_time(self, stream: StreamId, clocks: dict[DeviceId, int]) -> None:
         self.look()
@@ -284,9 +303,11 @@ class RegionAgent:
                     self.gateway.close(device, self.deployment, end)
 
     def status(self) -> dict[str, Any]:
-        self.store.look_again()
-        idle = self._epochs.control.exists(self._followed + 1) is False and self.pool.idle()
-        idle = idle and not self.pool.underway
+        try:
+            self.store.refresh()
+            idle = not self._epochs.control.exists(self._followed + 1) and self.pool.idle() and not self.pool.underway
+        except OSError:  # another region's messages, or epochs, cannot be reached: there may be some
+            idle = False
         return {
             "region": self.region,
             "epoch": self._followed,
@@ -310,15 +331,16 @@ class RegionAgent:
     def _keep_house(self) -> None:
         if self._housekeeper.behind(self.pool.committed()) < 1.0:
             return
-        running = {r.shape.key: r.shape for r in list(self.pool.runners.values())} | self.deployment.shapes()
         with self.lock:
-            epoch, gone = self._followed, self.deployment.stays.keys() - self.deployment.devices.keys()
+            epoch, now = self._followed, self.deployment
+            gone = now.stays.keys() - now.devices.keys()
             departed = {
                 device: {log: at for log, at in self.gateway.left_at(device).items() if log[0] == self.region}
                 for device in gone
             }
+        running = {r.shape.key: r.shape for r in list(self.pool.runners.values())} | now.shapes()
         swept, until = Swept(), time.monotonic() + 0.03
-        queries, committed = set(self.deployment.queries), self.pool.committed()
+        queries, committed = set(now.queries), self.pool.committed()
         for _ in self._housekeeper.bits(running.values(), queries, committed, swept, departed):
             if time.monotonic() > until:
                 self._stopping.wait(0.2)

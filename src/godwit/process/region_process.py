@@ -26,7 +26,7 @@ class RegionService:
             case "push":
                 device = None if head.get("device") is None else DeviceId(head["device"])
                 stream = StreamId(head["stream"])
-                fits = agent.gateway.conform(stream, rows_of(body), device)
+                fits = agent.conform(stream, rows_of(body), device)
                 taken = agent.push(stream, fits, device, head.get("sequence"))
                 dead, unknown = (fits.dead, agent.gateway.said_of(stream, fits.unknown)) if taken else ([], {})
                 return {"taken": taken, "dead": [plain(one) for one in dead], "unknown": unknown}, b""

@@ -60,6 +60,14 @@ def _bytes(parcel: Any) -> int:
     return sum(segment["bytes"] for part in parcel["parts"].values() for segment in part)
 
 
-def unread(store: Store, region: RegionId, after: int) -> Iterator[tuple[int, Record]]:
-    """The reader's side: reports past a number, as far as they are kept."""
-    return store.log(names.report_log(region)).after(after)
+class ReportReader:
+    """The reader's side: what a region has reported, in order, once."""
+
+    def __init__(self, store: Store, region: RegionId) -> None:
+        """OSError: the log cannot be reached."""
+        self._log, self._read = store.log(names.report_log(region)), 0
+
+    def unread(self) -> Iterator[Record]:
+        for number, report in self._log.after(self._read):
+            self._read = number
+            yield report

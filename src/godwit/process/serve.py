@@ -94,6 +94,8 @@ def serve_region(
     more of Spark's, for a cluster."""
     token, name, store = token_of(os.environ), RegionId(region), open_store(url)
     fleet_options(store)
+    if store.served is not None:
+        store.served.claim(name)
     member = joined(store, region_document(name))
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from godwit import errors
-from godwit.errors import ConfigError, GodwitError, StateError
+from godwit.errors import ConfigError, GodwitError, StateError, StoreAwayError
 from godwit.process.tls import TlsFiles, tls_of
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ FORMAT = 1
 #: the environment variable that holds the token
 TOKEN = "GODWIT_FLEET_TOKEN"
 MOST_HEAD, MOST_BODY = 4_000_000, 512_000_000
-#: how long somebody who knocks may take to say who he is (seconds)
+#: how long a new connection may take to prove who it is (seconds)
 HELLO_SECONDS = 5.0
 _LENGTHS = struct.Struct(">II")
 
@@ -100,7 +100,8 @@ def as_error(fault: Exception) -> Head:
     told = {
         name: str(getattr(fault, name)) for name in ("problem", "place", "remedy", "region") if hasattr(fault, name)
     }
-    return {"error": type(fault).__name__, "message": str(fault), **told}
+    kind = StoreAwayError if isinstance(fault, StoreAwayError) else type(fault)  # (each store has its own)
+    return {"error": kind.__name__, "message": str(fault), **told}
 
 
 def raise_error(head: Head) -> None:
@@ -184,7 +185,7 @@ class Listener:
         except (ssl.SSLError, TimeoutError) as fault:
             told = getattr(fault, "reason", None) or fault
             log.warning(
-                "%s: %s knocked without a certificate of the fleet, and got nothing (%s)", self._name, who, told
+                "%s: %s connected without a certificate of the fleet, and was refused (%s)", self._name, who, told
             )
             raise
         return made
@@ -197,7 +198,7 @@ class Listener:
         told = frame[0] if frame else {}
         if not hmac.compare_digest(str(told.get("proof", "")), _proof(self._token, "caller", nonce)):
             said = str(told.get("name"))[:80]
-            log.warning("%s: %s (%r) knocked without the fleet's token, and got nothing", self._name, who, said)
+            log.warning("%s: %s (%r) connected without the fleet's token, and was refused", self._name, who, said)
             refusal = f"{self._name} does not take this token; set the same {TOKEN} everywhere"
             send(caller, {"error": "ConfigError", "message": refusal})
             return False
@@ -255,7 +256,7 @@ class WireCaller:
         raise_error(answer[0])
         return answer
 
-    def tell(self, head: Head) -> None:
+    def send(self, head: Head) -> None:
         """News: no answer comes, and nothing depends on it that a look at the logs would not find."""
         with self._lock:
             try:

@@ -81,6 +81,8 @@ class Migration:
     leaves: bool = False
     #: the state is made of what the query's version before has left
     inherits: bool = False
+    #: there is no state: results leave at the target from now on, behind the last of the source's (`session_order.py`)
+    sink: bool = False
 
     @property
     def instance(self) -> Instance:
@@ -178,6 +180,18 @@ def moves_between(old: Deployment, new: Deployment, shape: str) -> list[Migratio
             if before is not None and after is not None and before != after:
                 sites = str(old.placement[instance]), str(new.placement[instance])
                 found.append(Migration(new.epoch, query.id, operator, before, after, *sites))
+    return found
+
+
+def sinks_between(old: Deployment, new: Deployment, shape: str) -> list[Migration]:
+    """Of which of a shape's queries the results leave in another region from now on."""
+    found = []
+    for query in new.of_shape(shape):
+        sink = len(query.shape.plan.operators) - 1
+        instance = instance_id(query.id, sink)
+        before, after = _region(old, instance), _region(new, instance)
+        if query.id in old.queries and before is not None and after is not None and before != after:
+            found.append(Migration(new.epoch, query.id, sink, before, after, wait=True, sink=True))
     return found
 
 

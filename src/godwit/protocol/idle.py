@@ -29,7 +29,11 @@ class IdleSources:
         self._stale = True
 
     def mark(self, inputs: Inputs[Any], own_marks: OwnMarks, deployment: Deployment, now: float) -> None:
-        """Add a mark for each source that has become idle."""
+        """Add a mark for each source that has become idle.
+
+        If several have, the one that was heard from last follows in the next micro-batch. Idle sources hold nothing
+        back unless all are idle: then nothing moves, so what the last one allows must be released before.
+        """
         self._stale = True
         if not any(_limit(deployment, scan.stream) is not None for scan in self._scans.values()):
             return
@@ -37,10 +41,16 @@ class IdleSources:
         self._heard = {source: at for source, at in self._heard.items() if source in here}
         self._heard |= {source: now for _, source, _ in inputs.own_marks}
         spoke = {(scan, source) for scan, source, _ in inputs.own_marks}
-        idle: list[Heard] = [
-            (scan, source, replace(mark, idle=True))
+        silent = [
+            (due, scan, source, mark)
             for (scan, source, _), mark, due in self._waiting(own_marks, deployment, now)
             if due <= now and (scan, source) not in spoke
+        ]
+        dues = {due for due, *_ in silent}
+        idle: list[Heard] = [
+            (scan, source, replace(mark, idle=True))
+            for due, scan, source, mark in silent
+            if len(dues) == 1 or due < max(dues)
         ]
         inputs.marks += idle
         inputs.own_marks += idle

@@ -141,6 +141,8 @@ class Inputs(Generic[R]):
     held: dict[Session, list[R]] = field(default_factory=dict)
     #: sessions that have waited and go on now
     let_in: list[Session] = field(default_factory=list)
+    #: sinks whose rows have waited for their old region, and leave now
+    let_out: list[Migration] = field(default_factory=list)
     #: (peer, marks, numbers) of its commits that end sessions
     ends: list[tuple[RegionId, Sequence[Heard], Mapping[RegionId, int]]] = field(default_factory=list)
     #: the other regions whose messages can be read

@@ -21,7 +21,7 @@ from godwit.model.plan import Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, is_due
-from godwit.protocol.handover import EpochChange, Migration
+from godwit.protocol.handover import EpochChange, Migration, sinks_between
 from godwit.protocol.idle import IdleSources
 from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs, peer_log
 from godwit.protocol.ledger import MigrationLedger
@@ -123,6 +123,8 @@ class RegionKernel:
         ended, lost = self._adopt(inputs.changes, announced)
         news = self._keep_order(inputs) or news
         news = self._apply(inputs) or news
+        inputs.let_out = self.moves.drained_sinks(self.fenced)
+        news = news or bool(inputs.let_out)
         if elsewhere := self._failed_elsewhere(inputs):
             news, at = True, Epoch(self.whole.epoch + 1)
             ended += [(query, at) for query in self.exclude(elsewhere)]
@@ -230,7 +232,9 @@ class RegionKernel:
         lost: list[Migration] = []
         for change in changes:
             before, after = self.deployment, self._running(change.deployment)
-            self.moves.adopt(after.epoch, (m for m in change.moves_of(self.shape.key) if m.query not in self.failed))
+            moves = [m for m in change.moves_of(self.shape.key) if m.query not in self.failed]
+            moves += sinks_between(before, after, self.shape.key) if self.order.applies else []
+            self.moves.adopt(after.epoch, moves)
             for region in change.fenced - self.fenced:
                 lost += self.moves.fence(region, announced)
             self.fenced = change.fenced

@@ -70,7 +70,7 @@ class MigrationLedger:
             if move.cancel:
                 self._cancel(move)
                 continue
-            if move.source == self.region and not move.inherits:
+            if move.source == self.region and not (move.inherits or move.sink):
                 self.outgoing.append(move)
             if move.target == self.region:
                 self.incoming.append(move)
@@ -212,6 +212,21 @@ class MigrationLedger:
             if not move.copy:
                 self.shadows.pop(shadow_key(move), None)
 
+    def drained_sinks(self, fenced: Collection[RegionId]) -> list[Migration]:
+        """Sinks that came here, and may let out what has waited: the last result of their old region is committed."""
+
+        def is_drained(move: Migration) -> bool:
+            return self.drained.get((move.source, move.operator), Epoch(0)) >= move.epoch or move.source in fenced
+
+        found = sorted(move for move in self.incoming if move.sink and is_drained(move))
+        self.incoming[:] = [move for move in self.incoming if move not in found]
+        return found
+
+    def behind(self, query: QueryId, operator: int, epoch: Epoch) -> Migration | None:
+        """What rows wait for that reach a sink under an epoch: the newest of its moves that they were routed by."""
+        mine = (m for m in self.incoming if m.sink and m.instance == instance_of(query, operator) and m.epoch <= epoch)
+        return max(mine, default=None)
+
     # --- how far rows are answered
 
     def told(self, move: Migration, clock: int, more: Answered = ()) -> None:
@@ -312,7 +327,8 @@ class MigrationLedger:
 
         Returns the moves whose state is lost.
         """
-        lost = [move for move in self.incoming if move.source == region and move not in announced]
+        sent = (move for move in self.incoming if move.source == region and not move.sink)
+        lost = [move for move in sent if move not in announced]
         self.incoming[:] = [move for move in self.incoming if move not in lost]
         for key in [key for key in self.drained if key[0] == region]:
             del self.drained[key]

@@ -11,23 +11,40 @@ session says which message each of the others gets of the same commit, and the n
 one in first (`behind`).
 
 Both are judged by what was known before a micro-batch, so that what must come first is in a commit before.
+
+Where the sink of a query changes its region (`handover.sinks_between`):
+- its new region keeps rows that were routed to it until the old one is drained up to the epoch of the move: it has
+  committed its last result then;
+- rows that have crossed regions once do not go on to the new sink, but leave where they are: there they are in order;
+- in one micro-batch rows leave in the order of the epochs that they were routed by (`in_turn`), for an operator that
+  was placed elsewhere meanwhile makes them come on another way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from godwit.ids import RegionId
+from godwit.ids import Epoch, RegionId
 from godwit.model.plan import Plan
 from godwit.protocol.watermarks import Mark, WatermarkTracker
 
+R = TypeVar("R")
+#: column of rows that came from another region: the epoch that they were routed by
+ROUTED = "__routed"
 #: (scan, source, session)
 Session = tuple[int, str, int]
 
 
-def answers_each_row(plan: Plan) -> bool:
-    """Whether results come as rows do, without a watermark."""
-    return not any(operator.stateful for operator in plan.operators)
+def keeps_order(plan: Plan) -> bool:
+    """Whether results come as rows do, without a watermark, and in the order of each device's rows."""
+    return plan.sink.ordered and not any(operator.stateful for operator in plan.operators)
+
+
+def in_turn(found: Iterable[tuple[Epoch, R]]) -> list[tuple[Epoch, R]]:
+    """What reaches a sink in one micro-batch, with the epoch that it was routed by, as it leaves: under each epoch rows
+    of a device come on one way, and the way of an older one may be longer."""
+    return sorted(found, key=lambda one: one[0])
 
 
 class SessionOrder:
@@ -40,7 +57,7 @@ class SessionOrder:
         held: Mapping[Session, Mark],
         behind: Mapping[tuple[RegionId, RegionId], int],
     ) -> None:
-        self.applies = answers_each_row(plan)
+        self.applies = keeps_order(plan)
         #: whether there is no query
         self.idle = False
         self._book = book

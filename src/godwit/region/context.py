@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from godwit.engine import segments
+from godwit.engine.file_frame import FileFrame
 from godwit.engine.lazy_frame import Frame
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION
@@ -17,6 +20,11 @@ from godwit.region.poll import Arrived
 from godwit.region.state import State, any_before
 from godwit.storage.log import Segment
 from godwit.storage.overlays import edited
+
+log = logging.getLogger(__name__)
+
+#: a file of another file system, of another user, or with as many names as it can have
+NOT_FROM_HERE = (errno.EXDEV, errno.EPERM, errno.EMLINK)
 
 
 class StepContext:
@@ -40,9 +48,14 @@ class StepContext:
     def for_readers(self, rows: Frame) -> Frame:
         return self.tables.for_readers(rows, self._index)
 
-    def admit(self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None) -> list[Segment]:
+    def admit(
+        self, side: int, rows: Frame | None, since: Watermarks, few: bool | None = None, linked: bool = False
+    ) -> list[Segment]:
         found = list(self._batch.landed.get((self._index, side), []))
-        fresh = None if rows is None else self.write(rows, "state", side, self.few if few is None else few)
+        few = self.few if few is None else few
+        fresh = self._linked(rows, side) if linked and not few and isinstance(rows, FileFrame) else None
+        if fresh is None and rows is not None:
+            fresh = self.write(rows, "state", side, few)
         if fresh is not None and self._index in self._batch.deferred:
             fresh = edited(fresh, "select", *self._batch.deferred[self._index], GENERATION)
         self._batch.learn(self._index, fresh)
@@ -50,6 +63,25 @@ class StepContext:
         taken, where = self._batch.outputs.taken, f"{self._index}/{side}"
         taken[where] = taken.get(where, 0) + sum(segment.rows for segment in found)
         return [segment for one in found if (segment := self._in_time(one, side, since)) is not None]
+
+    def _linked(self, rows: FileFrame, side: int) -> Segment | None:
+        """Links to the files that the rows lie in, and how they are made of them. None: their times are not known, or
+        the files lie where no links can be made from here."""
+        time, folder, what = self._specs[side].time, self._batch.folder, f"linked-{self._index}-{side}"
+        bounds = None if time is None else segments.bounds_of(rows, time)
+        if bounds is None or not folder.store.links:
+            return None
+        try:
+            parts = [segments.linked(segment, folder, self._batch.name(what)) for segment in rows.segments]
+        except OSError as error:
+            if error.errno not in NOT_FROM_HERE:
+                raise
+            log.info("%s: the rows are written once more, as state: %s", what, error)
+            return None
+        whole = segments.as_one(parts, *bounds)
+        for texts in rows.selects:
+            whole = edited(whole, "select", *texts)
+        return whole
 
     def _in_time(self, segment: Segment, side: int, since: Watermarks) -> Segment | None:
         time = self._specs[side].time

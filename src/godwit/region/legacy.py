@@ -6,6 +6,7 @@ else deletes; the new version's runners take it when all of it is there. It goes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,35 +18,46 @@ from godwit.model.plan import Query
 from godwit.protocol.handover import Migration
 from godwit.protocol.kernel import RegionKernel
 from godwit.replan.change_progress import RunnerView, under_way
+from godwit.replan.family import left_name, left_states
 from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record, Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
 
-#: what an operator left: the state of each of its inputs, and how far it had released the watermark
-Left = tuple[dict[int, list[Segment]], int]
+
+@dataclass(frozen=True)
+class Left:
+    """What an operator left."""
+
+    #: the state of each of its inputs
+    parts: Mapping[int, list[Segment]]
+    #: how far it had released the watermark
+    clock: int
+    #: rows of earlier classes are those of queries that began before (`LeftState.since`)
+    since: int = 0
+
+
 #: what versions have left, by their names, where all of it is there; of so many versions
 _complete: WeakKeyDictionary[Store, dict[QueryId, dict[int, Left]]] = WeakKeyDictionary()
 KNOWN = 4
 
 
-def leave(store: Store, record: Record) -> None:
-    """Keep what a commit says that versions leave; once is enough."""
+def leave(store: Store, record: Record, queries: Mapping[QueryId, Query]) -> None:
+    """Keep what a commit says that versions leave; once is enough. `queries`: those that run."""
     for parcel in record.get("left", ()):
         move = Migration.from_json(parcel["move"])
-        folder = names.legacy(move.query)
-        if store.get_document(f"{folder}/{move.operator}") is not None:
+        divided = move.query in queries and move.operator in queries[move.query].left_in
+        folder, part = names.legacy(move.query), left_name(move.operator, move.source if divided else None)
+        if store.get_document(f"{folder}/{part}") is not None:
             continue
         store.disk.make_folder(folder)
         place = Place(store, folder)
         parts = {
-            side: [
-                _kept(Segment.from_json(s, store), place, f"{move.operator}-{side}-{n}") for n, s in enumerate(found)
-            ]
+            side: [_kept(Segment.from_json(s, store), place, f"{part}-{side}-{n}") for n, s in enumerate(found)]
             for side, found in parcel["parts"].items()
         }
-        store.put_document(f"{folder}/{move.operator}", {"parts": parts, "clock": parcel["clock"]})
+        store.put_document(f"{folder}/{part}", {"parts": parts, "clock": parcel["clock"]})
 
 
 @dataclass(frozen=True)
@@ -94,10 +106,10 @@ def announced(store: Store, deployment: Deployment, move: Migration) -> dict[str
     old = None if new is None or new.inherits is None else deployment.queries.get(new.inherits)
     if new is None or old is None or not may_take(store, new, move):
         return None
-    left = left_by(store, old)
+    left = left_by(store, old, deployment.queries)
     if left is None:
         return None
-    clock = min((clock for _, clock in left.values()), default=0)
+    clock = min((one.clock for one in left.values()), default=0)
     return {"move": move.to_json(), "parts": {}, "clock": clock, "replay": None, "sessions": []}
 
 
@@ -138,20 +150,24 @@ def _released(version: QueryId) -> str:
     return f"{names.legacy(version)}/released"
 
 
-def left_by(store: Store, query: Query) -> dict[int, Left] | None:
-    """Operator -> what it left; None: not all have. Read once: what was left does not change."""
+def left_by(store: Store, query: Query, queries: Mapping[QueryId, Query]) -> dict[int, Left] | None:
+    """Operator -> what it left, also where another query has executed it; None: not all have. Read once: what was left
+    does not change. `queries`: all that run."""
     known = _complete.setdefault(store, {})
     if query.id in known:
         return known[query.id]
     found: dict[int, Left] = {}
-    for index, operator in enumerate(query.shape.plan.operators):
-        if not operator.stateful:
-            continue
-        told = store.get_document(f"{names.legacy(query.id)}/{index}")
-        if told is None:
-            return None
-        parts = {int(side): [Segment.from_json(s, store) for s in part] for side, part in told["parts"].items()}
-        found[index] = parts, told["clock"]
+    for one in left_states(query, queries):
+        parts: dict[int, list[Segment]] = {}
+        clocks = []
+        for part in one.names:
+            told = store.get_document(f"{names.legacy(one.executor)}/{part}")
+            if told is None:
+                return None
+            clocks.append(told["clock"])
+            for side, rows in told["parts"].items():
+                parts.setdefault(int(side), []).extend(Segment.from_json(s, store) for s in rows)
+        found[one.operator] = Left(parts, min(clocks), one.since)
     while len(known) > KNOWN:
         known.pop(next(iter(known)), None)
     known[query.id] = found

@@ -8,6 +8,7 @@ A region acknowledges an epoch when all its runners work under it; the pool repo
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -86,7 +87,7 @@ class RunnerPool:
         self._expected = after.epoch
         for shape, needed in self._needs.change(before, delta, after).items():
             # Whoever ran the shape before goes on: others wait for its word, and it may have state to hand over.
-            earlier = set() if any(key == shape for _, key in self._wanted) else self.regions_of(shape)
+            earlier = set() if any(key == shape for _, key in self._wanted) else self._reachable(shape)
             known = self._needs.shapes[shape]
             missing = [(region, shape) for region in sorted(needed | earlier) if (region, shape) not in self._wanted]
             with self._changing:
@@ -335,6 +336,16 @@ class RunnerPool:
             if s.stream == stream
         ]
         return max((last - runner.positions.get(name, 0) for runner, name in readers), default=0)
+
+    def _reachable(self, shape: str) -> set[RegionId]:
+        """Those of the regions that run, or ever ran, a shape that can be reached now: each region's own process knows
+        of itself."""
+        found = set()
+        for region in regions(self.store.disk):
+            with contextlib.suppress(OSError):  # (its logs lie in a domain that is cut off)
+                if self.store.disk.is_folder(commit_log(region, shape)):
+                    found.add(region)
+        return found
 
     def regions_of(self, shape: str) -> set[RegionId]:
         """The regions that run, or ever ran, a shape."""

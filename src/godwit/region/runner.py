@@ -214,7 +214,7 @@ class Runner:
         self.memory.cuts = outstanding(self.memory.cuts, self.memory.moves.outgoing)
         self._at("committed")
         self._outbox.publish(number, commit, record)
-        legacy.leave(self.store, record)
+        legacy.leave(self.store, record, self.kernel.queries)
         self._at("published")
         for arrived in work.arrived:
             self.transfer.delivered(arrived.move)
@@ -429,8 +429,8 @@ class Runner:
             self.kernel = recovery.begin(*place)
         else:
             self._outbox.publish(self.commits.last, ProtocolCommit.from_json(records[-1]), records[-1])
-            legacy.leave(self.store, records[-1])
             deployment = self.reader.control.deployment_at(protocol.positions["control"])
+            legacy.leave(self.store, records[-1], deployment.queries)
             self.kernel = recovery.recover(*place, deployment, protocol, bool(kept.rest["underway"]))
         if self.kernel.unemployed and not kept.rest["underway"]:
             kept = _NOTHING  # what is left was for queries that have ended

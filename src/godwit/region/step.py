@@ -14,8 +14,9 @@ from dataclasses import replace
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from godwit.engine import arrival, segments
+from godwit.engine import arrival, in_order, segments
 from godwit.engine import lazy_frame as drafts
+from godwit.engine.file_frame import FileFrame
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.plan import (
@@ -36,7 +37,8 @@ from godwit.model.taps import LEAVING
 from godwit.operators.base import implementation
 from godwit.operators.deferred import can_defer, defer
 from godwit.operators.partial import partial
-from godwit.region import keyed
+from godwit.protocol.session_order import ROUTED, keeps_order
+from godwit.region import keyed, sink_order
 from godwit.region.batch import Batch, Outputs
 from godwit.region.context import StepContext
 from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
@@ -46,6 +48,7 @@ from godwit.region.turns import HELD, TOO_OLD_FOR
 from godwit.replan.tracks import of_new
 from godwit.storage.by_query import ROWS
 from godwit.storage.log import Segment
+from godwit.storage.overlays import EDITS
 
 
 class Step:
@@ -61,6 +64,9 @@ class Step:
         self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
+        #: whether rows say if they came from another region, and by which epoch
+        self._routed = sink_order.tells_epochs_apart(batch)
+        self._ordered = keeps_order(self._plan)
 
     def run(self) -> Outputs:
         keyed.drop_cancelled(self._batch)
@@ -142,11 +148,21 @@ class Step:
         if rows not in self._opened:
             spark, sizes = self._batch.spark, self._batch.sizes
             stream = self._tables.deployment.streams[scan.stream]
-            read = (
-                arrival.read(spark, found, stream, sizes) if scan.arrival else segments.read_shared(spark, found, sizes)
-            )
+            if scan.arrival:
+                read = arrival.read(spark, found, stream, sizes)
+            elif self._ordered and not segments.are_few(found, sizes):
+                read = in_order.read(spark, found, sizes)
+            else:
+                read = segments.read_shared(spark, found, sizes)
+            if read is not None and not self._batch.small and _as_they_lie(scan, found):
+                read = FileFrame(drafts.made(read), tuple(found))
             self._opened[rows] = read
         return self._opened[rows]
+
+    def _read(self, found: list[Segment]) -> Frame | None:
+        """Rows that other regions have sent."""
+        read = in_order.read if self._ordered else segments.read
+        return read(self._batch.spark, found, self._batch.sizes)
 
     def _wanted(self, index: int, scan: Scan, frame: Frame) -> Frame:
         if self._batch.small and not isinstance(frame, LazyFrame):
@@ -189,20 +205,24 @@ class Step:
         if frame is None:
             return None
         frame = self._tables.with_parameters(frame, *(c.sql for c in operator.columns))
-        kept = [c for c in (QUERY, DEVICE, CLASS) if c in frame.columns]
+        kept = [c for c in (QUERY, DEVICE, CLASS, ROUTED) if c in frame.columns]
         return frame.selectExpr(*kept, *(f"{c.sql} AS `{c.name}`" for c in operator.columns))
 
     def _partial(self, index: int, operator: Partial, frame: Frame | None) -> Frame | None:
         if frame is None:
             return None
         texts = [k.sql for k in operator.keys] + [a.argument or "" for a in operator.aggregates]
-        frame = self._tables.of_queries(self._tables.with_parameters(frame, *texts))
+        frame = self._tables.with_parameters(frame, *texts)
+        if not isinstance(frame, FileFrame):  # (all of those rows are of one query, and its name is a constant)
+            frame = self._tables.of_queries(frame)
         consumer, _ = self._plan.consumer(index)
         if can_defer(operator):
             self._batch.deferrable.add(consumer)
-        if self._may_defer(index, consumer) and (deferred := defer(drafts.made(frame), operator, self._tables.only)):
-            rows, self._batch.deferred[consumer] = deferred
-            return rows
+        if self._may_defer(index, consumer):
+            kept = frame if isinstance(frame, FileFrame) else drafts.made(frame)
+            if (deferred := defer(kept, operator, self._tables.only)) is not None:
+                rows, self._batch.deferred[consumer] = deferred
+                return rows
         only = self._tables.only
         return drafts.then(("partial", operator, only), lambda rows: partial(rows, operator, only), frame)
 
@@ -271,6 +291,12 @@ class Step:
         if not self._outbox.keys().isdisjoint(operator.inputs):
             self._post()
         sent = self._work.channels.get((index, side), [])
+        if self._routed:
+            local = sink_order.marked(local, None)
+        if isinstance(operator, Sink) and (self._routed or batch.incoming(index) or self._work.let_out):
+            local = None if local is None else self._tables.without_parameters(local)
+            came = ((epoch, self._read([segment])) for segment, epoch in sent)
+            return sink_order.leaving(batch, index, [(batch.epoch, local), *came])
         if not sent and not operator.stateful:
             return local
         if operator.stateful and self._may_land(index, sent):
@@ -284,8 +310,11 @@ class Step:
         if by_epoch and local is not None:
             # What came from elsewhere has no parameters: beside rows that have, it would seem that theirs are NULL.
             local = self._tables.without_parameters(local)
-        frames = [(batch.epoch, local)] + [(e, segments.read(batch.spark, s, batch.sizes)) for e, s in by_epoch.items()]
+        frames = [(batch.epoch, local)] + [(e, self._read(s)) for e, s in by_epoch.items()]
         if not operator.stateful:
+            if self._routed:
+                # (what an operator here has sent to one here was read here)
+                frames = [(e, sink_order.marked(f, e if e < batch.epoch else None)) for e, f in frames]
             return union(frame for _, frame in frames)
         there = union(self._with_generation(index, side, epoch, frame) for epoch, frame in frames)
         return keyed.admitted(batch, index, side, there)
@@ -304,6 +333,9 @@ class Step:
 
     def _route(self, index: int, frame: Frame | None) -> Frame | None:
         """Stage what goes to other regions; returns what stays."""
+        if frame is not None and ROUTED in frame.columns:
+            came, read_here = sink_order.apart(frame)
+            return union([came, self._route(index, read_here)])
         if frame is None or isinstance(self._plan.operators[self._plan.consumer(index)[0]], Muted):
             return None
         routes = self._tables.routes(index)
@@ -363,6 +395,13 @@ class Step:
                 return True
             index, _ = self._plan.consumer(index)
         return False
+
+
+def _as_they_lie(scan: Scan, found: Sequence[Segment]) -> bool:
+    """Whether the rows of these segments are all there is in files of one schema."""
+    plain = all(segment.files and not segment.tags.get(EDITS) for segment in found)
+    alone = len({(segment.schema, id(segment.store)) for segment in found}) == 1
+    return plain and alone and not scan.arrival and not scan.late
 
 
 def _old_rows(frame: Frame | None) -> Frame | None:

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from godwit.ids import Epoch, QueryId
+from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.instances import instance_id
 from godwit.model.plan import Join, Plan, Query
+from godwit.model.taps import family
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.tracks import answers, old_root, reach_us, runs_both
@@ -48,6 +49,8 @@ class RunnerView:
     published: Mapping[int, Epoch]
     #: operator -> version -> the watermark that it has released
     released: Mapping[int, Mapping[QueryId, int]]
+    #: where it runs
+    region: RegionId
 
     @staticmethod
     def of(kernel: RegionKernel) -> RunnerView:
@@ -57,15 +60,17 @@ class RunnerView:
             frozenset(move.query for move in list(kernel.moves.incoming) if move.inherits),
             dict(kernel.published),
             {operator: dict(clocks) for operator, clocks in list(kernel.released.items())},
+            kernel.region,
         )
 
     def to_json(self) -> list[Any]:
-        return [self.epoch, sorted(self.kept), sorted(self.waiting), *map(_listed, (self.published, self.released))]
+        tables = map(_listed, (self.published, self.released))
+        return [self.epoch, sorted(self.kept), sorted(self.waiting), *tables, self.region]
 
     @staticmethod
     def from_json(told: list[Any]) -> RunnerView:
-        epoch, kept, waiting, published, released = told
-        return RunnerView(epoch, frozenset(kept), frozenset(waiting), dict(published), dict(released))
+        epoch, kept, waiting, published, released, region = told
+        return RunnerView(epoch, frozenset(kept), frozenset(waiting), dict(published), dict(released), region)
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,24 @@ class ChangeProgress:
     #: lines of versions that are to go over to another one, as they were found; lost with a process, they lie later;
     #: and how far apart rows of their results can lie
     found: dict[tuple[object, ...], int]
+    #: whether keys of a version migrate: it does not go over meanwhile
+    migrates: Callable[[QueryId], bool] = lambda version: False
 
     def next(self, version: Query) -> NextStep | None:
-        """What can be done for a version; None: nothing now."""
+        """What can be done for a version; None: nothing now. Those that share operators go over, and end, together."""
+        step, old = self._own(version), self.before(version)
+        if step is NextStep.RETIRE and old is not None:
+            ending = {one.id for one in family(old, self.deployment.queries)}
+            others = [one for one in list(self.deployment.queries.values()) if one.inherits in ending]
+        elif step is NextStep.SWITCH:
+            connected = [one for one in family(version, self.deployment.queries) if one.cut is None and not one.unseen]
+            others = [one for one in connected if under_way(one, self.deployment)]
+        else:
+            return step
+        return step if all(self._own(one) is step for one in others) else None
+
+    def _own(self, version: Query) -> NextStep | None:
+        """As far as it alone is concerned."""
         old = self.before(version)
         both = runs_both(version.shape.plan)
         if old is not None:
@@ -96,6 +116,8 @@ class ChangeProgress:
             return NextStep.RETIRE if old.until and self._taken_over(old, version) else None
         if not under_way(version, self.deployment) or version.until or self.deployment.suspended(version.id):
             return None
+        if version.cut is not None or self.migrates(version.id):
+            return None  # it goes with the query that it is cut out of
         ready = self._only_new_rows if both and answers(version.shape.plan) == "by age" else self._reaches_back
         return NextStep.SWITCH if ready(version) else None
 
@@ -125,14 +147,14 @@ class ChangeProgress:
             return False
         if key not in self.found:
             self.found[key] = reach_us(version, self.deployment.streams)
-        return self._clock(version, root) > newest + 2 * self.found[key]
+        return self._least(version, root) > newest + 2 * self.found[key]
 
     def _reaches_back(self, version: Query) -> bool:
         """Whether states have all that rows to come may meet in the new order: these are past the line."""
         plan = version.shape.plan
         line = self.line_us(version) if runs_both(plan) else self._line(version)
         root = old_root(plan) if runs_both(plan) else max(_joins(plan))
-        return line is not None and self._clock(version, root) >= line
+        return line is not None and self._least(version, root) >= line
 
     def _line(self, version: Query) -> int | None:
         """How far the furthest join stood when all of them had ceased to let rows go, where they are now."""
@@ -145,8 +167,17 @@ class ChangeProgress:
         return self.found[key]
 
     def _clock(self, version: Query, operator: int) -> int:
+        """How far an operator is, where it is now: an earlier place stands behind."""
         clocks = (r.released.get(operator, {}).get(version.id, NEVER) for r in self.runners(version.shape.key))
         return max(clocks, default=NEVER)
+
+    def _least(self, version: Query, operator: int) -> int:
+        """The same where keys may be divided: of the region that is furthest behind."""
+        owners = self.deployment.owners(version, operator)
+        if len(owners) < 2:
+            return self._clock(version, operator)
+        known = {one.region: one.released.get(operator, {}) for one in self.runners(version.shape.key)}
+        return min(known.get(region, {}).get(version.id, NEVER) for region in owners)
 
 
 def under_way(version: Query, deployment: Deployment) -> bool:

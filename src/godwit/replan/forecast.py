@@ -5,9 +5,9 @@
     background: T_S beside the old plan, on what that leaves of the machine, and the rows that come meanwhile
     stateless-order: one epoch
 
-The constants are this engine's, fitted to measured changes (`fit`). They go beyond the paper's: a state is computed by
-a job, which costs something even if it is empty, and a hash join costs by rows read and not by pairs looked at; where
-the paper's nested loop is meant, `read_s` is 0 and `pair_s` is T_j.
+The constants are this engine's, fitted to what was measured (`fit`). They go beyond the paper's: a state is computed by
+a job, or if it is small by a direct plan, which costs something even if it is empty; and a hash join costs by rows read
+and not by pairs looked at; where the paper's nested loop is meant, `read_s` is 0 and `pair_s` is T_j.
 """
 
 from __future__ import annotations
@@ -23,27 +23,32 @@ from godwit.replan.load import BoxLoad, Geometry, JoinLoad, loads
 
 #: rounds in which `background` works through the rows that came meanwhile: all that are there, then the few since
 CATCH_UPS = 2
+#: states of at most so many rows are read and joined without a job (`region/inherit.py`)
+DIRECT_ROWS = 150_000
 
 
 @dataclass(frozen=True)
 class CostConstants:
-    """Seconds. The defaults are guesses for a small machine, good for comparing strategies; `fit` replaces them."""
+    """Seconds. Those of work (`job_s`, `read_s`, `insert_s`, `direct_s`) are CPU time, fitted by `python -m bench.plan
+    computed` on a small machine; reading and making rows could not be told apart there. The others are guesses."""
 
     #: to publish an epoch and have every region work under it
     epoch_s: float = 0.35
     #: to start the job that computes one state
-    job_s: float = 0.25
+    job_s: float = 0.5
     #: per row read from a state
-    read_s: float = 1.5e-6
+    read_s: float = 0.0
     #: per pair looked at (T_j)
     pair_s: float = 0.0
     #: per row made and kept (T_s)
-    insert_s: float = 2.5e-6
+    insert_s: float = 8.4e-6
     #: to compare two states' names (T_m), to share one (T_c)
     match_s: float = 1e-6
     cursor_s: float = 1e-5
     #: to compile one join that has not run before
     compile_s: float = 0.0
+    #: to run a plan over few rows, without a job
+    direct_s: float = 0.0097
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class ChangeFeatures:
     shared: float = 0.0
     #: joins that have not run before
     compiled: float = 0.0
+    #: plans that run over few rows
+    direct: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 
@@ -153,9 +160,11 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
     """Equations 1 and 3, with the sizes that states have when they are computed one from the other."""
     n, m = len(case.old.joins), len(case.new.joins)
     todo = case.unmatched
+    large = [j for j in todo if max(j.left_rows, j.right_rows) > DIRECT_ROWS]
     return ChangeFeatures(
         epochs=2,
-        jobs=len(todo),
+        jobs=len(large),
+        direct=len(todo) - len(large),
         read=sum(j.left_rows + j.right_rows for j in todo),
         pairs=sum(j.left_rows * j.right_rows for j in todo),
         inserted=sum(j.made for j in todo),
@@ -179,7 +188,8 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
     catching = build * share / (1 - share)
     return ChangeFeatures(
         epochs=2,
-        jobs=(moving.jobs + CATCH_UPS) * slow,
+        jobs=moving.jobs * slow,
+        direct=(moving.direct + CATCH_UPS * len(case.new.joins)) * slow,
         read=moving.read * slow,
         pairs=moving.pairs * slow,
         inserted=moving.inserted * slow,
@@ -217,7 +227,8 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
     flow = sum(case.load.rates.values())
     # The new box starts empty: on average half of its states are there in the first window (Equation 6).
     twice_rows = (flow + sum(j.rate for j in case.after[:-1])) * both * 0.75
-    twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * constants.job_s
+    each_batch_s = len(case.new.joins) * constants.direct_s
+    twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * each_batch_s
     caught = max(0.0, background_s - 2 * constants.epoch_s)
     caught_rows = (flow + sum(j.rate for j in case.after[:-1])) * caught
     run_out_s = track_s + twice_s / max(case.free, 0.05)
@@ -237,7 +248,7 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
             background_s,
             0.0,
             computed + caught_rows,
-            _compute_s(moving, constants) + _new_box_s(case) * caught + CATCH_UPS * constants.job_s,
+            _compute_s(moving, constants) + _new_box_s(case) * caught + CATCH_UPS * each_batch_s,
             old_kept + new_kept,
         ),
         "stateless-order": Forecast("stateless-order", order.seconds(constants), 0.0, 0.0, 0.0, 0.0),
@@ -267,9 +278,8 @@ def fit(measured: Iterable[tuple[ChangeFeatures, float]], start: CostConstants =
 
 def _compute_s(features: ChangeFeatures, constants: CostConstants) -> float:
     c = constants
-    return (
-        features.jobs * c.job_s + features.read * c.read_s + features.pairs * c.pair_s + features.inserted * c.insert_s
-    )
+    started = features.jobs * c.job_s + features.direct * c.direct_s
+    return started + features.read * c.read_s + features.pairs * c.pair_s + features.inserted * c.insert_s
 
 
 def _new_box_s(case: ChangeCase) -> float:

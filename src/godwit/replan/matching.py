@@ -81,6 +81,11 @@ def match(old: Query, new: Query, streams: Streams) -> StateMatch:
     return _Matching(_States(old, streams), _States(new, streams)).run()
 
 
+def meanings(query: Query, streams: Streams) -> tuple[str, ...]:
+    """Of each operator: what its rows are, in whatever order joins make them."""
+    return _States(query, streams).meanings
+
+
 class _States:
     """The states of one plan, with their meanings."""
 

@@ -47,11 +47,6 @@ def old_root_joins(left: Age, right: Age) -> bool:
     return Age.OLD in (left, right)
 
 
-def new_root_emits(made: Age) -> bool:
-    """In parallel track the new box starts empty, so all it makes is new."""
-    return made is Age.NEW
-
-
 def old_box_is_finished(states: Iterable[Iterable[Age]]) -> bool:
     """No state holds an old row any more: whatever the old box could still answer, the new one does (Algorithm 3)."""
     return all(Age.OLD not in state for state in states)
@@ -68,9 +63,3 @@ def purgeable(stored: Span, arrived: Span, window_us: int) -> bool:
 def is_ordered(before: Sequence[int], after: Sequence[int]) -> bool:
     """Lemma 2.1: of two combinations of one queue, the later one has at least one time that is not earlier."""
     return any(b <= a for b, a in zip(before, after, strict=True))
-
-
-def is_drained(started_us: int, next_us: Iterable[int | None]) -> bool:
-    """Whether unmatched old states may be discarded (Section 4.1.3): every input's next row lies at or after the start,
-    so none can meet a row that only those states still hold. None: an input has said that it has no earlier one."""
-    return all(time is None or time >= started_us for time in next_us)

@@ -23,7 +23,7 @@ from godwit.ids import StreamId
 from godwit.model.plan import Filter, Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
 from godwit.replan.box import JoinBox
-from godwit.replan.matching import Matched, Recompute, StateMatch, match
+from godwit.replan.matching import Matched, Recompute, StateMatch, match, meanings
 
 Streams = Mapping[StreamId, Stream]
 #: who answers while both run: the old plan where an old row takes part; that, and the new one afterwards; the old one
@@ -84,13 +84,18 @@ def _alone(query: Query, box: tuple[int, ...]) -> Query:
 
 
 def runs_both(plan: Plan) -> bool:
-    return any(isinstance(operator, OldRows | Muted) for operator in plan.operators)
+    return plan.runs_both
 
 
 def answers(plan: Plan) -> Answers:
     """Of plans side by side."""
     told = next((operator for operator in plan.operators if isinstance(operator, OldRows)), None)
     return "old" if told is None else "later" if told.later else "by age"
+
+
+def dates_rows(plan: Plan) -> bool:
+    """Whether rows that come in have their epoch as a class, and those that were inherited have none."""
+    return runs_both(plan) and answers(plan) != "old"
 
 
 def of_new(plan: Plan) -> frozenset[int]:
@@ -101,9 +106,7 @@ def of_new(plan: Plan) -> frozenset[int]:
 def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
     """Which state of one version serves the next; of plans side by side by their place, else by meaning."""
     if runs_both(new.shape.plan):
-        before, after = _Parts.of(old.shape.plan, streams), _Tracks.of(new.shape.plan)
-        pairs = [*zip(before.box, after.old, strict=True), *zip(before.above, after.above, strict=True)]
-        found = _by_place(old, new, pairs)
+        found = _by_place(old, new, [*_old_places(old.shape.plan, new.shape.plan, streams).items()])
         return found if answers(new.shape.plan) != "old" else _with_new_box(found, old, new, streams)
     if runs_both(old.shape.plan):
         tracks, single = _Tracks.of(old.shape.plan), _Parts.of(new.shape.plan, streams)
@@ -111,6 +114,27 @@ def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
         mine = tracks.old if back else tracks.new
         return _by_place(old, new, [*zip(mine, single.box, strict=True), *zip(tracks.above, single.above, strict=True)])
     return match(old, new, streams)
+
+
+def placed(old: Query, new: Query, operator: int, streams: Streams) -> int | None:
+    """The operator of the new plan whose rows are those of one of the old plan's; None: it has none."""
+    if old.shape == new.shape:
+        return operator
+    if runs_both(new.shape.plan):
+        return _old_places(old.shape.plan, new.shape.plan, streams).get(operator)
+    if runs_both(old.shape.plan):
+        before = first(old)
+        back = {there: here for here, there in _old_places(before.shape.plan, old.shape.plan, streams).items()}
+        return placed(before, new, back[operator], streams) if operator in back else None
+    wanted = meanings(old, streams)[operator]
+    return next((i for i, meaning in enumerate(meanings(new, streams)) if meaning == wanted), None)
+
+
+def _old_places(single: Plan, both: Plan, streams: Streams) -> dict[int, int]:
+    """Operator of the old plan -> where it is among plans side by side."""
+    before, after = _Parts.of(single, streams), _Tracks.of(both)
+    pairs = [*zip(before.box, after.old, strict=True), *zip(before.above, after.above, strict=True)]
+    return dict(pairs)
 
 
 def _by_place(old: Query, new: Query, pairs: Sequence[tuple[int, int]]) -> StateMatch:

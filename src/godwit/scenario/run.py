@@ -123,13 +123,13 @@ def _made_up(spec: WorldSpec) -> ScenarioStage:
 
 
 def _resting(topology: Topology) -> Trace:
-    """Nobody moves."""
+    """No device moves."""
     events = [TraceEvent(0, d.id, "attach", d.site, None) for d in topology.devices.values() if d.site is not None]
-    return Trace(0, tuple(sorted(events, key=lambda event: event.device)), source="nobody moves")
+    return Trace(0, tuple(sorted(events, key=lambda event: event.device)), source="no device moves")
 
 
 def _cut(trace: Trace, duration_ms: int) -> Trace:
-    """The trace up to a moment; longer than it is, it goes on with nobody moving."""
+    """The trace up to a moment; longer than it is, it continues without moves."""
     return replace(trace, duration_ms=duration_ms, events=tuple(e for e in trace.events if e.t <= duration_ms))
 
 

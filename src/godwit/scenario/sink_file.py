@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from godwit.delivery.sinks.base import ResultSink
 from godwit.errors import ConfigError
 from godwit.scenario.connectors import SinkSpec
+from godwit.validation import worded
 from godwit.yaml_files import read_yaml
+
+_SPECS = TypeAdapter(dict[str, SinkSpec])
 
 
 def sinks_of_queries(file: Path) -> dict[str, list[ResultSink]]:
@@ -19,10 +22,8 @@ def sinks_of_queries(file: Path) -> dict[str, list[ResultSink]]:
         msg = f"{file} names no query; write `busy: {{parquet: out/busy}}`"
         raise ConfigError(msg)
     try:
-        specs = {str(query): SinkSpec.model_validate(one) for query, one in read.items()}
+        specs = _SPECS.validate_python(read)
     except ValidationError as wrong:
-        first = wrong.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        msg = f"{file}: {place}: {first['msg']}"
+        msg = f"{file}: {worded(wrong.errors(), SinkSpec)[0]}"
         raise ConfigError(msg) from wrong
     return {query: spec.sinks(file.resolve().parent) for query, spec in specs.items()}

@@ -16,7 +16,7 @@ Unknown keys are refused; faults are reported all together, each with its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +35,7 @@ from godwit.model.topology_file import load_topology
 from godwit.scenario.connectors import KafkaSourceSpec, MqttSourceSpec, NatsSourceSpec, PositionsSpec, SinkSpec
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
+from godwit.validation import worded
 from godwit.yaml_files import read_text, read_yaml, to_yaml
 
 Name = Annotated[str, Field(min_length=1)]
@@ -231,27 +232,15 @@ def load_scenario(path: Path, *, serving: bool = False) -> Scenario:
     try:
         scenario = Scenario.model_validate({**content, "home": path.parent})
     except ValidationError as error:
-        raise _fail(path, [_worded(fault) for fault in error.errors()]) from None
+        raise _fail(path, worded(error.errors(), Scenario)) from None
     faults = list(_faults(scenario, serving))
     if faults:
         raise _fail(path, faults)
     return scenario
 
 
-def _worded(fault: Mapping[str, Any]) -> str:
-    """`queries[0].sink: there is no such key ...`"""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
-    if fault["type"] == "extra_forbidden":
-        return f"{place}: there is no such key; remove it or correct its spelling"
-    if fault["type"] == "missing":
-        return f"{place}: is missing; add it"
-    if fault["type"] == "value_error":
-        return f"{place}: {fault['ctx']['error']}"
-    return f"{place}: {fault['msg']} (it is {fault['input']!r})"
-
-
 def _faults(scenario: Scenario, serving: bool) -> Iterator[str]:
-    """What a schema cannot say: names that nobody declared, things that do not go together."""
+    """What a schema cannot say: names that were not declared, things that do not go together."""
     if (scenario.topology is None) == (scenario.world is None) and not serving:
         yield "topology: give either topology (a file or inline) or world (made up)"
     if scenario.world is not None and scenario.trace is not None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from godwit.errors import ConfigError
+from godwit.validation import worded
 from godwit.yaml_files import read_yaml
 
 
@@ -32,7 +33,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-#: role -> what whoever has it may do
+#: role -> its rights
 ALLOWS: Mapping[Role, frozenset[Role]] = {
     Role.READ: frozenset({Role.READ}),
     Role.FEED: frozenset({Role.FEED}),
@@ -63,7 +64,7 @@ class TokensFile(BaseModel):
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever sent a request."""
+    """The sender of a request."""
 
     name: str
     role: Role
@@ -92,12 +93,12 @@ class Caller:
         return None
 
 
-#: whoever calls a server without tokens
+#: the caller of a server without tokens
 ANYBODY = Caller("anybody", Role.ADMIN)
 
 
 class Access:
-    """All tokens of a server; without any, everybody may do everything."""
+    """All tokens of a server; without tokens, every caller has all rights."""
 
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self._tokens = tuple(tokens)
@@ -111,7 +112,7 @@ class Access:
         return not self._tokens
 
     def caller(self, token: str | None) -> Caller | None:
-        """Whose token it is; None: nobody's."""
+        """The owner of a token; None: it is unknown."""
         if self.open:
             return ANYBODY
         digest = digest_of(token or "")
@@ -141,9 +142,8 @@ def _from_file(file: Path) -> tuple[Token, ...]:
     try:
         return TokensFile.model_validate(read_yaml(file, what="the tokens file ")).tokens
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "top level"
-        msg = f"{file}: {where}: {first['msg']}; `godwit token NAME --role read` prints a line of it"
+        first = worded(error.errors(), TokensFile, secret=True)[0]
+        msg = f"{file}: {first}; `godwit token NAME --role read` prints a line of it"
         raise ConfigError(msg) from error
 
 

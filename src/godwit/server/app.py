@@ -23,6 +23,7 @@ from godwit.server.problems import problem, refusal, status_of
 from godwit.server.routes import devices, operations, queries, results, streams, tables, topology
 from godwit.server.rows_endpoint import RowsEndpoint
 from godwit.server.service import Service
+from godwit.validation import worded
 
 log = logging.getLogger("godwit.server")
 PAGE = Path(__file__).parent / "page"
@@ -34,7 +35,7 @@ def create_app(
     limits: ServerLimits | None = None,
     positions: PositionColumns | None = None,
 ) -> FastAPI:
-    """The server's application over a fleet; whoever makes it starts and stops the fleet. `positions`: columns of rows
+    """The server's application over a fleet; the caller starts and stops the fleet. `positions`: columns of rows
     that say where their device is, so that it is attached to the nearest site."""
     # No documentation page: FastAPI's loads its scripts from elsewhere, and this must work offline.
     app = FastAPI(title="godwit", version="1", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
@@ -75,9 +76,9 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 async def _bad_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"error": "BadRequest", "message": f"{place}: {first['msg']}", "place": place}, 422)
+    body = getattr(request.scope.get("route"), "body_field", None)
+    message = worded(error.errors(), body and body.field_info.annotation)[0]
+    return JSONResponse({"error": "BadRequest", "message": message, "place": message.partition(": ")[0]}, 422)
 
 
 async def _bug(request: Request, error: Exception) -> JSONResponse:

@@ -59,12 +59,12 @@ async def take(service: Service, caller: Caller, parcel: Parcel, site: str | Non
 
 def outcome(parcel: Parcel, taken: bool) -> dict[str, Any]:
     """What its sender is told: rows taken now, dead letters and why, columns that were left out."""
-    told: dict[str, Any] = {"taken": taken, "rows": len(parcel.rows) - len(parcel.dead) if taken else 0}
+    answer: dict[str, Any] = {"taken": taken, "rows": len(parcel.rows) - len(parcel.dead) if taken else 0}
     if parcel.dead:
-        told |= {"dead": len(parcel.dead), "dead_letters": [plain(one) for one in parcel.dead[:MOST_TOLD]]}
+        answer |= {"dead": len(parcel.dead), "dead_letters": [plain(one) for one in parcel.dead[:MOST_TOLD]]}
     if parcel.unknown:
-        told["unknown_columns"] = parcel.unknown
-    return told
+        answer["unknown_columns"] = parcel.unknown
+    return answer
 
 
 async def _settled(service: Service, caller: Caller, parcel: Parcel, site: str | None) -> bool:

@@ -216,9 +216,9 @@ class Backend(ABC):
 
     @abstractmethod
     def follow(self, committed: Committed, told: Told, listened: Callable[[], bool]) -> None:
-        """Tell of commits and records of the history from now on; `listened`: whether anybody wants to know."""
+        """Publish commits and records of the history from now on; `listened`: whether there are subscribers."""
 
-    def stop(self) -> None:  # noqa: B027 - an embedded fleet is stopped by whoever has opened it
+    def stop(self) -> None:  # noqa: B027 - an embedded fleet is stopped by its opener
         """Let go of what belongs to the server."""
 
     def _not_here(self, what: str) -> NoReturn:

@@ -43,6 +43,8 @@ class NewQuery(RequestBody):
     emit: Literal["final", "changes"] = "final"
     #: "stateless" joins keep no intermediate rows, so that their order is changed in one epoch
     joins: Literal["materialised", "stateless"] = "materialised"
+    #: "none": results of a device that has moved on do not wait for those of the region that it has left
+    order: Literal["device", "none"] = "device"
 
 
 class NewText(RequestBody):
@@ -115,6 +117,8 @@ class PlanOrder(RequestBody):
     strategy: str = Field(default="auto", max_length=100)
     #: of pause-drain-resume: let windows run out
     run_out: bool = False
+    #: queries that share its joins keep their plan
+    alone: bool = False
 
 
 class TopologyText(RequestBody):

@@ -74,7 +74,16 @@ class EmbeddedBackend(Backend):
 
     def execute(self, command: Command) -> tuple[int, int]:
         if isinstance(command, Replan):  # (plans are made before it begins)
-            self.fleet.replan(command.query, order=command.order, strategy=command.strategy, run_out=command.run_out)
+            self.fleet.replan(
+                command.query,
+                order=command.order,
+                partial=command.partial,
+                filters_up=command.up,
+                filters_down=command.down,
+                strategy=command.strategy,
+                run_out=command.run_out,
+                alone=command.alone,
+            )
             return self.fleet.control.last, int(self.fleet.deployment.epoch)
         return self.fleet.control.execute(command), int(self.fleet.deployment.epoch)
 
@@ -196,9 +205,9 @@ class EmbeddedBackend(Backend):
         self.fleet.process_available()
 
     def follow(self, committed: Committed, told: Told, listened: Callable[[], bool]) -> None:
-        def tell(runner: Runner, number: int, record: Record) -> None:
+        def publish(runner: Runner, number: int, record: Record) -> None:
             if record["results"] and listened():
                 committed(runner.region, runner.shape.key, results_of(record, runner.store))
 
-        self.fleet.pool.follow(tell)
+        self.fleet.pool.follow(publish)
         self.fleet.history.follow(told)

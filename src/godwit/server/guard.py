@@ -35,9 +35,9 @@ class Guard:
 
         if scope["method"] == "HEAD" and not scope["path"].endswith(ENDLESS):
             scope = {**scope, "method": "GET"}  # (the server sends no body then)
-        told = dict(scope["headers"])
-        length = told.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._body or b"chunked" in told.get(b"transfer-encoding", b""):
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._body or b"chunked" in headers.get(b"transfer-encoding", b""):
             message = f"a body may have up to {self._body} bytes, and must say its length"
             await JSONResponse({"error": "TooLarge", "message": message}, 413)(scope, receive, guarded)
             return

@@ -1,9 +1,9 @@
 """Live results: every commit is offered once to the subscribers of the queries it answers.
 
-Runs beside the engine: `committed` is called by a region's thread, looks whether anybody listens, and puts the message
+Runs beside the engine: `committed` is called by a region's thread, checks for subscribers, and puts the message
 on the event loop. A topic keeps its newest messages once for all, and each subscriber its place among them: one that
 does not read costs nothing. Those that wait are woken a few at a time, with a rest between, so that engine and
-requests, which share the interpreter, have their turns; whoever is woken takes all that has come. A subscriber that
+requests, which share the interpreter, have their turns; a woken subscriber takes all that has come. A subscriber that
 has fallen behind the kept messages is told so and let go; it reads what it missed from the results.
 """
 
@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-#: so many subscribers are woken at once, and then nobody for so long (seconds)
+#: so many subscribers are woken at once, and then none for so long (seconds)
 SLICE, REST = 20, 0.001
 
 
 class News:
     """A message, as text for WebSockets and as a server-sent event: made once for all subscribers."""
 
-    def __init__(self, event: str, told: dict[str, Any]) -> None:
-        self.text = json.dumps(told)
+    def __init__(self, event: str, body: dict[str, Any]) -> None:
+        self.text = json.dumps(body)
         self.event = f"event: {event}\r\ndata: {self.text}\r\n\r\n".encode()
 
 
@@ -39,8 +39,8 @@ LAGGED = News(
 class Comment(News):
     """What no program sees."""
 
-    def __init__(self, told: str) -> None:
-        self.text, self.event = "", f": {told}\r\n\r\n".encode()
+    def __init__(self, comment: str) -> None:
+        self.text, self.event = "", f": {comment}\r\n\r\n".encode()
 
 
 #: that a connection without news is alive; what a subscriber gets last if the server stops
@@ -173,13 +173,13 @@ class Hub:
                     del self._topics[place]
 
     def end(self) -> None:
-        """The server stops: everybody is let go. Call it on the event loop."""
+        """The server stops: all subscriptions end. Call it on the event loop."""
         for topic in list(self._topics.values()):
             for one in topic.listeners:
                 one.end(FAREWELL)
 
     def publish(self, name: str, make: Callable[[], News]) -> None:
-        """From any thread. The message is made only if somebody listens, and once for all of them."""
+        """From any thread. The message is made only if there are subscribers, and once for all of them."""
         with self._changing:
             found = [(loop, topic) for (known, loop), topic in self._topics.items() if known == name]
         if not found:

@@ -1,7 +1,7 @@
 """Posts that arrive together are taken in together: one thread, one entry of the source log for all that wait.
 
 While a group is written, the next one gathers: under load groups grow, alone a post goes at once. A post that cannot go
-with the others is answered None, and pushed alone by whoever sent it.
+with the others is answered None, and pushed alone by its sender.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Inlet:
         while self._loop is loop and not loop.is_closed():
             if not self._waiting and not self._news.wait(timeout=1.0):
                 continue
-            self._news.clear()  # before the look: whoever comes behind it says so again
+            self._news.clear()  # before the look: an entry that comes later sets it again
             group: list[Waiting] = []
             while self._waiting and len(group) < MOST:
                 group.append(self._waiting.popleft())

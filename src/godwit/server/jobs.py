@@ -33,7 +33,7 @@ class Jobs:
         def run() -> None:
             try:
                 answer.set_result(work())
-            except BaseException as error:  # whatever it is, whoever asks is told
+            except BaseException as error:  # whatever it is, the caller gets it
                 answer.set_exception(error)
 
         threading.Thread(target=run, name=f"godwit-job-{number}", daemon=True).start()
@@ -47,11 +47,11 @@ class Jobs:
 
     def state(self, number: int) -> dict[str, Any]:
         what, answer = self._known[number]
-        told: dict[str, Any] = {"job": number, "what": what}
+        body: dict[str, Any] = {"job": number, "what": what}
         if not answer.done():
-            return {**told, "state": "running"}
+            return {**body, "state": "running"}
         error = answer.exception()
         if error is None:
-            return {**told, "state": "done", "result": answer.result()}
+            return {**body, "state": "done", "result": answer.result()}
         why = problem(error) if isinstance(error, GodwitError) else {"error": "InternalError", "message": str(error)}
-        return {**told, "state": "failed", **why}
+        return {**body, "state": "failed", **why}

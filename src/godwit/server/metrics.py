@@ -46,7 +46,7 @@ class StatusCollector(Collector):
         regions: dict[tuple[str, ...], dict[str, float]] = {}
         for runner in self._status.runners:
             total = regions.setdefault((runner.region,), {})
-            told = {
+            values = {
                 "batches": runner.batches,
                 "in": runner.rows_in,
                 "out": runner.rows_out,
@@ -55,7 +55,7 @@ class StatusCollector(Collector):
                 "state_bytes": sum(runner.state_bytes.values()),
                 "handed": runner.handed_over,
             }
-            for name, value in told.items():
+            for name, value in values.items():
                 total[name] = total.get(name, 0) + value
             p95 = runner.latency_ms.p95
             if p95 is not None:

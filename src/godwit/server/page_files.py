@@ -1,4 +1,4 @@
-"""The page's files; and what is said of a path that is neither a file of the page nor a route."""
+"""The page's files; and the answer to a path that is neither a file of the page nor a route."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         allowed = _methods(scope)
         if allowed:
-            told = {"error": "MethodNotAllowed", "message": f"this path takes {allowed}, not {scope['method']}"}
-            raise HTTPException(405, told, headers={"Allow": allowed})
+            body = {"error": "MethodNotAllowed", "message": f"this path takes {allowed}, not {scope['method']}"}
+            raise HTTPException(405, body, headers={"Allow": allowed})
         try:
             return await super().get_response(path, scope)
         except AnyHTTPException as fault:
             if fault.status_code != 404:
                 raise
-            told = {"error": "NotFound", "message": f"there is nothing at {scope['path']}", "remedy": INDEX}
-            raise HTTPException(404, told) from fault
+            body = {"error": "NotFound", "message": f"there is nothing at {scope['path']}", "remedy": INDEX}
+            raise HTTPException(404, body) from fault
 
 
 def _methods(scope: Scope) -> str:
@@ -44,11 +44,11 @@ def _about(operation: dict[str, Any]) -> str:
 
 
 def add_index(app: FastAPI) -> None:
-    """`GET /v1`: every path with its methods and what they do, for whoever comes without a manual."""
+    """`GET /v1`: every path with its methods and what they do, for callers without a manual."""
 
     @app.get("/v1", include_in_schema=False)
     @app.get("/v1/", include_in_schema=False)
     def index() -> dict[str, Any]:
         paths = app.openapi()["paths"]
-        told = {path: {name.upper(): _about(one) for name, one in methods.items()} for path, methods in paths.items()}
-        return {"godwit": app.version, "openapi": "/v1/openapi.json", "page": "/", "paths": told}
+        listed = {path: {name.upper(): _about(one) for name, one in methods.items()} for path, methods in paths.items()}
+        return {"godwit": app.version, "openapi": "/v1/openapi.json", "page": "/", "paths": listed}

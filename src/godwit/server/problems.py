@@ -51,8 +51,8 @@ def problem(error: GodwitError) -> dict[str, Any]:
 
 def refusal(fault: AnyHTTPException) -> dict[str, Any]:
     """The body of one that is no error of the fleet's; all refusals look alike."""
-    told: Any = fault.detail
-    return told if isinstance(told, dict) else {"error": "Refused", "message": str(told)}
+    detail: Any = fault.detail
+    return detail if isinstance(detail, dict) else {"error": "Refused", "message": str(detail)}
 
 
 def refused(status: int, message: str, **headers: str) -> HTTPException:

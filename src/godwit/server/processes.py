@@ -32,7 +32,7 @@ from godwit.storage.epoch_log import Control, Standing
 from godwit.storage.log import Segment
 from godwit.storage.names import HISTORY, kept_log, regions_of
 
-#: how often the logs are looked at while somebody listens, and how often otherwise (seconds)
+#: how often the logs are looked at while there are subscribers, and how often otherwise (seconds)
 LOOK_EVERY, LOOK_IDLE = 0.02, 0.25
 #: a status, which reads many logs, is good for so long (seconds)
 FRESH = 0.5
@@ -104,8 +104,8 @@ class ProcessBackend(Backend):
 
     def output(self, query: Query) -> tuple[Column, ...]:
         streams = encode(list(self.deployment.streams.values()))
-        for told in self._fleet.ask_regions({"do": "analyse", "streams": streams, "sql": query.oracle_sql}):
-            found: tuple[Column, ...] = decode(told["columns"])
+        for answer in self._fleet.ask_regions({"do": "analyse", "streams": streams, "sql": query.oracle_sql}):
+            found: tuple[Column, ...] = decode(answer["columns"])
             return found
         msg = "no region's process is running, and one is needed to check a query; start one (`godwit region`)"
         raise DeploymentError(msg)
@@ -160,7 +160,7 @@ class ProcessBackend(Backend):
         self._fleet.close_sources()
 
     def close_device(self, device: DeviceId) -> None:
-        ends = [int(told["end"]) for told in self._fleet.ask_regions({"do": "end"})]
+        ends = [int(answer["end"]) for answer in self._fleet.ask_regions({"do": "end"})]
         self._fleet.ask_regions({"do": "close", "devices": [device], "end": max(ends, default=0)})
 
     # --- looks
@@ -182,14 +182,14 @@ class ProcessBackend(Backend):
         return moved(Control(self._store), epochs)
 
     def progress(self) -> CommandProgress:
-        told = self._fleet.ask_coordinator({"do": "progress"})
+        answer = self._fleet.ask_coordinator({"do": "progress"})
         regions = {str(name): one.epoch for name, one in region_members(self._store).items() if not one.left}
-        waiting = tuple(map(int, told["waiting"]))
-        return CommandProgress(self._fleet.commands.last, waiting, told["epoch"], told["in_force"], regions)
+        waiting = tuple(map(int, answer["waiting"]))
+        return CommandProgress(self._fleet.commands.last, waiting, answer["epoch"], answer["in_force"], regions)
 
     def check(self) -> None:
-        for name, told in self._fleet.status().items():
-            if wrong := told.get("error") or told.get("failures"):
+        for name, known in self._fleet.status().items():
+            if wrong := known.get("error") or known.get("failures"):
                 msg = f"{name}: {wrong}"
                 raise DeploymentError(msg)
 

@@ -89,8 +89,8 @@ def _decoded(cursor: str | None) -> dict[str, int]:
     if not cursor:
         return {}
     try:
-        told = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-        return {str(region): max(0, int(rows)) for region, rows in told.items()}
+        position = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+        return {str(region): max(0, int(rows)) for region, rows in position.items()}
     except (ValueError, TypeError, AttributeError) as error:
         msg = "the cursor is not one of ours; use the one of the page before, or none to begin again"
         raise ConfigError(msg) from error

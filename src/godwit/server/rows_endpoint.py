@@ -39,12 +39,12 @@ class RowsEndpoint:
             return
         headers: dict[str, str] = {}
         try:
-            status, told = 200, await self._take(found[1], HTTPConnection(scope), receive)
+            status, answer = 200, await self._take(found[1], HTTPConnection(scope), receive)
         except GodwitError as error:
-            status, told = status_of(error), problem(error)
+            status, answer = status_of(error), problem(error)
         except HTTPException as refusal:
-            status, told, headers = refusal.status_code, body_of(refusal), dict(refusal.headers or {})
-        body = json.dumps(told).encode()
+            status, answer, headers = refusal.status_code, body_of(refusal), dict(refusal.headers or {})
+        body = json.dumps(answer).encode()
         more = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         length = (b"content-length", str(len(body)).encode())
         await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *more]})

@@ -59,12 +59,12 @@ class Service:
     # --- callers
 
     def caller(self, connection: HTTPConnection, need: Role) -> Caller:
-        """Whoever calls, if they may; 401, 403 or 429 otherwise, logged."""
+        """The caller, if it has the right; otherwise 401, 403 or 429, logged."""
         caller = self.access.caller(None if self.access.open else _token(connection))
         if caller is None:
             self.refuse_log(connection, "no valid token")
-            told = "this token is not known" if _token(connection) else "send a token: Authorization: Bearer TOKEN"
-            raise refused(401, told, **{"WWW-Authenticate": "Bearer"})
+            why = "this token is not known" if _token(connection) else "send a token: Authorization: Bearer TOKEN"
+            raise refused(401, why, **{"WWW-Authenticate": "Bearer"})
         if (wrong := caller.refusal(need)) is not None:
             self.refuse_log(connection, wrong)
             raise refused(403, wrong)
@@ -134,8 +134,8 @@ class Service:
                 continue
             rows = rows_of(results, versions[-1], {version.id for version in versions})
             if rows:
-                told = [one for table in rows for one in json_rows(table)]
-                message = {"query": name, "region": region, "rows": told, "at": at}
+                listed = [one for table in rows for one in json_rows(table)]
+                message = {"query": name, "region": region, "rows": listed, "at": at}
                 self.hub.publish(topic, partial(News, "rows", message))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from godwit.model.joins import AsofJoin, OuterJoin
-from godwit.model.plan import Aggregate, Join, Query, Sink, Window
+from godwit.model.plan import Aggregate, Filter, Join, Plan, Query, Sink, Window
 from godwit.sim.over import SimOver
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Reading
@@ -38,11 +38,10 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
         return _windows([a for a in first for _ in range(max(1, len(_near(outer, a, second))))], aggregate.window)
     joins = [op for op in plan.operators if isinstance(op, Join)]
     if len(joins) == 2:
-        return _chain(over, [scans[i] for i, _ in plan.scans], joins[0].upper_us, aggregate)
+        return _chain(_wanted(plan, scans, over), joins[0].upper_us, aggregate)
     if joins:
-        first, second = (scans[i] for i, _ in plan.scans)
-        band = next(op for op in plan.operators if isinstance(op, Join)).upper_us
-        pairs = [(a, b) for a in first for b in second if a[1] == b[1] and abs(b[0] - a[0]) <= band and a[2] > over]
+        first, second = _wanted(plan, scans, over)
+        pairs = [(a, b) for a in first for b in second if a[1] == b[1] and abs(b[0] - a[0]) <= joins[0].upper_us]
         if aggregate is None:
             return Counter((a[0], a[2], b[0], b[2]) for a, b in pairs)
         return _windows([(a[0], a[1], b[2]) for a, b in pairs], aggregate.window)
@@ -57,13 +56,19 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     return _sessions(rows, aggregate.window.gap_us) if aggregate.window.gap_us else _windows(rows, aggregate.window)
 
 
-def _chain(over: int, scans: Sequence[Sequence[Reading]], band: int, aggregate: Aggregate | None) -> Answer:
+def _wanted(plan: Plan, scans: Mapping[int, Sequence[Reading]], over: int) -> list[Sequence[Reading]]:
+    """The readings of each scan; of the one that a filter names, those that it lets through."""
+    named = {op.predicate.partition("__")[0] for op in plan.operators if isinstance(op, Filter)}
+    return [[row for row in scans[i] if scan.alias not in named or row[2] > over] for i, scan in plan.scans]
+
+
+def _chain(scans: Sequence[Sequence[Reading]], band: int, aggregate: Aggregate | None) -> Answer:
     found = [
         (a, b, c)
         for a in scans[0]
         for b in scans[1]
         for c in scans[2]
-        if a[1] == b[1] == c[1] and abs(b[0] - a[0]) <= band and abs(c[0] - b[0]) <= band and a[2] > over
+        if a[1] == b[1] == c[1] and abs(b[0] - a[0]) <= band and abs(c[0] - b[0]) <= band
     ]
     if aggregate is None:
         return Counter((a[0], a[2], b[0], b[2], c[0], c[2]) for a, b, c in found)

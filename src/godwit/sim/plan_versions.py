@@ -6,22 +6,24 @@ Which states match, what is computed of what, when a step may be taken: the code
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from godwit.control.events import Event, PlanChanged, QueryAdjusted, QueryWithdrawn
-from godwit.ids import QueryId, RegionId
+from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import CLASS, GENERATION, QUERY, Join, Query
 from godwit.model.signature import StateKey
+from godwit.model.taps import family
 from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.box import JoinBox, reordered
 from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
-from godwit.replan.tracks import Answers, answers, both, first, matching, of_new, runs_both, second
+from godwit.replan.family import SHARED_STRATEGIES, left_states, next_versions, planned
+from godwit.replan.tracks import Answers, answers, both, dates_rows, first, matching, of_new, runs_both, second
 from godwit.sim.operators import Row, pairs
 from godwit.sim.worlds import STREAMS
 
@@ -38,24 +40,32 @@ class HasKernel(Protocol):
 class Shelves:
     """What versions have left, and what is remembered of changes; it outlives any crash."""
 
-    #: (version, operator) -> (the rows of each input, how far it had released the watermark)
-    left: dict[tuple[QueryId, int], tuple[Parts, int]] = field(default_factory=dict)
+    #: (version, part of an operator's state) -> (the rows of each input, how far it had released the watermark)
+    left: dict[tuple[QueryId, str], tuple[Parts, int]] = field(default_factory=dict)
     released: set[QueryId] = field(default_factory=set)
     lines: dict[QueryId, int] = field(default_factory=dict)
     found: dict[tuple[object, ...], int] = field(default_factory=dict)
     #: query -> its versions, oldest first
     versions: dict[QueryId, list[Query]] = field(default_factory=dict)
 
-    def left_by(self, query: Query) -> dict[int, tuple[Parts, int]] | None:
-        stateful = [i for i, operator in enumerate(query.shape.plan.operators) if operator.stateful]
-        known = {i: self.left[query.id, i] for i in stateful if (query.id, i) in self.left}
-        return known if len(known) == len(stateful) else None
+    def left_by(self, query: Query, deployment: Deployment) -> dict[int, tuple[Parts, int]] | None:
+        found: dict[int, tuple[Parts, int]] = {}
+        for one in left_states(query, deployment.queries):
+            there = [self.left.get((one.executor, name)) for name in one.names]
+            known = [part for part in there if part is not None]
+            if len(known) < len(there):
+                return None
+            sides = {side for parts, _ in known for side in parts}
+            rows = {side: [row for parts, _ in known for row in parts.get(side, ())] for side in sides}
+            mine = {side: [row for row in part if row[CLASS] >= one.since] for side, part in rows.items()}
+            found[one.operator] = mine, min(clock for _, clock in known)
+        return found
 
     def arrived(self, deployment: Deployment, move: Migration) -> Arrived[list[Row]] | None:
         """The state of a move, if all that it can be made of is there."""
         new = deployment.queries.get(move.query)
         old = None if new is None or new.inherits is None else deployment.queries.get(new.inherits)
-        left = None if old is None else self.left_by(old)
+        left = None if old is None else self.left_by(old, deployment)
         if new is None or old is None or left is None:
             return None
         plan = new.shape.plan
@@ -73,7 +83,7 @@ class _Heir:
     """As `region/inherit.py`, over lists."""
 
     def __init__(self, old: Query, new: Query, left: Mapping[int, tuple[Parts, int]]) -> None:
-        found = matching(old, new, STREAMS)
+        found = matching(old, replace(new, cut=None), STREAMS)
         self._new, self._left = new, left
         self._matched = {one.new: one.old for one in found.matched}
         self._computed = {one.new: one for one in found.recompute}
@@ -90,7 +100,9 @@ class _Heir:
             found = pairs(join, self.rows(step.left), self.rows(step.right))
         else:
             return []
-        return [{**row, QUERY: self._new.id, GENERATION: 0, CLASS: 0} for row in found]
+        # Where plans side by side share the answers by age, what is inherited has no class, and so is old.
+        undated = {CLASS: 0} if dates_rows(self._new.shape.plan) else {}
+        return [{**row, QUERY: self._new.id, GENERATION: 0, **undated} for row in found]
 
 
 class SimAsks(Protocol):
@@ -101,25 +113,51 @@ class SimAsks(Protocol):
 class SimPlanVersions:
     """The changes of plan of a simulated world."""
 
-    def __init__(self, shelves: Shelves, runners: Mapping[tuple[RegionId, str], HasKernel], ask: SimAsks) -> None:
-        self.shelves, self._runners, self._ask = shelves, runners, ask
+    def __init__(
+        self,
+        shelves: Shelves,
+        runners: Mapping[tuple[RegionId, str], HasKernel],
+        ask: SimAsks,
+        migrates: Callable[[QueryId], bool],
+    ) -> None:
+        self.shelves, self._runners, self._ask, self._migrates = shelves, runners, ask, migrates
 
-    def change(self, deployment: Deployment, name: QueryId, order: str, strategy: str) -> None:
-        """Nothing happens if a change is under way, or the query has that order."""
+    def change(self, deployment: Deployment, name: QueryId, order: str, strategy: str, alone: bool = False) -> None:
+        """Nothing happens if a change is under way, or the query has that order. `alone`: those with which it shares
+        operators keep theirs."""
         versions = self.shelves.versions.get(name)
         old = None if not versions else deployment.queries.get(versions[-1].id)
-        if versions is None or old is None or under_way(old, deployment):
+        if versions is None or old is None or old.cut is not None:
             return
+        members = family(old, deployment.queries)
         tree = JoinBox.of(old.shape.plan, STREAMS).order(order)
-        if tree.same_order(JoinBox.of(old.shape.plan, STREAMS).tree):
+        known = {one.id for found in self.shelves.versions.values() for one in found}
+        busy = any(under_way(one, deployment) or (one.id not in known and not one.unseen) for one in members)
+        busy = busy or any(self._migrates(one.id) for one in members)
+        if busy or tree.same_order(JoinBox.of(old.shape.plan, STREAMS).tree):
             return
-        version = QueryId(f"{name}~{len(versions)}")
-        new = replace(reordered(old, tree, STREAMS), id=version, inherits=old.id, until=0)
+        if len(members) > 1 and strategy not in SHARED_STRATEGIES:
+            return
+
+        def rewrite(query: Query) -> Query | None:
+            if alone and query.id != old.id:
+                return None
+            new = reordered(query, tree, STREAMS)
+            return both(query, new, STREAMS, SIDE_BY_SIDE[strategy]) if strategy in SIDE_BY_SIDE else new
+
+        found = next_versions(members, rewrite, self._name, deployment.queries, STREAMS)
         if strategy in SIDE_BY_SIDE:
-            new = replace(both(old, new, STREAMS, SIDE_BY_SIDE[strategy]), id=version)
-            self._switch(name, old, new, False)
+            self._switch(members, found, False)
         else:
-            self._ask(QueryAdjusted(old.id, old.probes, new))
+            for one in found:
+                self._ask(QueryAdjusted(one.inherits or one.id, one.probes, one))
+
+    def _name(self, old: Query) -> QueryId:
+        return QueryId(f"{self._of(old)}~{len(self.shelves.versions[self._of(old)])}")
+
+    def _of(self, version: Query) -> QueryId:
+        """The query that it is a version of."""
+        return next(n for n, known in self.shelves.versions.items() if version.id in [one.id for one in known])
 
     def revert(self, deployment: Deployment, name: QueryId) -> None:
         """The new box is of no use: back to the old plan, while both run."""
@@ -127,9 +165,12 @@ class SimPlanVersions:
         both_ = None if not versions else deployment.queries.get(versions[-1].id)
         if versions is None or both_ is None or both_.until or not runs_both(both_.shape.plan):
             return
-        if self._before(deployment, both_) is None and answers(both_.shape.plan) != "later":
-            version = QueryId(f"{name}~{len(versions)}")
-            self._switch(name, both_, replace(first(both_), id=version, inherits=both_.id, until=0), False)
+        members = family(both_, deployment.queries)
+        newest = {found[-1].id for found in self.shelves.versions.values()}
+        if not newest >= {one.id for one in members}:
+            return
+        if all(self._before(deployment, one) is None for one in members) and answers(both_.shape.plan) != "later":
+            self._switch(members, next_versions(members, first, self._name, deployment.queries, STREAMS), False)
 
     def advance(self, deployment: Deployment) -> bool:
         """Take the steps that can be taken; whether there was one."""
@@ -154,24 +195,38 @@ class SimPlanVersions:
                 return True
             case NextStep.RETIRE:
                 assert query.inherits is not None
-                if runs_both(query.shape.plan):
-                    self._line_us(deployment, query)
-                return self._ask(QueryWithdrawn(query.inherits))
+                ending = family(deployment.queries[query.inherits], deployment.queries)
+                for new in [new for new in deployment.queries.values() if new.inherits in {one.id for one in ending}]:
+                    if runs_both(new.shape.plan):
+                        self._line_us(deployment, new)
+                # Readers first; who was withdrawn before goes with the last of them.
+                done = [self._ask(QueryWithdrawn(one.id)) for one in reversed(ending) if not one.unseen]
+                return any(done)
             case NextStep.DELIVER:
                 return False
             case NextStep.SWITCH:
-                name = next(n for n, known in self.shelves.versions.items() if query.id in [v.id for v in known])
-                if query.successor is not None:
-                    asked = query.successor.id in {v.id for v in self.shelves.versions[name]}
-                    return not asked and self._switch(name, query, query.successor, True)
-                version = QueryId(f"{name}~{len(self.shelves.versions[name])}")
-                return self._switch(name, query, replace(second(query), id=version, inherits=query.id, until=0), False)
+                members = family(query, deployment.queries)
+                newest = {found[-1].id for found in self.shelves.versions.values()}
+                if not newest >= {one.id for one in members if not one.unseen}:
+                    return False  # asked for with another of them; or one is being withdrawn
+                coming = {one.id: one.successor for one in members if one.successor is not None}
+                rewrite = planned(coming) if coming else second
+                found = next_versions(members, rewrite, self._name, deployment.queries, STREAMS)
+                return self._switch(members, found, bool(coming))
 
-    def _switch(self, name: QueryId, old: Query, new: Query, wait: bool) -> bool:
-        done = self._ask(PlanChanged(old.id, new, None, {}, wait))
+    def _switch(self, members: Sequence[Query], found: Sequence[Query], wait: bool) -> bool:
+        requests = [PlanChanged(one.inherits or one.id, one, self._sink(one), {}, wait) for one in found]
+        ends = tuple(one.id for one in members if one.unseen)
+        done = self._ask(replace(requests[0], others=tuple(requests[1:]), ends=ends))
         if done:
-            self.shelves.versions[name].append(new)
+            for one in found:
+                self.shelves.versions[self._of(replace(one, id=one.inherits or one.id))].append(one)
         return done
+
+    @staticmethod
+    def _sink(version: Query) -> SiteId | None:
+        """Rows of a cut leave at one place."""
+        return SiteId("c") if version.cut is not None else None
 
     def _progress(self, deployment: Deployment) -> ChangeProgress:
         return ChangeProgress(
@@ -181,12 +236,13 @@ class SimPlanVersions:
             lambda version: version.id in self.shelves.released,
             lambda version: True,  # (there are no sinks)
             self.shelves.found,
+            self._migrates,
         )
 
     def _line_us(self, deployment: Deployment, version: Query) -> int | None:
         if version.id not in self.shelves.lines:
             old = self._before(deployment, version)
-            left = None if old is None else self.shelves.left_by(old)
+            left = None if old is None else self.shelves.left_by(old, deployment)
             if old is None or left is None:
                 return None
             joins = {i: found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)}

@@ -22,7 +22,7 @@ from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.outbox import messages
-from godwit.protocol.session_order import Session
+from godwit.protocol.session_order import ROUTED, Session
 from godwit.protocol.shadows import ShadowKey
 from godwit.protocol.watermarks import Mark
 from godwit.sim.operators import Row, key_of
@@ -62,8 +62,10 @@ class SimCommit:
     held: Mapping[Session, Rows]
     #: query -> its watermark where its results leave, if that is here
     promised: Mapping[QueryId, int]
+    #: its number among the commits of all regions
+    turn: int
     #: what versions of queries leave with it
-    left: Mapping[tuple[QueryId, int], tuple[Mapping[int, Rows], int]] = field(default_factory=dict)
+    left: Mapping[tuple[QueryId, str], tuple[Mapping[int, Rows], int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class Surroundings(Protocol):
     runners: dict[tuple[RegionId, str], SimRunner]
     now: float
     shelves: Shelves
+    #: the commits of all regions so far
+    committed: int
 
     def source_log(self, region: RegionId, stream: StreamId) -> list[LogEntry]: ...
 
@@ -202,7 +206,8 @@ class SimRunner:
         states, shadows, rooms = _copied(self.states), deepcopy(self.shadows), _copied(self.rooms)
         public = (numbered, made.positions, *results, made.ended, memory)
         kept = states, shadows, rooms, tuple(self.pending), _copied(self.held)
-        self.commits.append(SimCommit(*public, *kept, self._promised(), outputs.left))
+        self.world.committed += 1
+        self.commits.append(SimCommit(*public, *kept, self._promised(), self.world.committed, outputs.left))
         self._die(crash, "committed")
         self._publish()
         return True
@@ -247,6 +252,9 @@ class SimRunner:
         stay: Rows = []
         away: dict[RegionId, Rows] = {}
         for row in rows:
+            if ROUTED in row:  # it has crossed regions once, and leaves here
+                stay.append(row)
+                continue
             table = self._way_on(row[QUERY], consumer, row.get(DEVICE) if local else None)
             key = key_of(self.shape.plan.operators[consumer], side, row) if table.divided else ()
             for to in table.route_of(key).receivers:

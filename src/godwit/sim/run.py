@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from godwit.sim.schedule import Schedule, draw, draw_keys, draw_passing, draw_plans
+from godwit.sim.schedule import (
+    Schedule,
+    draw,
+    draw_divided_plans,
+    draw_keys,
+    draw_moving_sinks,
+    draw_passing,
+    draw_plans,
+    draw_shared_plans,
+)
 from godwit.sim.world import World
 
 
@@ -63,16 +72,31 @@ def run(
         return [seed for found in pool.map(partial(failing, drawing=drawing), chunks) for seed in found]
 
 
+def _drawing(options: argparse.Namespace) -> Callable[[int], Schedule]:
+    named = {
+        "keys": draw_keys,
+        "plans": draw_plans,
+        "shared_plans": draw_shared_plans,
+        "divided_plans": draw_divided_plans,
+        "passing": draw_passing,
+        "sinks": draw_moving_sinks,
+    }
+    return next((drawing for name, drawing in named.items() if getattr(options, name)), draw)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m godwit.sim.run", description=__doc__)
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
     parser.add_argument("--plans", action="store_true", help="schedules that change plans")
+    parser.add_argument("--shared-plans", action="store_true", help="the same of queries that share operators")
+    parser.add_argument("--divided-plans", action="store_true", help="the same while keys migrate")
     parser.add_argument("--passing", action="store_true", help="schedules of queries that answer each row")
+    parser.add_argument("--sinks", action="store_true", help="the same, and their sinks move")
     parser.add_argument("--seed", type=int, help="play one schedule and print its script and what happened")
     options = parser.parse_args(arguments)
-    drawing = draw_passing if options.passing else draw_plans if options.plans else draw_keys if options.keys else draw
+    drawing = _drawing(options)
     if options.seed is not None:
         sys.stdout.write(story(drawing(options.seed)) + "\n")
         return int(bool(play(drawing(options.seed))))

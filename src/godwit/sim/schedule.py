@@ -24,6 +24,7 @@ from godwit.sim.worlds import (
     OUTER_KEYED,
     PARENT,
     REGIONS,
+    SHARED_CHAINS,
 )
 
 #: moments at which a step may die
@@ -193,6 +194,8 @@ class ChangePlan:
     query: str
     order: str
     strategy: str
+    #: queries with which it shares operators keep their order
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,17 @@ def draw_passing(seed: int) -> Schedule:
     return replace(drawn, actions=tuple(actions))
 
 
+def draw_moving_sinks(seed: int) -> Schedule:
+    """The same schedule, and now and then the place where a query's results leave moves."""
+    drawn, rng = draw_passing(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        actions.append(action)
+        if rng.random() < 0.12:
+            actions += [Put(rng.choice(["q0", "q0", "q1"]), 2, rng.choice([*PARENT, "c"])), Deliver(4, False)]
+    return replace(drawn, actions=tuple(actions))
+
+
 def draw_keys(seed: int, longest: int = 60) -> Schedule:
     """A random schedule that migrates keys, by all strategies, among everything else that may happen."""
     rng = Random(seed)
@@ -342,6 +356,41 @@ def draw_plans(seed: int, longest: int = 60) -> Schedule:
     actions: list[Action] = [SubmitQuery("q0", rng.choice(list(CHAINS)), 0)]
     actions += [drawing.one() for _ in range(rng.randint(longest // 2, longest))]
     return Schedule(seed, rule, redeployment, tuple(actions))
+
+
+def draw_shared_plans(seed: int) -> Schedule:
+    """The same, with several queries that have joins in common; some of them are cut, and some leave."""
+    drawn, rng = draw_plans(seed), Random(seed)
+    kind, names = rng.choice(list(SHARED_CHAINS)), ["q0"]
+    actions: list[Action] = [SubmitQuery("q0", kind, 0)]
+    for action in drawn.actions[1:]:
+        if isinstance(action, ChangePlan):
+            strategy = rng.choice(["moving-state", "background"])
+            action = replace(action, query=rng.choice(names), strategy=strategy, alone=rng.random() < 0.4)
+        elif isinstance(action, RevertPlan | Put):
+            action = replace(action, query=rng.choice(names))
+        actions.append(action)
+        if len(names) < 4 and rng.random() < 0.15:
+            names.append(f"q{len(names)}")
+            actions.append(SubmitQuery(names[-1], kind, rng.choice([0, 0, 1]), rng.random() < 0.25))
+        elif rng.random() < 0.02:
+            actions.append(WithdrawQuery(rng.choice(names)))
+    return replace(drawn, actions=tuple(actions), shares=True)
+
+
+def draw_divided_plans(seed: int) -> Schedule:
+    """The same as `draw_plans`, with keys that migrate."""
+    drawn, rng = draw_plans(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        actions.append(action)
+        if rng.random() < 0.12:
+            keys: tuple[int, ...] | tuple[str, int, int] = (rng.randrange(2),)
+            if rng.random() < 0.2:
+                keys = ("buckets", 0, rng.randint(1, BUCKETS))
+            strategy = rng.choice([AUTO, *KEY_STRATEGIES])
+            actions.append(MoveKeys("q0", keys, rng.choice([*PARENT, "c"]), strategy))
+    return replace(drawn, actions=tuple(actions))
 
 
 class _Drawing:

@@ -31,9 +31,10 @@ from godwit.model.taps import LEAVING, TapTable
 from godwit.protocol.handover import Migration, stands_apart
 from godwit.protocol.inputs import Arrived, Inputs, Sent
 from godwit.protocol.kernel import RegionKernel
-from godwit.protocol.session_order import Session
+from godwit.protocol.session_order import ROUTED, Session, in_turn
 from godwit.protocol.shadows import ShadowKey, shadow_key
 from godwit.protocol.watermarks import NEVER
+from godwit.replan.family import left_name
 from godwit.sim import operators as ops
 from godwit.sim import over, running
 from godwit.sim.operators import Row, bound
@@ -50,7 +51,7 @@ class SimOutputs:
     #: the move, and what makes an `Arrived` of it
     handovers: list[tuple[Migration, tuple[Any, ...]]] = field(default_factory=list)
     #: (version, operator) -> what it leaves to the next one: rows of each input, and how far the watermark was released
-    left: dict[tuple[QueryId, int], tuple[dict[int, list[Row]], int]] = field(default_factory=dict)
+    left: dict[tuple[QueryId, str], tuple[dict[int, list[Row]], int]] = field(default_factory=dict)
 
     @property
     def receivers(self) -> set[RegionId]:
@@ -197,8 +198,12 @@ class _Step:
         """Rows from operators here, and rows that came from other regions, each with its generation."""
         parts = [(local, self.moves.epoch), *self.work.channels.get((index, side), ())]
         known = self.kernel.queries
+        if isinstance(self.runner.shape.plan.operators[index], Sink):
+            return self._leaving(index, parts)
         if not self.runner.shape.plan.operators[index].stateful:
-            return [row for rows, _ in parts for row in rows if row[QUERY] in known]
+            marked = [({ROUTED: epoch} if self.kernel.order.applies else {}, rows) for rows, epoch in parts[1:]]
+            came = [{**row, **mark} for mark, rows in marked for row in rows]
+            return [row for row in (*local, *came) if row[QUERY] in known]
         found: list[Row] = []
         for rows, epoch in parts:
             for row in rows:
@@ -208,6 +213,18 @@ class _Step:
             if arrived.move.operator == index and not self._apart(arrived.move):
                 found += self.runner.rooms.pop((arrived.move, side), [])
         return found
+
+    def _leaving(self, index: int, parts: list[tuple[list[Row], Epoch]]) -> list[Row]:
+        """Rows that leave now, those first that were routed first: another epoch may have another way. Others wait
+        until the last result of the sink's old region is out."""
+        rooms, found = self.runner.rooms, list[Row]()
+        for move in self.work.let_out:
+            found += rooms.pop((move, 0), [])
+        routed = [(row.get(ROUTED, epoch), row) for rows, epoch in parts for row in rows]
+        for epoch, row in in_turn(routed):
+            waits = self.moves.behind(row[QUERY], index, epoch)
+            (found if waits is None else rooms.setdefault((waits, 0), [])).append(row)
+        return [row for row in found if row[QUERY] in self.kernel.queries]
 
     def _apart(self, move: Migration) -> bool:
         return stands_apart(move, self.runner.shape.plan.operators[move.operator])
@@ -530,7 +547,9 @@ class _Step:
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)
             if move.leaves:
                 rows = {side: [r for part in found for r in part] for side, found in parts.items()}
-                self.outputs.left[move.query, index] = (rows, clock)
+                divided = index in self.kernel.deployment.queries[move.query].left_in
+                name = left_name(index, self.kernel.region if divided else None)
+                self.outputs.left[move.query, name] = (rows, clock)
                 self.moves.sent(move)
                 continue
             told = (self.kernel.book.sessions(), self.moves.told_of(move))

@@ -98,6 +98,8 @@ class World:
     inbox: list[Event] = field(default_factory=list)
     #: the regions' wall clock, in seconds
     now: float = 0.0
+    #: the commits of all regions so far
+    committed: int = 0
     #: what the control plane did, for the script of a failing run
     log: list[str] = field(default_factory=list)
 
@@ -111,7 +113,7 @@ class World:
         )
         self.control = [Published(self.plane.deployment)]
         self.shelves = Shelves()
-        self.plans = SimPlanVersions(self.shelves, self.runners, self._change_version)
+        self.plans = SimPlanVersions(self.shelves, self.runners, self._change_version, self.plane.keys.migrates)
         self._logs: dict[tuple[RegionId, StreamId], list[LogEntry]] = {}
         self._sources: dict[tuple[StreamId, DeviceId], Source] = {}
         self._waiting: dict[tuple[StreamId, DeviceId], list[act.Reading]] = {}
@@ -169,7 +171,7 @@ class World:
                 self.queries[query.id] = query
                 self.shelves.versions[query.id] = [query]
                 # Whether results come in order can be said where they leave at one place.
-                sink = SiteId("c") if cut or kind in ("running", "over", "passing") else None
+                sink = SiteId("c") if cut or kind in ("running", "over") else None
                 self._ask(lambda: self.plane.submit(query, sink))
             case act.WithdrawQuery(name):
                 if (
@@ -184,9 +186,9 @@ class World:
                 self._migrate(QueryId(name), keys, SiteId(to), strategy)
             case act.RefreshReplicas():
                 self._ask(lambda: self.plane.handle(ReplicasDue()))
-            case act.ChangePlan(name, order, strategy):
+            case act.ChangePlan(name, order, strategy, alone):
                 self._drop_unplaced()
-                self.plans.change(self.deployment, QueryId(name), order, strategy)
+                self.plans.change(self.deployment, QueryId(name), order, strategy, alone)
             case act.RevertPlan(name):
                 self._drop_unplaced()
                 self.plans.revert(self.deployment, QueryId(name))
@@ -217,9 +219,11 @@ class World:
                     versions.pop()
 
     def _migrate(self, name: QueryId, keys: tuple[int, ...] | tuple[str, int, int], to: SiteId, strategy: str) -> None:
-        query = self.queries.get(name)
+        versions = self.shelves.versions.get(name, ())
+        query = self.queries.get(name) if len(versions) < 2 else versions[-1]
         if query is None or name in self.withdrawn:
             return
+        name = query.id
         operator = next(i for i, node in enumerate(query.shape.plan.operators) if node.stateful)
         some = HashRange(int(keys[1]), int(keys[2])) if keys[0] == "buckets" else listed(*map(str, keys))
         if strategy == "falcon-oop":
@@ -565,8 +569,8 @@ class World:
                 said = max(said, record.promised.get(query.id, NEVER))
 
     def _overtaken(self, query: QueryId) -> Iterator[str]:
-        """Of each device, rows must leave in the order in which it sent them."""
-        commits = [record for (region, _), r in self.runners.items() if region == "cloud" for record in r.commits]
+        """Of each device, rows must leave in the order in which it sent them, wherever the sink is."""
+        commits = sorted((c for runner in self.runners.values() for c in runner.commits), key=lambda c: c.turn)
         to_come = {device: iter(sent) for (stream, device), sent in self._sent.items() if stream == LEFT}
         for device, *reading in (row for record in commits for name, row in record.results if name == query):
             if tuple(reading) not in to_come[device]:

@@ -206,7 +206,7 @@ def asof(name: str, over: int) -> Query:
 
 def chain(name: str, over: int) -> Query:
     """SELECT ... FROM left a JOIN right b ON .. JOIN left c ON .., each pair of neighbours within BAND"""
-    return _query(name, [*_chain(), Sink((5,), ("a__ts", "a__v", "b__ts", "b__v", "c__ts", "c__v"))], over)
+    return _query(name, [*_chain(), _triples(5)], over)
 
 
 def counted_chain(name: str, over: int) -> Query:
@@ -221,6 +221,24 @@ def counted_chain(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def late_chain(name: str, over: int) -> Query:
+    """The same, but what differs between queries is wanted of c: the first join is the same for all"""
+    a, _, b, first, c, second = _chain()
+    joins = [a, b, first.reading((0, 1)), c, Filter((3,), "c__v > __p0"), second.reading((2, 4))]
+    return _query(name, [*joins, _triples(5)], over)
+
+
+def sifted_chain(name: str, over: int) -> Query:
+    """The same, but what differs between queries is looked at above the joins, which are the same for all"""
+    a, _, b, first, c, second = _chain()
+    joins = [a, b, first.reading((0, 1)), c, second.reading((2, 3))]
+    return _query(name, [*joins, Filter((4,), "a__v > __p0"), _triples(5)], over)
+
+
+def _triples(below: int) -> Sink:
+    return Sink((below,), ("a__ts", "a__v", "b__ts", "b__v", "c__ts", "c__v"))
+
+
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
 KEYED = {**KINDS, "running": running, "over": over}
@@ -232,7 +250,9 @@ OUTER = {f.__name__: f for f in (full_join, semi_join, anti_join)}
 OUTER_KEYED = {**OUTER, "counted_outer": counted_outer, "asof": asof}
 #: of three streams, whose joins have several orders
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
-ALL_KINDS = {**KEYED, **OUTER_KEYED, **CHAINS, "nested": nested, "passing": passing}
+#: the same, of which several queries may have joins in common
+SHARED_CHAINS = {**CHAINS, **{f.__name__: f for f in (late_chain, sifted_chain)}}
+ALL_KINDS = {**KEYED, **OUTER_KEYED, **SHARED_CHAINS, "nested": nested, "passing": passing}
 
 
 def lowest(query: Query) -> Query:

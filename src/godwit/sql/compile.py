@@ -21,12 +21,13 @@ from godwit.sql.dialect import parse, text, tokens
 from godwit.sql.emit import Emitter
 from godwit.sql.fault import SqlFault, located, point
 from godwit.sql.guard import guard
-from godwit.sql.keep import take_hints
+from godwit.sql.keep import UNORDERED, take_hints
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
 from godwit.sql.spellings import respell
+from godwit.sql.table_filters import filters_as_joins
 
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared apart (fleet.stream)"
 _MAY_GIVE_DECIMALS = frozenset(
@@ -50,7 +51,9 @@ def compile_query(
     with located(sql):
         select, target = _target(_parse(sql))
         take_hints(select)
+        ordered = not any(one.meta.get(UNORDERED) for one in select.find_all(exp.Select))
         respell(select)
+        filters_as_joins(select, streams)
         for tree in (target, select):
             if tree is not None:
                 guard(tree, sql, declared)
@@ -60,7 +63,7 @@ def compile_query(
         result = Compiler(streams, _goes_by_arrival(select, streams)).query(select, {})
         _check_target(target, result, select)
         decimals = _computes_with_decimals(select, streams)
-        return _query(sql, query_id, select, target, result, decimals)
+        return _query(sql, query_id, select, target, result, decimals, ordered)
 
 
 def width(sql: str) -> int:
@@ -78,14 +81,20 @@ def _relations(select: exp.Select) -> int:
 
 
 def _query(
-    sql: str, query_id: QueryId, select: exp.Query, target: exp.Table | None, result: Result, decimals: bool
+    sql: str,
+    query_id: QueryId,
+    select: exp.Query,
+    target: exp.Table | None,
+    result: Result,
+    decimals: bool,
+    ordered: bool,
 ) -> Query:
     draft = merge_projections(push_filters(result.draft))
     hidden = () if result.key is None else (VERSION, DELETED)
     draft = subscribe(prune(draft, frozenset([*(f.flat for f in result.fields), *hidden])))
     lifter = Lifter(decimals)
     emitter = Emitter(lifter)
-    plan = emitter.sink(draft, result.fields, result.key)
+    plan = emitter.sink(draft, result.fields, result.key, ordered)
     return Query(
         id=query_id,
         sql=sql,

@@ -23,13 +23,21 @@ class Emitter:
         self.operators: list[plan.Operator] = []
         self.subscriptions: dict[int, tuple[str, ...]] = {}
 
-    def sink(self, draft: d.Draft, fields: tuple[ScopeField, ...], key: tuple[str, ...] | None = None) -> plan.Plan:
-        """`key`: of results that replace each other."""
+    def sink(
+        self,
+        draft: d.Draft,
+        fields: tuple[ScopeField, ...],
+        key: tuple[str, ...] | None = None,
+        ordered: bool = True,
+    ) -> plan.Plan:
+        """`key`: of results that replace each other. Not `ordered`: no row waits for an earlier one of its device."""
         top = self._emit(draft)
         time = next((f for f in fields if f.lag_us is not None), None)
         names = tuple(f.name for f in fields)
-        sink = plan.Sink((top,), names, time.name if time else None, time.lag_us or 0 if time else 0, key)
-        self._add(sink)
+        each_row = not any(operator.stateful for operator in self.operators)
+        lag = time.lag_us or 0 if time else 0
+        # (results that come with the watermark are in order anyway: one shape for both)
+        self._add(plan.Sink((top,), names, time.name if time else None, lag, key, ordered or not each_row))
         return plan.Plan(tuple(self.operators))
 
     def _add(self, operator: plan.Operator) -> int:

@@ -44,8 +44,8 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Pivot: _CLAUSES["pivots"],
     exp.TableSample: _CLAUSES["sample"],
     exp.Hint: _CLAUSES["hint"],
-    exp.IgnoreNulls: ("IGNORE NULLS depends on the order of rows", "use min or max"),
-    exp.RespectNulls: ("RESPECT NULLS depends on the order of rows", "use min or max"),
+    exp.IgnoreNulls: ("IGNORE NULLS is not supported", "use min_by(x, ts) FILTER (WHERE x IS NOT NULL), or max_by"),
+    exp.RespectNulls: ("RESPECT NULLS is not supported", "remove it: nulls count"),
     exp.JSONExtract: ("this path syntax is not supported", "use get_json_object(column, '$.path')"),
     exp.AtTimeZone: ("AT TIME ZONE is not supported", "use from_utc_timestamp(ts, 'zone') or convert_timezone"),
 }

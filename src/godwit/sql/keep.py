@@ -1,10 +1,12 @@
-"""How long a key's total is kept, and whether results are put out early, where Spark's SQL has room for it: a hint.
+"""How long a key's total is kept, whether results are put out early, and whether their order matters, where Spark's
+SQL has room for it: a hint.
 
     SELECT /*+ keep('1 day') */ train, count(*) AS n FROM passengers GROUP BY train
 
 A key without rows for that long (event time) is forgotten; its next row begins again. 'forever' keeps every key. Spark
 passes over hints that it does not know, so the text stays a query of Spark's. `emit('changes')` is for windows: their
-results so far come as changes, as soon as rows do.
+results so far come as changes, as soon as rows do. `order('none')` is for queries that answer each row: results of a
+device that has moved on do not wait for those of the region that it has left.
 """
 
 from __future__ import annotations
@@ -24,11 +26,22 @@ from godwit.sql.fault import SqlFault
 CHANGES = "godwit_changes"
 #: meta key of a SELECT: how long it keeps (microseconds); 0: for ever
 KEEP = "godwit_keep"
+#: meta key of a SELECT: its results need not come in the order in which each device sent the rows
+UNORDERED = "godwit_unordered"
 _REMEDY = "write /*+ keep('1 day') */ or /*+ keep('forever') */ right after SELECT"
 
 
 def with_changes(sql: str) -> str:
     """The text of a query with the hint that its windows' results are put out as they become."""
+    return _with_hint(sql, "emit('changes')")
+
+
+def without_order(sql: str) -> str:
+    """The text of a query with the hint that its results need not come in the order of each device's rows."""
+    return _with_hint(sql, "order('none')")
+
+
+def _with_hint(sql: str, hint: str) -> str:
     depth = 0
     try:
         found = tokens(sql)
@@ -37,7 +50,7 @@ def with_changes(sql: str) -> str:
     for token in found:
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if depth == 0 and token.text.upper() == "SELECT":
-            return f"{sql[: token.end + 1]} /*+ emit('changes') */{sql[token.end + 1 :]}"
+            return f"{sql[: token.end + 1]} /*+ {hint} */{sql[token.end + 1 :]}"
     return sql
 
 
@@ -49,6 +62,9 @@ def take_hints(tree: exp.Expr) -> None:
         written = " ".join(h if isinstance(h, str) else h.sql("spark") for h in hint.expressions) if hint else ""
         if hint is not None and re.fullmatch(r"\s*emit\s*\(\s*'changes'\s*\)\s*", written, re.IGNORECASE):
             select.meta[CHANGES] = True
+            select.set("hint", None)
+        elif hint is not None and re.fullmatch(r"\s*order\s*\(\s*'none'\s*\)\s*", written, re.IGNORECASE):
+            select.meta[UNORDERED] = True
             select.set("hint", None)
         elif hint is not None and re.match(r"\s*keep\b", written, re.IGNORECASE):
             select.meta[KEEP] = _length(written, hint)

@@ -151,7 +151,8 @@ def _matches(query: Query, running: Iterable[Query]) -> Iterator[_Match]:
     of them are read nowhere else in the query but at the same leader: they would begin at two places."""
     executed: dict[str, tuple[Query, int, Form]] = {}
     for other in running:
-        if other.shape.key != query.shape.key and other.cut is None and not other.parts and not other.until:
+        changes = other.until or other.successor is not None or other.shape.plan.runs_both
+        if other.shape.key != query.shape.key and other.cut is None and not other.parts and not changes:
             for index, form in forms(other).items():
                 if index not in other.taps:
                     executed.setdefault(form.text, (other, index, form))

@@ -3,6 +3,10 @@
 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND))   window_start, window_end   (also HOP, SESSION)
 GROUP BY TUMBLE(ts, INTERVAL '10' SECOND)    TUMBLE_START(..), TUMBLE_END(..)                  (also HOP, SESSION)
 split_index(s, '/', 3)
+timestampdiff(SECOND, a, b), dateadd(HOUR, 1, ts): the unit is a word, no column
+first(x), last(x) of a window over ts          min_by(x, ts), max_by(x, ts)
+max_by(x, y), min_by(x, y)                     max(CASE WHEN y IS NOT NULL THEN struct(y, x) END).x
+percentile_cont(0.9) WITHIN GROUP (ORDER BY x) percentile(x, 0.9)
 PROCTIME()                                     _arrived
 JOIN t FOR SYSTEM_TIME AS OF s.ts AS t ON ..   ASOF JOIN t MATCH_CONDITION (s.ts >= t.since) ON ..
 """
@@ -16,6 +20,10 @@ from godwit.model.tables import SINCE
 from godwit.sql.duration import interval
 from godwit.sql.fault import SqlFault
 
+_BY_UNIT = ("timestampdiff", "datediff", "date_diff", "timestampadd", "dateadd", "date_add")
+_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_CUTS = ("window", "session_window", "tumble", "hop", "session")
+_FIRST_OR_LAST = {"first": "min_by", "first_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _WINDOWS = ("tumble", "hop", "session")
 _BOUNDS = {"window_start": "start", "window_end": "end"}
 _TABLE_FORM = "FROM TABLE({name}(TABLE stream, DESCRIPTOR(ts), {lengths}))"
@@ -32,9 +40,17 @@ def respell(tree: exp.Expr) -> exp.Expr:
         _system_time(join)
     for select in list(tree.find_all(exp.Select)):
         _table_function(select)
+    for select in list(tree.find_all(exp.Select)):
+        _first_and_last(select)
+    for ordered in list(tree.find_all(exp.WithinGroup)):
+        _percentile(ordered)
     for call in list(tree.find_all(exp.Anonymous)):
         name = call.name.lower()
-        if name in _WINDOWS:
+        if name in _BY_UNIT and len(call.expressions) == 3:
+            _unit(call)
+        elif name in ("max_by", "min_by") and len(call.expressions) == 2 and not isinstance(call.parent, exp.Window):
+            _best(call, name.removesuffix("_by"))
+        elif name in _WINDOWS:
             call.replace(_window(name, call.expressions[:1], call.expressions[1:], call))
         elif name.removesuffix("_start").removesuffix("_end") in _WINDOWS and "_" in name:
             kind, _, bound = name.rpartition("_")
@@ -148,6 +164,63 @@ def _field(name: str, bound: str, origin: exp.Expr) -> exp.Column:
     made = exp.column(bound, table="session_window" if name == "session" else "window")
     made.this.meta.update(origin.this.meta if isinstance(origin, exp.Column) else origin.meta)
     return made
+
+
+def _unit(call: exp.Anonymous) -> None:
+    """The unit that a difference is counted in looks like a column."""
+    unit = call.expressions[0]
+    if isinstance(unit, exp.Column) and not unit.table and unit.name.upper() in _UNITS:
+        unit.replace(exp.Var(this=unit.name.upper()))
+
+
+def _best(call: exp.Anonymous, function: str) -> None:
+    """The x of the row with the greatest (least) y; of several, the greatest (least) x: so there is one answer."""
+    _name(call)
+    x, y = call.expressions
+    fields = [exp.alias_(y.copy(), "y"), exp.alias_(x.copy(), "x")]
+    there = exp.Not(this=exp.Is(this=y.copy(), expression=exp.Null()))
+    pair = exp.Case(ifs=[exp.If(this=there, true=exp.Struct(expressions=fields))])
+    made = exp.Anonymous(this=function, expressions=[pair])
+    made.meta.update(call.meta)
+    whole = call.parent if isinstance(call.parent, exp.Filter) else call
+    found = exp.Filter(this=made, expression=whole.expression.copy()) if isinstance(whole, exp.Filter) else made
+    whole.replace(exp.Dot(this=found, expression=exp.to_identifier("x")))
+
+
+def _first_and_last(select: exp.Select) -> None:
+    """By the time that the window cuts; of rows of one time, the one with the least (greatest) value."""
+    group = select.args.get("group")
+    cut = [item for item in group.expressions if isinstance(item, exp.Anonymous)] if group else []
+    times = [item.expressions[0] for item in cut if item.name.lower() in _CUTS and item.expressions]
+    parts = [*select.expressions, *filter(None, [select.args.get("having")])] if len(times) == 1 else []
+    for call in [node for part in parts for node in part.find_all(exp.Anonymous)]:
+        name = call.name.lower()
+        if name in _FIRST_OR_LAST and len(call.expressions) == 1 and not isinstance(call.parent, exp.Window):
+            _name(call)
+            call.set("this", _FIRST_OR_LAST[name])
+            call.append("expressions", times[0].copy())
+
+
+def _name(call: exp.Anonymous) -> None:
+    """An item of the SELECT list without a name is called by what was written."""
+    whole = call.parent if isinstance(call.parent, exp.Filter) else call
+    if isinstance(whole.parent, exp.Select):
+        columns = (column.name for argument in call.expressions for column in argument.find_all(exp.Column))
+        named = exp.Alias(alias=exp.to_identifier("_".join([call.name.lower(), *columns])))
+        whole.replace(named)
+        named.set("this", whole)
+
+
+def _percentile(ordered: exp.WithinGroup) -> None:
+    """Spark's percentile is the continuous one."""
+    call, order = ordered.this, ordered.expression
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "percentile_cont" or len(call.expressions) != 1:
+        return
+    by = order.expressions[0] if isinstance(order, exp.Order) and len(order.expressions) == 1 else None
+    if isinstance(by, exp.Ordered) and not by.args.get("desc"):
+        made = exp.Anonymous(this="percentile", expressions=[by.this.copy(), call.expressions[0].copy()])
+        made.meta.update(call.meta)
+        ordered.replace(made)
 
 
 def _split_index(call: exp.Anonymous) -> None:

@@ -52,6 +52,10 @@ class LogStore(Protocol):
 class SegmentStore(Protocol):
     """Files that never change, by reference. Absolute references are recorded files that lie outside of the store."""
 
+    @property
+    def links(self) -> bool:
+        """Whether a link costs less than a copy."""
+
     def path(self, reference: str) -> str:
         """Where a reader that needs a file, such as Spark, finds it."""
 
@@ -106,6 +110,8 @@ class Disk(Protocol):
 
     #: how messages call it
     root: str
+    #: whether a link costs less than a copy
+    hard_links: bool
 
     def read(self, name: str) -> bytes: ...
 

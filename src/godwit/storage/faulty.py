@@ -48,7 +48,7 @@ class FaultyDisk:
     """Another disk, with the faults of a script; see `base.Disk`."""
 
     def __init__(self, disk: Disk, faults: Sequence[DiskFault] = ()) -> None:
-        self.disk, self.root = disk, disk.root
+        self.disk, self.root, self.hard_links = disk, disk.root, disk.hard_links
         self._faults, self._seen = list(faults), [0] * len(faults)
         self._lock = threading.Lock()
         #: mutations so far

@@ -15,7 +15,7 @@ import hashlib
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from godwit.storage.base import Disk
 from godwit.storage.kafka_cluster import PATIENCE, KafkaCluster, Message
@@ -34,9 +34,9 @@ class KafkaLogs:
     def __init__(self, cluster: KafkaCluster, disk: Disk) -> None:
         """`disk`: for records that are too large for a message."""
         self.cluster, self._disk = cluster, disk
-        self.heard: Callable[[str], None] = lambda log: None
-        #: raised by whoever wants to see what is there now
-        self.doubts = 0
+        self.on_append: Callable[[str], None] = lambda log: None
+        #: raised whenever readers must see what is there now
+        self.refreshes = 0
 
     def log(self, name: str, *, shared: bool) -> KafkaLog:
         return KafkaLog(self, LargeRecords(self._disk, name), name, shared)
@@ -46,8 +46,11 @@ class KafkaLogs:
         exact, below = topic_of(self.cluster.fleet, folder), f"{topic_of(self.cluster.fleet, folder)}."
         self.cluster.remove(one for one in self.cluster.topics() if one == exact or one.startswith(below))
 
-    def ask_again(self) -> None:
-        self.doubts += 1
+    def refresh(self, logs: Collection[str] = ()) -> None:
+        self.refreshes += 1
+
+    def claim(self, region: str) -> None:
+        pass
 
     def close(self) -> None:
         self.cluster.close()
@@ -156,12 +159,12 @@ class KafkaLog(MessageLog):
         return first <= number <= last
 
     def _heard(self) -> tuple[int, int]:
-        if self._fold is None or self._doubts != self._logs.doubts:
+        if self._fold is None or self._doubts != self._logs.refreshes:
             return self._bounds()
         return self._fold.first, self._fold.last
 
     def _bounds(self) -> tuple[int, int]:
-        doubts, fold = self._logs.doubts, self._followed()
+        doubts, fold = self._logs.refreshes, self._followed()
         low, high = self._cluster.ends(self._topic)
         if high < fold.position:  # it was removed, and begins again
             with self._news:
@@ -199,7 +202,7 @@ class KafkaLog(MessageLog):
             assert self._fold is not None
             self._fold.take(*message)
             self._news.notify_all()
-        self._logs.heard(self._name)
+        self._logs.on_append(self._name)
 
     def _wait(self, position: int) -> None:
         """Until all messages before an offset were taken in."""

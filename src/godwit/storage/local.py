@@ -17,6 +17,8 @@ MOST_OPEN = max(64, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
 class LocalDisk:
     """Files below a folder; see `base.Disk`."""
 
+    hard_links = True
+
     def __init__(self, folder: str | Path) -> None:
         # Whole, because Java keeps the working directory it was started in.
         self.root = os.path.realpath(folder)

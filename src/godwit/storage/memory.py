@@ -20,6 +20,8 @@ class File:
 class MemoryDisk:
     """Files in a dictionary; see `base.Disk`. Spark gets a copy in a temporary folder."""
 
+    hard_links = True
+
     def __init__(self) -> None:
         self.root = "memory"
         self._files: dict[str, File] = {}

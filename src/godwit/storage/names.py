@@ -11,6 +11,8 @@ sinks/occupancy/1f3a0c5d7e91.json                how far a sink has come
 reports/west/0000000001.log                      what the process of a region tells the coordinator
 processes/coordinator.json                       who runs, where it listens: the coordinator, and
 processes/regions/west.json                      the process of each region
+processes/regions/west/followed.json             the epoch that a region has followed
+processes/domains/west                           where a region's logs lie, if a server keeps them (`nats_domains.py`)
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ UNKNOWN_COLUMNS = "unknown_columns"
 HISTORY = "history.jsonl"
 #: what region processes tell the coordinator; who runs
 REPORTS, PROCESSES = "reports", "processes"
+#: which JetStream domain a region's logs lie in
+DOMAINS = f"{PROCESSES}/domains"
 #: shapes whose folders are being removed: one that is named here is removed before anything else happens to it
 REMOVING = "removing"
 
@@ -55,6 +59,31 @@ def number_of(name: str) -> int | None:
 def chunk_first(name: str) -> int | None:
     """The number of a chunk file's first record; None: it is none of ours."""
     return number_of(name.removesuffix(".log")) if name.endswith(".log") else None
+
+
+#: what a region writes, and nobody else does
+_OWNED = re.compile(
+    r"(?:(?:large/)?(?:regions|reports|landing)|leases/processes/regions)/([^/]+)(?:/.*)?|processes/regions/([^/]+)/.*",
+    re.DOTALL,
+)
+#: folders whose next part is the name of a region that may keep it elsewhere
+_BY_REGION = ("regions/", "reports/", "landing/", "leases/processes/regions/", "large/regions/", "large/reports/")
+
+
+def owner_of(name: str) -> str | None:
+    """The region that writes a log, document or file; None: the coordinator, or clients."""
+    found = _OWNED.fullmatch(name)
+    return None if found is None else found[1] or found[2]
+
+
+def has_many_owners(folder: str) -> bool:
+    """Whether names of several regions lie in or below a folder."""
+    return not folder or any(one.startswith(f"{folder}/") for one in _BY_REGION)
+
+
+def is_domain(name: str) -> bool:
+    """Whether it can be a part of subjects and names of streams."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name) is not None
 
 
 def report_log(region: str) -> str:

@@ -1,6 +1,12 @@
 """A connection to a NATS server with JetStream, for callers of any thread. While it is away, callers wait for it.
 
-nats://host:4222/FLEET       FLEET: the prefix of all streams, so that several fleets share a server
+nats://host:4222/FLEET                              FLEET: the prefix of all streams: several fleets share a server
+nats://leaf:4222/FLEET?domain=edge-west&hub=hub     a leaf node: what this region writes stays in its JetStream domain;
+                                                    the rest of the fleet lies in that of the hub (`nats_domains.py`)
+
+A *near* domain is kept by the server that this process is connected to. Requests to it are repeated for ten minutes
+while it is away. A *far* one is behind a leaf link. If that is cut, a request fails within seconds, and further ones at
+once until the domain answers again: a region must not stand still because another one cannot be reached.
 """
 
 from __future__ import annotations
@@ -9,103 +15,163 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, StoreAwayError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: how long one question may take; for how long it is asked again while the server is away; the pause (seconds)
+#: how long one request may take; for how long it is repeated while the server is away; the pause (seconds)
 TIMEOUT, PATIENCE, PAUSE = 5.0, 600.0, 0.1
+#: the same for a domain behind a leaf link (which a leaf node makes again within a second); how often one that is away
+#: is tried
+FAR_PATIENCE, PROBE_EVERY = 3.0, 0.5
 #: a file with a user's JWT and key, if the server wants one; a certificate authority of one's own
 CREDENTIALS = "GODWIT_NATS_CREDENTIALS"
+#: how the domain of the hub is written: the names of a fleet that belong to no region with a domain of its own
+HUB = ""
+
+#: what is requested: with the JetStream of a domain
+Question = Callable[[Any], Coroutine[Any, Any, T]]
+
+
+class ServerAwayError(StoreAwayError, OSError):
+    """A server has not answered for too long; what it was needed for may be tried again."""
 
 
 class NatsServer:
-    """`ask` is the only way to it."""
+    """`request` is the only way to it."""
 
-    def __init__(self, url: str, prefix: str, file: bool = True, patience: float = PATIENCE) -> None:
-        """`prefix`: of the fleet's streams and subjects; not `file`: nothing survives the server (for tests)."""
-        self.url, self.prefix, self.file, self._patience = url, prefix, file, patience
-        #: raised whenever something may have been said that was not heard: the connection was lost
-        self.doubts = 0
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        file: bool = True,
+        patience: float = PATIENCE,
+        *,
+        domain: str | None = None,
+        hub: str | None = None,
+    ) -> None:
+        """`prefix`: of the fleet's streams and subjects; not `file`: nothing survives the server (for tests). `domain`:
+        of the server at `url`, if it is a leaf node; `hub`: that of the hub (None: `url` is the hub)."""
+        #: without a password, for messages
+        self.url = re.sub(r"//[^/@]*@", "//", url)
+        self.prefix, self.file, self._patience = prefix, file, patience
+        self.domain, self._hub = domain, hub
+        #: raised whenever a message may have been published that was not delivered: the connection was lost
+        self.interruptions = 0
+        self._away: set[str] = set()
         self._repeated: list[Future[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
         self._thread.start()
         try:
-            self._client = self._wait(_connected(url, self._lost))
+            self._client = self.run(_connected(url, self._on_disconnect))
         except Exception as fault:
             self._stop()
-            msg = f"NATS at {url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
+            msg = f"NATS at {self.url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
             raise ConfigError(msg) from fault
-        self.js = self._client.jetstream(timeout=TIMEOUT)
+        self._contexts: dict[str, Any] = {}
+        self.repeat(PROBE_EVERY, self._probe)
 
-    def ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Ask JetStream; again and again while the server is away. So a question must be one that may be asked twice.
+    def is_far(self, domain: str) -> bool:
+        """Whether requests to a domain cross a leaf link."""
+        return self._hub is not None if domain == HUB else domain != self.domain
+
+    def jetstream(self, domain: str) -> Any:
+        if domain not in self._contexts:
+            name = (self._hub if domain == HUB else domain) or None
+            self._contexts[domain] = self._client.jetstream(timeout=TIMEOUT, domain=name)
+        return self._contexts[domain]
+
+    def request(self, question: Question[T], domain: str = HUB) -> T:
+        """A request to a JetStream, repeated while its server is away: so it must be one that may be sent twice.
         Errors of JetStream itself are the caller's; OSError: the server has not come back."""
-        from nats.errors import Error as NatsError
-        from nats.js.errors import APIError
-
-        until, told = time.monotonic() + self._patience, False
+        far = self.is_far(domain)
+        if far and domain in self._away:
+            raise self._unreachable(domain, "the leaf link is cut, or the server behind it is down")
+        until, reported = time.monotonic() + (min(FAR_PATIENCE, self._patience) if far else self._patience), False
         while True:
             try:
-                answer = self._wait(question(self.js))
-            except APIError as said:
-                if said.code != 503:  # (JetStream is about to start, or to stop)
+                answer = self.run(question(self.jetstream(domain)))
+            except Exception as fault:
+                if not is_away(fault):
                     raise
-                fault: Exception = said
-            except (TimeoutError, NatsError, OSError) as away:
-                fault = away
+                failed = fault
             else:
-                if told:
-                    log.warning("NATS at %s is back", self.url)
+                if reported:
+                    log.warning("%s is back", self._named(domain))
                 return answer
             if time.monotonic() > until or self._client.is_closed:
-                msg = f"NATS at {self.url} is away: {type(fault).__name__} {fault}"
-                raise OSError(msg) from fault
-            if not told:
-                log.warning("NATS at %s is away (%s); waiting for it", self.url, type(fault).__name__)
-                told = True
+                if far and domain not in self._away:
+                    log.warning("%s is away (%s); going on without it", self._named(domain), type(failed).__name__)
+                    self._away.add(domain)
+                raise self._unreachable(domain, f"{type(failed).__name__} {failed}") from failed
+            if not far and not reported:
+                log.warning("%s is away (%s); waiting for it", self._named(domain), type(failed).__name__)
+                reported = True
             time.sleep(PAUSE)
 
-    async def _lost(self) -> None:
-        self.doubts += 1
+    def _named(self, domain: str) -> str:
+        if not self.is_far(domain):
+            return f"NATS at {self.url}"
+        return f"JetStream domain '{(self._hub if domain == HUB else domain) or ''}', behind NATS at {self.url},"
 
-    def hear(self, subject: str, told: Callable[[bytes], None]) -> None:
-        """Call `told`, which must not wait for anything, with what is said from now on."""
+    def _unreachable(self, domain: str, why: str) -> ServerAwayError:
+        return ServerAwayError(f"{self._named(domain)} is away: {why}")
 
-        async def heard(message: Any) -> None:
-            told(message.data)
+    async def _on_disconnect(self) -> None:
+        self.interruptions += 1
 
-        self.ask(lambda _: self._client.subscribe(subject, cb=heard))
+    async def _probe(self) -> None:
+        """Whether domains that were away answer again."""
+        for domain in list(self._away):
+            with contextlib.suppress(Exception):
+                await self.jetstream(domain).account_info()
+                self._away.discard(domain)
+                log.warning("%s is back", self._named(domain))
 
-    async def say(self, subject: str, data: bytes) -> None:
-        """To whoever hears it; nobody answers. For the loop's own thread."""
+    def subscribe(self, subject: str, receive: Callable[[bytes], None]) -> None:
+        """Call `receive`, which must not wait for anything, with what is published from now on."""
+
+        async def deliver(message: Any) -> None:
+            receive(message.data)
+
+        try:
+            self.run(self._client.subscribe(subject, cb=deliver))  # (repeated by the client when it connects again)
+        except Exception as fault:
+            if not is_away(fault):
+                raise
+            raise self._unreachable(self.domain or HUB, f"{type(fault).__name__} {fault}") from fault
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        """To all subscribers, without an answer. For the loop's own thread."""
         await self._client.publish(subject, data)
 
-    def every(self, seconds: float, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+    def repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Work that is done now and then on the loop's own thread, so that nobody waits for it."""
         self._repeated.append(asyncio.run_coroutine_threadsafe(self._repeat(seconds, work), self._loop))
 
-    async def _repeat(self, seconds: float, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+    async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            with contextlib.suppress(Exception):  # (the server is away; whoever asks it himself will say so)
-                await work(self.js)
+            with contextlib.suppress(Exception):  # (the server is away; a request will say so)
+                await work()
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Something on the loop's thread, to its end."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(4 * TIMEOUT)
 
     def close(self) -> None:
         for one in self._repeated:
             one.cancel()
-        self._wait(self._client.close())
+        self.run(self._client.close())
         self._stop()
 
     def _stop(self) -> None:
@@ -114,7 +180,17 @@ class NatsServer:
         self._loop.close()
 
 
-async def _connected(url: str, lost: Callable[[], Coroutine[Any, Any, None]]) -> Any:
+def is_away(fault: Exception) -> bool:
+    """Whether an error says that the server cannot be reached, as opposed to what it has answered."""
+    from nats.errors import Error as NatsError
+    from nats.js.errors import APIError, ServiceUnavailableError
+
+    if isinstance(fault, APIError):  # (503: JetStream is about to start, or to stop; or nobody serves the domain)
+        return isinstance(fault, ServiceUnavailableError) or fault.code == 503
+    return isinstance(fault, TimeoutError | NatsError | OSError)
+
+
+async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> Any:
     import nats
 
     more: dict[str, Any] = {}
@@ -122,9 +198,9 @@ async def _connected(url: str, lost: Callable[[], Coroutine[Any, Any, None]]) ->
         more["user_credentials"] = os.environ[CREDENTIALS]
 
     async def quiet(_: Exception) -> None:
-        """What went wrong is told to whoever asked."""
+        """What went wrong is raised where it was requested."""
 
     return await nats.connect(
         url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet,
-        disconnected_cb=lost, **more,
+        disconnected_cb=disconnected, **more,
     )  # fmt: skip

@@ -22,6 +22,8 @@ MOST_SPOOLED = 2_000_000_000
 class ObjectDisk:
     """See `base.Disk`. Nobody appends here: logs on object stores have an object for each record (`object_log.py`)."""
 
+    hard_links = False
+
     def __init__(self, objects: Objects) -> None:
         self.objects, self.root = objects, objects.root
         self._spool: tempfile.TemporaryDirectory[str] | None = None

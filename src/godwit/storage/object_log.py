@@ -7,7 +7,7 @@ regions/west/sources/passengers/floor               from which number on the log
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from godwit.storage import names
 from godwit.storage.message_log import MessageLog
@@ -19,7 +19,7 @@ class ObjectLogs:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self.heard: Callable[[str], None] = lambda log: None
+        self.on_append: Callable[[str], None] = lambda log: None
 
     def log(self, name: str, *, shared: bool) -> ObjectLog:
         return ObjectLog(self._objects, name, shared)
@@ -27,7 +27,10 @@ class ObjectLogs:
     def remove(self, folder: str) -> None:
         """Records are objects in the folder, and go with it."""
 
-    def ask_again(self) -> None:
+    def refresh(self, logs: Collection[str] = ()) -> None:
+        pass
+
+    def claim(self, region: str) -> None:
         pass
 
     def close(self) -> None:

@@ -4,6 +4,8 @@
 s3://bucket/fleet?endpoint=http://host:8333      a bucket: S3, GCS (gs://), Azure (az://); see `bucket.py`
 nats://host:4222/fleet                           NATS JetStream: logs in streams, state in its object store
 nats://host:4222/fleet?segments=s3://bucket/f    logs in streams; documents and segments at another URL
+nats://leaf:4222/fleet?domain=edge-west&hub=hub  a leaf node: what this region writes stays there (`nats_domains.py`)
+nats://leaf:4222/fleet?hub=hub                   the same for a client, which writes nothing of its own
 kafka://host:9092/fleet?segments=file:/data/f    logs in topics; documents and segments at another URL
 """
 
@@ -23,6 +25,7 @@ from godwit.storage.kafka_log import KafkaLogs
 from godwit.storage.lease import Lease, lease_holder
 from godwit.storage.local import LocalDisk
 from godwit.storage.lock import FolderLock, holder, no_other
+from godwit.storage.nats_domains import NatsDomains, domain_name
 from godwit.storage.nats_log import NatsLogs
 from godwit.storage.nats_objects import NatsObjects
 from godwit.storage.nats_server import NatsServer
@@ -77,10 +80,22 @@ def _unknown(url: str) -> ConfigError:
 
 def _of_nats(url: str) -> Store:
     parts = urlparse(url)
-    server = NatsServer(f"{parts.scheme}://{parts.netloc}", _fleet(url))
-    objects, apart = NatsObjects(server), parse_qs(parts.query).get("segments")
+    options = parse_qs(parts.query)
+    domain, apart = domain_name(url, options, "domain"), options.get("segments")
+    hub = domain_name(url, options, "hub") or ("hub" if domain else None)
+    if hub and (apart or domain == hub):
+        what = "segments=... cannot be combined with domain= or hub=" if apart else f"domain={domain} is the hub's"
+        msg = f"store '{url}': {what}; a region with a domain of its own keeps everything there: ?domain=NAME&hub=hub"
+        raise ConfigError(msg)
+    server = NatsServer(f"{parts.scheme}://{parts.netloc}", _fleet(url), domain=domain, hub=hub)
+    try:
+        domains = NatsDomains(server, segments_apart=apart is not None)
+    except Exception:
+        server.close()
+        raise
+    objects = NatsObjects(server, domains)
     disk = _disk(apart[-1]) if apart else ObjectDisk(objects)
-    return Store(disk, served=NatsLogs(server, disk), objects=objects)
+    return Store(disk, served=NatsLogs(server, disk, domains), objects=objects)
 
 
 def _of_kafka(url: str) -> Store:

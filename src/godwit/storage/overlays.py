@@ -13,6 +13,7 @@ Here they are applied to a few rows in Arrow, without Spark; `state.py` makes th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.storage.log import Segment
 
+#: a SELECT list that gives all rows to one query
+_CONSTANT = re.compile(rf"'([^'\\\\]*)' AS `?{QUERY}`?")
 #: the tag under which a segment's edits are kept
 EDITS = "edits"
 
@@ -81,8 +84,21 @@ def by_query(table: pa.Table, values: Mapping[QueryId, int]) -> pa.Array:
 def rows_by_query(segment: Segment) -> dict[str, int]:
     """How many rows of each query it holds. What is still to be made by a SELECT counts as it lies in the files."""
     found: dict[str, int] = {}
+    if (only := _only(segment)) is not None:
+        return {only: segment.rows}
     for table in segment.tables([QUERY, GENERATION]):
         rows = revised(table, segment) if simple(segment) else table
         for count in pc.value_counts(rows[QUERY].combine_chunks()).to_pylist():
             found[count["values"]] = found.get(count["values"], 0) + count["counts"]
+    return found
+
+
+def _only(segment: Segment) -> str | None:
+    """The query of all rows of a segment whose files do not name it."""
+    found = None
+    for what, *values in segment.tags.get(EDITS, []):
+        if what == "query":
+            found = values[0]
+        elif what == "select" and found is None:
+            found = next((known[1] for text in values if (known := _CONSTANT.fullmatch(text)) is not None), None)
     return found

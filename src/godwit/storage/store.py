@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from godwit.errors import MissingFileError, StateError
+from godwit.errors import MissingFileError, StateError, StoreAwayError
 from godwit.storage import names
 from godwit.storage.base import Disk, Durability
 from godwit.storage.cache import TableCache
@@ -42,16 +42,20 @@ REMEDY = "run `godwit check FOLDER` to see what is damaged and what --repair can
 class ServedLogs(Protocol):
     """Logs that a server keeps: a broker, or an object store."""
 
-    #: told of a log that somebody has appended to, by servers that pass such news on; must not wait for anything
-    heard: Callable[[str], None]
+    #: called with the name of a log that another process has appended to, by servers that publish such news; must not
+    #: wait for anything
+    on_append: Callable[[str], None]
 
     def log(self, name: str, *, shared: bool) -> MessageLog: ...
 
     def remove(self, folder: str) -> None:
         """The logs below a folder, with all records."""
 
-    def ask_again(self) -> None:
-        """Whoever looks next sees what is there now: what was heard a moment ago is not enough."""
+    def refresh(self, logs: Collection[str] = ()) -> None:
+        """From now on readers see what was appended before, in these logs or in all; OSError: it cannot be known."""
+
+    def claim(self, region: str) -> None:
+        """A region's process joins: what it writes lies where its URL says. ConfigError: it lies elsewhere."""
 
     def close(self) -> None: ...
 
@@ -139,10 +143,10 @@ class Store:
         with self._news:
             self.births += 1
 
-    def look_again(self) -> None:
-        """From now on a look finds whatever anybody has appended before."""
+    def refresh(self, *logs: str) -> None:
+        """From now on readers see what was appended before, in these logs or in all; OSError: it cannot be known."""
         if self.served is not None:
-            self.served.ask_again()
+            self.served.refresh(logs)
 
     def close(self) -> None:
         """Hang up, if somebody else keeps the logs."""
@@ -182,6 +186,11 @@ class Store:
 
     def bounds(self, log: str) -> tuple[int, int]:
         return self._log(log).bounds()
+
+    def bounds_after(self, log: str, number: int) -> tuple[int, int]:
+        """`bounds`, for who will read all records past a number: one trip to a far server for both, if they are few."""
+        known = self._log(log)
+        return known.bounds_after(number) if isinstance(known, MessageLog) else known.bounds()
 
     def numbers(self, log: str) -> list[int]:
         return self._log(log).numbers()
@@ -272,6 +281,8 @@ class Store:
         except FileNotFoundError as gone:
             msg = f"{self.where(reference)} is missing; {REMEDY}"
             raise MissingFileError(msg) from gone
+        except StoreAwayError:
+            raise
         except (OSError, pa.ArrowException) as fault:
             msg = f"{self.where(reference)} cannot be read ({fault}); {REMEDY}"
             raise StateError(msg) from fault
@@ -307,6 +318,11 @@ class Store:
 
         act() if self.group is None else self.group.note_entry(act, new)
         self.cache.link(reference, new)
+
+    @property
+    def links(self) -> bool:
+        """Whether a link costs less than a copy."""
+        return self.disk.hard_links
 
     def path(self, reference: str) -> str:
         return self.disk.path(reference)
@@ -349,6 +365,8 @@ class Store:
             return self.disk.read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except StoreAwayError:  # (of a server: it says itself what is wrong)
+            raise
         except OSError as fault:
             msg = f"{self.where(name)} cannot be read ({fault}); mend the disk, or restore the folder from a copy"
             raise StateError(msg) from fault

@@ -64,7 +64,7 @@ class SlowProcess:
 
 @dataclass(frozen=True)
 class CutLink:
-    """Nobody reaches the process, and connections to it are reset; it reaches others."""
+    """The process cannot be reached, and connections to it are reset; it reaches others."""
 
     process: str
     seconds: float
@@ -88,7 +88,7 @@ class KillBroker:
 
 @dataclass(frozen=True)
 class CutStore:
-    """Nobody reaches the server that keeps the logs."""
+    """The server that keeps the logs cannot be reached."""
 
     seconds: float
 
@@ -198,7 +198,7 @@ def _step(
     longest: float,
 ) -> Step:
     seconds = round(rng.uniform(0.2, longest), 2)
-    anybody = [COORDINATOR, *regions]
+    processes = [COORDINATOR, *regions]
     match kind:
         case "send":
             return SendBatches(rng.randint(1, 3))
@@ -212,9 +212,9 @@ def _step(
         case "kill_coordinator":
             return KillProcess(COORDINATOR, seconds)
         case "pause":
-            return PauseProcess(rng.choice(anybody), seconds)
+            return PauseProcess(rng.choice(processes), seconds)
         case "slow":
-            return SlowProcess(rng.choice(anybody), seconds)
+            return SlowProcess(rng.choice(processes), seconds)
         case "cut":
             return CutLink(rng.choice(regions), seconds)
         case "kill_broker":
@@ -226,6 +226,6 @@ def _step(
         case "full_disk":
             return FullDisk(rng.choice(regions), seconds)
         case "clock":
-            return JumpClock(rng.choice(anybody), rng.choice([-3600.0, -30.0, -1.0, 1.0, 30.0, 3600.0]), seconds)
+            return JumpClock(rng.choice(processes), rng.choice([-3600.0, -30.0, -1.0, 1.0, 30.0, 3600.0]), seconds)
         case _:
             return DelayLink(rng.choice(regions), rng.choice([20.0, 100.0, 400.0]), seconds)

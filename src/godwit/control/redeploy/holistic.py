@@ -15,6 +15,7 @@ from godwit.control.stage_builder import finish
 from godwit.ids import QueryId
 from godwit.model.global_plan import Edge
 from godwit.model.instances import InstanceId
+from godwit.protocol.watermarks import epoch_of, session_of
 
 REDEPLOYING = "it is being redeployed"
 
@@ -43,9 +44,12 @@ def _holistic(planner: Planner, batch: ChangeBatch, one_by_one: bool) -> list[St
             planner.try_place(query)
         stages.append(finish(planner, mark, f"deploy {', '.join(group)}: {batch.cause}"))
         mark = planner.journal.mark()
+    stages = [stage for stage in stages if not stage.empty]
+    # Versions begin and end at the epoch of their own stage.
+    planner.session = session_of(epoch_of(planner.session) + len(stages))
     newcomers_last(planner, batch.requests)
-    stages.append(finish(planner, mark, batch.cause))
-    return [stage for stage in stages if not stage.empty] or stages[-1:]
+    last = finish(planner, mark, batch.cause)
+    return [*stages, last] if not last.empty or not stages else stages
 
 
 def _groups(planner: Planner, todo: Iterable[InstanceId], broken: Iterable[Edge]) -> list[list[QueryId]]:

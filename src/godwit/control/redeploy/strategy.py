@@ -27,6 +27,7 @@ from godwit.control.plan_versions import adjust_query, change_plan
 from godwit.control.stage import Stage
 from godwit.errors import ConfigError
 from godwit.migration.key_migrations import RouteKeys
+from godwit.model.change_text import summary
 from godwit.model.changes import Change
 from godwit.model.global_plan import Edge
 from godwit.model.instances import InstanceId
@@ -50,7 +51,7 @@ class ChangeBatch:
 
     @property
     def cause(self) -> str:
-        said = [_said(change) for change in self.changes] + [_asked(request) for request in self.requests]
+        said = [summary(change) for change in self.changes] + [_asked(request) for request in self.requests]
         return "; ".join(said[:5]) + (f" and {len(said) - 5} more" if len(said) > 5 else "") or "parked queries"
 
 
@@ -102,17 +103,13 @@ def newcomers_last(planner: Planner, requests: Iterable[Request]) -> None:
             route_keys(planner, request)
 
 
-def _said(change: Change) -> str:
-    inside = ", ".join(str(getattr(value, "id", value)) for value in vars(change).values())
-    return f"{type(change).__name__}({inside})"
-
-
 def _asked(request: Request) -> str:
     match request:
         case QuerySubmitted(query):
             return f"query '{query.id}' submitted"
-        case PlanChanged(old, query):
-            return f"query '{old}' goes on as '{query.id}', with another plan"
+        case PlanChanged(old, query, others=others):
+            more = f", and {len(others)} that share operators with it" if others else ""
+            return f"query '{old}' goes on as '{query.id}', with another plan{more}"
         case QueryAdjusted(query_id, probes, successor):
             if successor:
                 return f"query '{query_id}' keeps all rows for another plan"

@@ -38,7 +38,7 @@ class ResultBatch:
     segments: Sequence[Segment]
     #: numbers count the commits of a shape in a region
     shape: str = ""
-    #: of results that replace each other: the columns that tell which row replaces which
+    #: of results that replace each other: the columns that say which row replaces which
     key: tuple[str, ...] | None = None
 
     @property
@@ -133,7 +133,7 @@ class ResultSink(ABC):
     #: with `__version` and `__deleted`; or it takes none, and such a query is refused
     changes: ClassVar[Literal["newest", "every", "none"]] = "every"
 
-    #: tells a query's sinks apart, also after a restart
+    #: identifies the sink among those of its query, also after a restart
     name: str
 
     def open(self, state: dict[str, Any]) -> None:  # noqa: B027 - most sinks have nothing to do here

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 
 
-class DeltaSink(ResultSink):
+class DeltaSink(NamedRunSink):
     """Appends to the table at `uri` (a folder, or what deltalake takes with `options`); made by the first results."""
 
     exactly_once: ClassVar[bool] = True
@@ -23,14 +23,7 @@ class DeltaSink(ResultSink):
     def __init__(self, uri: str | Path, options: dict[str, str] | None = None) -> None:
         self._uri, self._options = str(uri), options
         self._deltalake = driver("deltalake")
-        self._run = ""
         self.name = f"delta:{self._uri}"
-
-    def open(self, state: dict[str, Any]) -> None:
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def write(self, batch: ResultBatch) -> None:
         tables = list(batch.tables())

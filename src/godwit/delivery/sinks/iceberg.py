@@ -1,6 +1,6 @@
 """Results as an Iceberg table. Exactly-once: rows, and the commit's number as a property, are one change of the table.
 
-The number is a property of the table, which outlives its snapshots, and of the snapshot, for whoever looks where rows
+The number is a property of the table, which outlives its snapshots, and of the snapshot, for those who look where rows
 came from. Results that replace each other are appended as they come, with `__version` and `__deleted`.
 """
 
@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 
 
-class IcebergSink(ResultSink):
+class IcebergSink(NamedRunSink):
     """Appends to `table` ("fleet.delta") of a catalog, which pyiceberg opens by its properties: {"type": "sql", ...};
     "name" is what it is called (default)."""
 
@@ -28,15 +28,10 @@ class IcebergSink(ResultSink):
         self._open_catalog = driver("pyiceberg.catalog").load_catalog
         self._missing = driver("pyiceberg.exceptions").NoSuchTableError
         self._table: Any = None
-        self._run = ""
         self.name = f"iceberg:{self._properties.get('uri', '')}/{self._identifier}"
 
-    def open(self, state: dict[str, Any]) -> None:
+    def close(self) -> None:
         self._table = None
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def write(self, batch: ResultBatch) -> None:
         tables = list(batch.tables())

@@ -1,6 +1,6 @@
 """Results as records of a Kafka topic. Exactly-once for readers of committed records: a commit is one transaction.
 
-The transaction also commits the commit's number, as the offset of a consumer group that nobody consumes with, so rows
+The transaction also commits the commit's number, as the offset of a consumer group without consumers, so rows
 and position are there together or not at all; `transactional.id` fences off a producer that was thought dead.
 """
 
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.errors import ConfigError, DeliveryError
 
@@ -22,7 +22,7 @@ PATIENCE = 30.0
 log = logging.getLogger(__name__)
 
 
-class KafkaSink(ResultSink):
+class KafkaSink(NamedRunSink):
     """Produces JSON, a row each, to `topic`. `key`: the column that becomes the record's key.
 
     `options`: what librdkafka takes (security.protocol, sasl.username, ...).
@@ -40,15 +40,7 @@ class KafkaSink(ResultSink):
         #: scope -> the consumer that stands for the group which keeps its position
         self._groups: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
-        self._run = ""
         self.name = f"kafka:{servers}/{topic}"
-
-    def open(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def close(self) -> None:
         for consumer in self._groups.values():

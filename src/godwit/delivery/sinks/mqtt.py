@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.errors import ConfigError, DeliveryError
 
@@ -17,7 +17,7 @@ from godwit.errors import ConfigError, DeliveryError
 AT_ONCE = 500
 
 
-class MqttSink(ResultSink):
+class MqttSink(NamedRunSink):
     """Publishes to `topic`, in which {query}, {region} and {column} are filled in: "results/{query}/{train}"."""
 
     exactly_once: ClassVar[bool] = False
@@ -43,15 +43,7 @@ class MqttSink(ResultSink):
         self._properties = driver("paho.mqtt.properties").Properties
         self._packet = driver("paho.mqtt.packettypes").PacketTypes.PUBLISH
         self._client: Any = None
-        self._run = ""
         self.name = f"mqtt:{host}:{port}/{topic}"
-
-    def open(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def close(self) -> None:
         if self._client is not None:

@@ -11,15 +11,15 @@ import json
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.loops import LoopThread
 
 ID = "Nats-Msg-Id"
 
 
-class NatsSink(ResultSink):
+class NatsSink(NamedRunSink):
     """Publishes {"rows": [...]} to `SUBJECT.QUERY.REGION`, up to `rows` rows a message.
 
     A JetStream stream must listen to `SUBJECT.>`; `stream`: make it under this name if there is none.
@@ -34,17 +34,9 @@ class NatsSink(ResultSink):
         self._loop: LoopThread | None = None
         self._connection: Any = None
         self._js: Any = None
-        self._run = ""
         #: subject -> (scope, number, part) of the last message there
         self._last: dict[str, tuple[str, int, int]] = {}
         self.name = f"nats:{servers.rpartition('@')[2]}/{subject}"
-
-    def open(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def close(self) -> None:
         loop, connection, self._loop, self._connection, self._js = self._loop, self._connection, None, None, None

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from godwit.delivery.json_rows import plain
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.model.plan import DELETED, VERSION
 
@@ -39,7 +39,7 @@ _TYPES = (
 )
 
 
-class PostgresqlSink(ResultSink):
+class PostgresqlSink(NamedRunSink):
     """Into `table` ("trains" or "schema.trains") of the database `dsn` says; made if it is not there.
 
     Needs PostgreSQL 15 for upserts (a key may be NULL). Text there cannot hold the character NUL: it becomes U+FFFD.
@@ -57,14 +57,6 @@ class PostgresqlSink(ResultSink):
         self.name = f"postgresql:{place}/{table}"
         self._connection: Any = None
         self._ready = False
-        self._run = ""
-
-    def open(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def close(self) -> None:
         if self._connection is not None:

@@ -10,17 +10,17 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from godwit.delivery.sinks.base import ResultBatch, ResultSink
-from godwit.delivery.sinks.run_name import run_name
+from godwit.delivery.sinks.base import ResultBatch
+from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.errors import ConfigError, DeliveryError
 
 if TYPE_CHECKING:
     import httpx
 
 
-class WebhookSink(ResultSink):
+class WebhookSink(NamedRunSink):
     """POSTs {"query", "region", "number", "part", "rows"} to `url`, up to `rows` rows at a time, in order.
 
     `secret`: requests carry `X-Godwit-Signature: sha256=HEX`, the HMAC of the body. A response that is not 2xx is a
@@ -46,15 +46,7 @@ class WebhookSink(ResultSink):
         self._url, self._headers, self._secret = url, dict(headers or {}), secret
         self._rows, self._timeout = rows, timeout
         self._client: httpx.Client | None = None
-        self._run = ""
         self.name = f"webhook:{httpx.URL(url).copy_with(username=None, password=None, query=None)}"
-
-    def open(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._run = run_name(state)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self._run}
 
     def close(self) -> None:
         if self._client is not None:

@@ -51,7 +51,7 @@ Newest = list[tuple[DeviceId, int, int]]
 
 
 class Feeder:
-    """Feeds one stream. `name` tells it from other feeders of the stream, also after a restart."""
+    """Feeds one stream. `name` identifies it among the feeders of the stream, also after a restart."""
 
     def __init__(self, fleet: FleetCore, stream: StreamId, name: str, ahead: int) -> None:
         self._fleet, self.stream, self._ahead = fleet, stream, ahead
@@ -96,7 +96,7 @@ class Feeder:
     def wait(self, *, may_step: bool) -> None:
         """Do not run ahead of the slowest reader by more than `ahead` entries.
 
-        While the fleet does not run, nobody reads: then work is done here (`may_step`), or rows pile up.
+        While the fleet does not run, its logs have no reader: then work is done here (`may_step`), or rows pile up.
         """
         while self._unread() > self._ahead:
             if self._fleet.pool.running:

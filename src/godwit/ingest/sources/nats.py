@@ -1,4 +1,4 @@
-"""A NATS JetStream stream as a source. Exactly once: the stream's own sequence numbers tell a repeat.
+"""A NATS JetStream stream as a source. Exactly once: the stream's own sequence numbers identify a repeat.
 
 A durable consumer keeps what was acknowledged; a message is acknowledged once its rows are durable.
 """

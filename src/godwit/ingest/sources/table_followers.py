@@ -50,7 +50,7 @@ class TableFollower(ABC):
         return self
 
     def check(self) -> None:
-        """Raise if it has failed: the table would be old, and nobody would know."""
+        """Raise if it has failed: the table would be out of date without notice."""
         if self._failure is not None:
             msg = f"table '{self._table.name}' follows nothing any more: {self._failure}; mend it, and open it again"
             raise SourceError(msg) from self._failure
@@ -68,12 +68,12 @@ class TableFollower(ABC):
             while not self._stop.is_set():
                 self.poll()
                 self._wait()
-        except Exception as error:  # whatever it is, `check` tells it
+        except Exception as error:  # whatever it is, `check` raises it
             self._failure = error
 
 
 class FileFollower(TableFollower):
-    """All rows of a table in one file; whoever writes it puts the new one in the place of the old (rename)."""
+    """All rows of a table in one file; a writer replaces the old one by the new one (rename)."""
 
     def __init__(self, table: ChangingTable, path: Path, schema: pa.Schema, every: float = 1.0) -> None:
         super().__init__(table, every)

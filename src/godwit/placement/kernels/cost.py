@@ -57,7 +57,7 @@ class Arrays(NamedTuple):
     tree_up: Vector  # latency from that site to its parent
     # The third aggregate: sum of weight[e] * spread[site, site] over the edges + own[o, a] over the operators.
     # Weighted mode: Mb/s, hops, 0. Latency mode: 1, ms, ms, the delay summed over all edges and operators; it does not
-    # enter the cost, but tells HEURISTIC which of two plans with the same longest path is closer to a shorter one.
+    # enter the cost, but shows HEURISTIC which of two plans with the same longest path is closer to a shorter one.
     weight: Vector
     spread: Matrix
     own: Matrix

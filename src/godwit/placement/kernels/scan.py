@@ -87,7 +87,7 @@ def good_moves(ar: Arrays, plan: Plan, known: Matrix, vectors: Matrix, moves: In
                 continue
             farthest = max(rest[3], ar.migration[v, a])
             slowest = -min(rest[0], ar.throughput[v, a])
-            # whoever beat the last candidate is likely to beat this one
+            # the plan that beat the last candidate is likely to beat this one
             if known.shape[0] > 0 and beats(known, last, slowest, out[a] - EPS, traffic[a] - EPS, farthest):
                 continue
             by = beaten_by(known, known.shape[0], slowest, out[a] - EPS, traffic[a] - EPS, farthest)

@@ -24,7 +24,7 @@ class Constraints:
     pinned: tuple[tuple[str, tuple[str, ...]], ...] = ()
     #: operators that may not share a site
     apart: tuple[tuple[str, str], ...] = ()
-    #: (operator, region): it, whoever reads its output, and the way between them stay inside the region
+    #: (operator, region): it, the readers of its output, and the way between them stay inside the region
     stay_in: tuple[tuple[str, str], ...] = ()
     #: respect NetworkSite.cpu
     cpu: bool = False
@@ -32,7 +32,7 @@ class Constraints:
     links: bool = False
     #: upper bound on the plan's latency
     latency_limit_ms: float | None = None
-    #: CPU already taken at a site by somebody else
+    #: CPU of a site that others have taken
     cpu_taken: tuple[tuple[str, float], ...] = field(default=())
 
     @property
@@ -72,7 +72,7 @@ class Constraints:
         return merged
 
     def check(self, workflow: Workflow, network: Network) -> None:
-        """Refuse names nobody declared."""
+        """Refuse names that were not declared."""
         operators = (
             [n for n, _ in self.pinned] + [n for pair in self.apart for n in pair] + [n for n, _ in self.stay_in]
         )

@@ -17,6 +17,7 @@ from godwit.placement.problem.network import Network, NetworkLink, NetworkSite
 from godwit.placement.problem.problem import PlanVector, Problem
 from godwit.placement.problem.workflow import DataEdge, Workflow, WorkflowOperator
 from godwit.placement.published.instances import SpeedModel
+from godwit.validation import worded
 from godwit.yaml_files import parse_yaml, read_yaml
 
 
@@ -127,8 +128,7 @@ def read_problem(
     try:
         spec = ProblemSpec.model_validate(content)
     except ValidationError as fault:
-        places = "; ".join(f"{'.'.join(str(x) for x in e['loc']) or 'file'}: {e['msg']}" for e in fault.errors()[:5])
-        msg = f"{path} does not describe a placement problem: {places}"
+        msg = f"{path} does not describe a placement problem: {'; '.join(worded(fault.errors(), ProblemSpec)[:5])}"
         raise DataError(msg) from None
     return build(spec, model, objective)
 

@@ -15,17 +15,6 @@ from godwit.errors import PlacementError
 from godwit.placement.problem.problem import PlanVector
 
 
-def to_signature(plan: PlanVector, actions: int) -> int:
-    """[2, 2, 1, 0] in base 4 is 164."""
-    number = 0
-    for digit in plan:
-        if not 0 <= digit < actions:
-            msg = f"digit {digit} is not a digit of base {actions}; plans use the actions 0..{actions - 1}"
-            raise PlacementError(msg)
-        number = number * actions + int(digit)
-    return number
-
-
 def to_plan(signature: int, actions: int, operators: int) -> PlanVector:
     """164 in base 4 with four operators is [2, 2, 1, 0]."""
     if not 0 <= signature < actions**operators:
@@ -36,12 +25,6 @@ def to_plan(signature: int, actions: int, operators: int) -> PlanVector:
         signature, digit = divmod(signature, actions)
         digits.append(digit)
     return tuple(reversed(digits))
-
-
-def enumerate_plans(start: int, stop: int, actions: int, operators: int) -> Iterator[PlanVector]:
-    """Every plan of a range of signatures once, in order."""
-    for signature in range(start, stop):
-        yield to_plan(signature, actions, operators)
 
 
 def split(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

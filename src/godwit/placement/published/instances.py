@@ -79,10 +79,10 @@ def one_platform(network: Network) -> Network:
     return Network(tuple(replace(s, platforms=("any",)) for s in network.sites), network.links)
 
 
-def read_latency(path: Path, workflow: Workflow, network: Network, columns: str = "site") -> Floats:
+def read_latency(path: Path, workflow: Workflow, network: Network) -> Floats:
     """Operators x sites; a column `cloud-x` is the site `site-x`; an empty cell means 'cannot run'."""
     rows = list(csv.reader(_read(path).splitlines()))
-    head = [h if h in network.index else h.replace("cloud-", f"{columns}-", 1) for h in rows[0][1:]]
+    head = [h if h in network.index else h.replace("cloud-", "site-", 1) for h in rows[0][1:]]
     unknown = [h for h in head if h not in network.index]
     missing = set(network.index) - set(head)
     if unknown or missing:
@@ -123,7 +123,7 @@ def riot_latency_problem(name: str, size: int, folder: Path | None = None) -> Pr
 
 
 def grown_latency(workflow: Workflow, network: Network, folder: Path | None = None, seed: int = 5) -> Floats:
-    """For sizes nobody published: each cell is drawn from what the operator measured on that kind of device."""
+    """For sizes that were not published: each cell is drawn from what the operator measured on that kind of device."""
     folder = folder or data_folder()
     seen: dict[tuple[int, str], list[float]] = {}
     for size in (7, 15, 31):

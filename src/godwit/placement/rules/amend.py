@@ -63,7 +63,7 @@ class _Search:
         return any(span is not None and node not in span for span in spans)
 
     def _span(self, producer: InstanceId, consumer: InstanceId) -> Way | None:
-        """The nodes that the producer's rows pass from now on; None: nobody knows; empty: they cannot pass."""
+        """The nodes that the producer's rows pass from now on; None: unknown; empty: they cannot pass."""
         node = self._ground.placement.get(producer)
         if producer in self._moving or node is None:
             return self._span_of_moving(producer)

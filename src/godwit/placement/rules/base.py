@@ -70,11 +70,11 @@ class PlacementContext:
     hosted: dict[NodeId, dict[InstanceId, None]] = field(default_factory=dict)
     #: the site an instance's rows travel to
     root: dict[InstanceId, NodeId] = field(default_factory=dict)
-    #: (query, operator, site that its device is attached to) -> where somebody wants the instance, if it has room
+    #: (query, operator, site that its device is attached to) -> the preferred site of the instance, if it has room
     hints: dict[HintKey, NodeId] = field(default_factory=dict)
-    #: the ways that somebody wants an operator's rows to take: (first site, last site) -> all sites
+    #: the preferred ways of an operator's rows: (first site, last site) -> all sites
     ways: dict[HintKey, Ways] = field(default_factory=dict)
-    #: an instance, by its query's name -> where somebody has put it by hand, if it has room
+    #: an instance, by its query's name -> the site given by hand, if it has room
     by_hand: dict[InstanceId, NodeId] = field(default_factory=dict)
     #: where the instances that are being placed again were until now
     before: dict[InstanceId, NodeId] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class PlacementContext:
         return region is not None and region not in self.lost_regions and instance.cost <= self.free(node)
 
     def away(self, node: NodeId) -> bool:
-        """A device that is attached nowhere: its rows wait, and nobody can say which way they will come."""
+        """A device that is attached nowhere: its rows wait, and their way is unknown."""
         device = self.topology.devices.get(DeviceId(node))
         return device is not None and device.site is None
 
@@ -130,7 +130,7 @@ class PlacementContext:
         return meet(ways) if ways else (root,)
 
     def hint(self, instance: InstanceId) -> NodeId | None:
-        """Where somebody wants the instance, if it can be there."""
+        """The preferred site of the instance, if it can be there."""
         wanted = self.plan.instances[instance]
         names = sorted(self.plan.names.get(instance, ())) if self.by_hand else ()
         for node in (*map(self.by_hand.get, names), *map(self.hints.get, self._keys(instance))):
@@ -139,11 +139,11 @@ class PlacementContext:
         return None
 
     def put_by_hand(self, instance: InstanceId) -> NodeId | None:
-        """Where somebody has put the instance by hand, if it can be there."""
+        """The site given by hand, if the instance can be there."""
         return self.hint(instance) if any(n in self.by_hand for n in self.plan.names.get(instance, ())) else None
 
     def wished_way(self, producer: InstanceId, start: NodeId, end: NodeId) -> Way | None:
-        """The way that somebody wants the producer's rows to take, if all its links are there."""
+        """The preferred way of the producer's rows, if all its links are there."""
         device = self.topology.devices.get(DeviceId(start))
         first = device.site if device is not None else SiteId(start)
         for key in self._keys(producer):
@@ -157,18 +157,18 @@ class PlacementContext:
         """The keys under which hints name an instance."""
         device = self.topology.devices.get(self.plan.instances[instance].device or DeviceId(""))
         for name in sorted(self.plan.names.get(instance, ())):
-            # (a cut is a device of its stream, too, but nobody's: its reader runs once)
+            # (a cut is a device of its stream, too, but of no site: its reader runs once)
             yield from ((name.query, name.operator, site) for site in (device.site if device else None, None))
 
     def take_hints(self, hints: Mapping[HintKey, SiteId], ways: Mapping[HintKey, Ways]) -> None:
-        """From now on somebody wants operators, and their rows, there."""
+        """From now on these are the preferred sites and ways."""
         for hint, site in hints.items():
             self.journal.put(self.hints, hint, NodeId(site))
         for hint, known in ways.items():
             self.journal.put(self.ways, hint, known)
 
     def forget(self, query: QueryId) -> None:
-        """Nobody wants anything of a query any more."""
+        """Forget all preferences of a query."""
         for name in [name for name in self.by_hand if name.query == query]:
             self.journal.drop(self.by_hand, name)
         for hint in [hint for hint in self.hints if hint[0] == query]:

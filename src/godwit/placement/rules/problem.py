@@ -29,7 +29,7 @@ SPARK = "spark"
 SERVICE_MS = 1.0
 
 
-#: share of the rows that operators hand on, where nobody has measured it
+#: share of the rows that operators hand on, where it was not measured
 SELECTIVITY = {"Filter": 0.5, "Partial": 0.5, "Aggregate": 0.2}
 
 

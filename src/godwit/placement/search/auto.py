@@ -18,7 +18,7 @@ from godwit.placement.search.limits import Deadline
 
 #: plans a thread counts through in a second, cautiously
 RATE = 5_000_000
-#: seconds for the weighted mode where nobody sets a limit
+#: seconds for the weighted mode without a limit
 DEFAULT_SECONDS = 2.0
 #: share of the time kept back for the bound
 FOR_BOUND = 0.1

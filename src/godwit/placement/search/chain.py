@@ -31,13 +31,6 @@ def actions_between(problem: Problem, old: PlanVector, new: PlanVector) -> tuple
     return tuple(SiteChoice(name, *after[name]) for name in sorted(after) if after[name] != before[name])
 
 
-def apply_action(problem: Problem, plan: PlanVector, action: SiteChoice) -> PlanVector:
-    """The plan with one operator moved."""
-    where = problem.describe(plan)
-    where[action.operator] = (action.site, action.platform)
-    return problem.plan_of(where)
-
-
 @dataclass(frozen=True)
 class ChainLink:
     """One link of a chain."""

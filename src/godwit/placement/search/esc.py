@@ -14,7 +14,7 @@ from godwit.placement.search.base import Options, SearchResult, finish
 from godwit.placement.search.executor import RangePiece, ThreadExecutor
 from godwit.placement.search.limits import Deadline, Proof
 
-#: plans in a batch where nobody says otherwise: one or two milliseconds
+#: plans in a batch by default: one or two milliseconds
 BATCH = 1 << 16
 
 

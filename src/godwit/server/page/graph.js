@@ -1,5 +1,6 @@
 // Sites, links and devices as a graph, for fleets whose sites have no coordinates.
 
+import { ring } from "./ring.js";
 import cytoscape from "./vendor/cytoscape.js";
 
 // more devices than this are not animated one by one
@@ -55,10 +56,8 @@ export class Graph {
     const centre = home.length ? home.position() : { x: 0, y: -60 };
     devices.forEach((device, i) => {
       const id = `device:${device.id}`;
-      const ring = Math.floor(i / 16);
-      // (from the upper left clockwise, and none where the site's name stands)
-      const angle = (-1.25 + 1.5 * (((i % 16) + 0.5) / Math.min(Math.max(devices.length, 6), 16))) * Math.PI;
-      const target = { x: centre.x + (28 + 9 * ring) * Math.cos(angle), y: centre.y + (28 + 9 * ring) * Math.sin(angle) };
+      const { angle, number } = ring(i, devices.length);
+      const target = { x: centre.x + (28 + 9 * number) * Math.cos(angle), y: centre.y + (28 + 9 * number) * Math.sin(angle) };
       const before = this.placed.get(id);
       if (before && before.x === target.x && before.y === target.y) return;
       this.placed.set(id, target);

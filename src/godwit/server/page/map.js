@@ -2,13 +2,16 @@
 // from elsewhere. Names are drawn with the machine's own fonts (the style names no glyphs).
 
 import * as maplibre from "./vendor/maplibre-gl.mjs";
+import { anchor, ring } from "./ring.js";
 
 const EMPTY = { type: "FeatureCollection", features: [] };
-const SOURCES = ["grid", "links", "flows", "sites", "devices"];
-// pixels between a site and its nearest ring of devices, and between two rings; devices in a ring
-const NEAR = 18, RING = 7, EACH = 16;
+const SOURCES = ["grid", "links", "trails", "flows", "sites", "devices"];
+// pixels between a site and its nearest ring of devices, and between two rings
+const NEAR = 18, RING = 9;
 // more moves than this at once are not animated; how long one takes (milliseconds)
 const MANY = 60, TAKES = 400;
+// a hop leaves a line from site to site for so long (milliseconds)
+const TRAIL = 2500;
 // names of so many devices are shown at any zoom, of more from a zoom on
 const NAMED = 60, NAMES_FROM = 13;
 // where there are more sites than this, those with so few links are drawn small, and named from a zoom on
@@ -27,6 +30,8 @@ export class GeoMap {
     Object.assign(this, { colour, chosen, sites: new Map(), links: [], at: new Map(), marked: new Set(), flows: [], key: "" });
     this.places = new Map(); // device -> where it is drawn
     this.moving = new Map(); // device -> [from, to, since]
+    this.trails = []; // [from site, to site, until]
+    this.anchors = new Map(); // device -> the side of its name that touches it
     this.map = new maplibre.Map({ container: element, style: style(), attributionControl: false, dragRotate: false, pitchWithRotate: false, fadeDuration: 0, maxZoom: 19, renderWorldCopies: false });
     this.map.touchZoomRotate.disableRotation();
     this.map.addControl(new maplibre.NavigationControl({ showCompass: false }), "bottom-right");
@@ -43,7 +48,9 @@ export class GeoMap {
   // --- what is there
 
   show(topology) {
+    const before = this.at;
     this.at = new Map(topology.devices.map((device) => [device.id, device.site]));
+    this.drawTrails([...this.at].map(([device, site]) => [before.get(device), site]).filter(([from, to]) => from && from !== to));
     if (this.ready) this.map.setLayerZoomRange("device-names", this.at.size > NAMED ? NAMES_FROM : 0, 24);
     const key = JSON.stringify([topology.sites.map((s) => [s.id, s.region, s.lat, s.lon]), topology.links.map((l) => [l.a, l.b])]);
     if (key !== this.key) {
@@ -108,8 +115,16 @@ export class GeoMap {
     this.set("flows", this.flows.filter(([from, to]) => this.sites.has(from) && this.sites.has(to)).map(([from, to, label]) => line(this.sites.get(from), this.sites.get(to), { label })));
   }
 
+  // Where devices have just come from
+  drawTrails(hops) {
+    const now = performance.now(), many = hops.length > MANY, before = this.trails.length;
+    this.trails = [...this.trails.filter(([, , until]) => until > now), ...(many ? [] : hops.map(([from, to]) => [from, to, now + TRAIL]))];
+    if (!this.ready || !(before || this.trails.length)) return;
+    this.set("trails", this.trails.filter(([from, to]) => this.sites.has(from) && this.sites.has(to)).map(([from, to]) => line(this.sites.get(from), this.sites.get(to))));
+  }
+
   // Devices lie in rings around their site, a few pixels away whatever the zoom.
-  place(anew) {
+  place(atOnce) {
     if (!this.ready) return;
     const rings = new Map();
     for (const [device, site] of this.at) rings.set(site, [...(rings.get(site) || []), device]);
@@ -119,8 +134,9 @@ export class GeoMap {
       if (!home) continue;
       const centre = this.map.project([home.lon, home.lat]);
       devices.forEach((device, i) => {
-        const radius = NEAR + RING * Math.floor(i / EACH);
-        const angle = (-0.5 + (2 * (i % EACH)) / Math.min(Math.max(devices.length, 6), EACH)) * Math.PI;
+        const { angle, number } = ring(i, devices.length);
+        const radius = NEAR + RING * number;
+        this.anchors.set(device, anchor(angle));
         const { lng, lat } = this.map.unproject([centre.x + radius * Math.cos(angle), centre.y + radius * Math.sin(angle)]);
         targets.set(device, [lng, lat]);
       });
@@ -128,10 +144,10 @@ export class GeoMap {
     const now = performance.now();
     const changed = [...targets].filter(([device, to]) => String((this.moving.get(device) || [0, this.places.get(device)])[1]) !== String(to));
     if (!changed.length && targets.size === this.places.size) return;
-    for (const device of this.places.keys()) if (!targets.has(device)) { this.places.delete(device); this.moving.delete(device); }
+    for (const device of this.places.keys()) if (!targets.has(device)) for (const known of [this.places, this.moving, this.anchors]) known.delete(device);
     for (const [device, to] of changed) {
       const from = this.places.get(device);
-      if (from && !anew && changed.length <= MANY && !matchMedia("(prefers-reduced-motion: reduce)").matches) this.moving.set(device, [from, to, now]);
+      if (from && !atOnce && changed.length <= MANY && !matchMedia("(prefers-reduced-motion: reduce)").matches) this.moving.set(device, [from, to, now]);
       else { this.moving.delete(device); this.places.set(device, to); }
     }
     this.moving.size ? this.animate() : this.drawDevices();
@@ -154,7 +170,7 @@ export class GeoMap {
   }
 
   drawDevices() {
-    this.set("devices", [...this.places].map(([device, at]) => point(at, { kind: "device", name: device, site: this.at.get(device) })));
+    this.set("devices", [...this.places].map(([device, at]) => point(at, { kind: "device", name: device, site: this.at.get(device), anchor: this.anchors.get(device) })));
   }
 }
 
@@ -189,13 +205,14 @@ function style() {
       { id: "paper", type: "background", paint: {} },
       { id: "grid", type: "line", source: "grid", paint: { "line-width": 1 } },
       { id: "links", type: "line", source: "links", paint: { "line-width": 1.5 } },
+      { id: "trails", type: "line", source: "trails", layout: { "line-cap": "round" }, paint: { "line-color": DEVICE, "line-width": 3, "line-dasharray": [0.2, 2] } },
       { id: "flows", type: "line", source: "flows", layout: { "line-cap": "round" }, paint: { "line-color": DEVICE, "line-width": 4, "line-opacity": 0.8 } },
       { id: "flow-arrows", type: "symbol", source: "flows", layout: { ...along, "text-field": "▶", "text-size": 14, "symbol-spacing": 60, "text-keep-upright": false, "text-allow-overlap": true }, paint: { "text-color": DEVICE } },
       { id: "flow-names", type: "symbol", source: "flows", layout: { ...along, "text-offset": [0, -1.1], "symbol-spacing": 300 }, paint: halo },
       { id: "sites", type: "circle", source: "sites", paint: { "circle-color": ["get", "colour"], "circle-radius": ["case", ["get", "marked"], 9, ["get", "small"], 5, 8], "circle-stroke-color": DEVICE, "circle-stroke-width": ["case", ["get", "marked"], 4, 0] } },
       { id: "devices", type: "circle", source: "devices", paint: { "circle-color": DEVICE, "circle-radius": 5.5, "circle-stroke-width": 1.5 } },
       { id: "site-names", type: "symbol", source: "sites", filter: ["any", ["!", ["get", "small"]], ["get", "marked"], [">=", ["zoom"], NAMES_FROM]], layout: { ...name, "text-size": 12, "text-anchor": "top", "text-offset": [0, 1.1] }, paint: halo },
-      { id: "device-names", type: "symbol", source: "devices", layout: { ...name, "text-size": 11, "text-variable-anchor": ["bottom", "top", "left", "right"], "text-radial-offset": 0.7, "text-justify": "auto" }, paint: halo },
+      { id: "device-names", type: "symbol", source: "devices", layout: { ...name, "text-size": 11, "text-anchor": ["get", "anchor"], "text-radial-offset": 0.7 }, paint: halo },
     ],
   };
 }

@@ -37,7 +37,12 @@ export class LatencyPlot {
   make() {
     if (this.plot) this.plot.destroy();
     const series = [...this.lines.keys()].map((line) => ({ label: line, stroke: this.colour(line.slice(0, -4)), width: 1.5, points: { show: false }, dash: line.endsWith("p50") ? [4, 4] : undefined, value: (u, v) => (v == null ? "-" : `${v.toFixed(0)} ms`) }));
-    this.plot = new uPlot(options(this.element, "latency over the last minute (ms): p95, and p50 dashed", [{}, ...series]), [this.times, ...this.lines.values()], this.element);
+    const all = options(this.element, "latency over the last minute (ms): p95, and p50 dashed", [{}, ...series]);
+    // a logarithmic scale: milliseconds and the seconds of a first plan's compilation are both readable
+    all.scales.y = { distr: 3, range: (u, low, high) => [10 ** Math.floor(Math.log10(Math.max(low || 1, 1))), 10 ** Math.ceil(Math.log10(Math.max(high || 10, 10)))] };
+    all.axes[1].splits = (u, axis, low, high) => Array.from({ length: Math.round(Math.log10(high / low)) + 1 }, (_, i) => low * 10 ** i);
+    all.axes[1].values = (u, splits) => splits.map((ms) => ms.toLocaleString("en"));
+    this.plot = new uPlot(all, [this.times, ...this.lines.values()], this.element);
   }
 }
 

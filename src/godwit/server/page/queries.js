@@ -2,6 +2,7 @@
 
 import { Refused, call, follow } from "./api.js";
 import { $, bytes, make, table } from "./dom.js";
+import { Results } from "./results.js";
 
 const path = (name) => `/v1/queries/${encodeURIComponent(name)}`;
 const SHOWN = 50;
@@ -14,6 +15,7 @@ export class Queries {
     this.live = null;
     this.status = null;
     this.detail = $("#query-detail");
+    this.results = new Results($(".results", this.detail));
     $(".withdraw", this.detail).addEventListener("click", () => this.withdraw());
     $(".edit", this.detail).addEventListener("click", () => edit(this.chosen, this.sql));
   }
@@ -47,6 +49,7 @@ export class Queries {
       row.classList.toggle("ill", ill.has(row.dataset.query));
     }
     $("#query-count").textContent = shown.length;
+    $("#rate").textContent = entries.reduce((sum, [, cells]) => sum + Number(cells[2]), 0).toFixed(0);
     this.drawState(status);
     if (this.chosen && !shown.some((q) => q.name === this.chosen)) this.leave();
   }
@@ -75,26 +78,19 @@ export class Queries {
   async choose(name) {
     this.chosen = name;
     if (this.live) this.live.close();
-    const results = $(".results", this.detail);
-    results.textContent = "";
+    this.results.clear();
     await this.refresh();
     if (this.detail.hidden || this.chosen !== name) return;
-    this.recent(name, results);
-    this.live = follow(`${path(name)}/live`, "rows", (message) => {
-      const lines = message.rows.map((row) => JSON.stringify(row)).reverse();
-      results.textContent = [...lines, ...results.textContent.split("\n")].slice(0, SHOWN).join("\n");
-    });
+    this.earlier(name);
+    this.live = follow(`${path(name)}/live`, "rows", (message) => this.results.add(message.rows));
     for (const row of $("#query-rows").children) row.classList.toggle("chosen", row.dataset.query === name);
   }
 
-  // What was there before it was chosen; a row that comes meanwhile is above.
-  async recent(name, results) {
+  // What was there before it was chosen
+  async earlier(name) {
     try {
-      const told = await call("GET", `${path(name)}/results?newest=true&limit=${SHOWN}`);
-      if (this.chosen !== name) return;
-      const lines = told.rows.map((row) => JSON.stringify(row)).reverse();
-      const above = results.textContent.split("\n").filter((line) => line && !lines.includes(line));
-      results.textContent = [...above, ...lines].slice(0, SHOWN).join("\n");
+      const found = await call("GET", `${path(name)}/results?newest=true&limit=${SHOWN}`);
+      if (this.chosen === name) this.results.addEarlier(found.rows);
     } catch (fault) {
       if (!(fault instanceof Refused)) throw fault;
     }

@@ -7,6 +7,8 @@ import { DurationPlot } from "./plots.js";
 
 const PHASES = { plan: "#8a3ffc", publish: "#0b6bcb", acknowledge: "#1d7f43", commit: "#00848c", revert: "#c0262d", state: "#e0a100" };
 const SHOWN = 100;
+// how many of the newest are shown below the map
+const NEWEST = 4;
 // who decides without being asked: admission and the optimiser say why
 const DECIDED = /admission|optimis|re-place|suspended|resumed/i;
 
@@ -42,6 +44,7 @@ export class Timeline {
   }
 
   draw() {
+    this.drawNewest();
     if ($("#timeline").hidden) return;
     const all = [...this.stories.values()];
     const stories = all.filter((s) => this.filter === "all" || (this.filter === "state" ? s.migrations.length || (s.keys || []).length : s.outcome === "declined" || DECIDED.test(s.cause) || Object.keys(s.parked || {}).length));
@@ -64,12 +67,16 @@ export class Timeline {
     for (const entry of there.values()) entry.remove();
   }
 
+  // The last few, in a line each
+  drawNewest() {
+    const lines = [...this.stories.values()].slice(-NEWEST).map((story) => make("li", { className: story.outcome, textContent: `${figures(story)}: ${story.cause}` }));
+    $("#newest").replaceChildren(...lines);
+  }
+
   item(story, open) {
-    const took = 1000 * Object.values(story.phases || {}).reduce((a, b) => a + b, 0);
-    const size = [...story.migrations, ...(story.keys || [])].reduce((sum, m) => sum + (m.bytes || 0), 0);
     const outcome = make("span", { className: `outcome ${story.outcome}`, textContent: story.outcome });
-    const figures = make("span", { className: "figures", textContent: `${ms(took)}${size ? `, ${bytes(size)}` : ""}` });
-    const summary = make("summary", {}, `${new Date(story.at * 1000).toLocaleTimeString()}  #${story.number} `, outcome, `  ${story.cause}`, figures);
+    const told = make("span", { className: "figures", textContent: figures(story) });
+    const summary = make("summary", {}, `${new Date(story.at * 1000).toLocaleTimeString("en-GB")}  #${story.number} `, outcome, " ", told, make("div", { className: "cause", textContent: story.cause }));
     const inside = make("div");
     const details = make("details", { open }, summary, inside);
     details.addEventListener("toggle", () => details.open && this.fill(inside, story));
@@ -109,4 +116,11 @@ export class Timeline {
     for (const [phase, seconds] of Object.entries(story.phases || {})) lines.push(`${phase.padEnd(10)} ${ms(1000 * seconds)}`);
     return lines;
   }
+}
+
+// How long it took, and how much state has moved
+function figures(story) {
+  const took = 1000 * Object.values(story.phases || {}).reduce((a, b) => a + b, 0);
+  const size = [...story.migrations, ...(story.keys || [])].reduce((sum, m) => sum + (m.bytes || 0), 0);
+  return `${ms(took)}${size ? `, ${bytes(size)} of state` : ""}`;
 }

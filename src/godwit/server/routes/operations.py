@@ -22,20 +22,20 @@ Operator = Annotated[Caller, Depends(needs(Role.OPERATE))]
 Patience = Annotated[
     float, Query(ge=0, le=60, description="Answer later, once there is news, but not later than this.")
 ]
-#: between two looks for somebody who waits (seconds)
+#: seconds between two checks for a caller that waits
 LOOK_EVERY = 0.02
 T = TypeVar("T")
 
 
 @router.get("/v1/health")
 def health(request: Request) -> dict[str, Any]:
-    """The process answers. Open to everybody."""
+    """The process answers. Needs no token."""
     return {"status": "ok", "uptime_seconds": round(time.time() - service_of(request).started, 1)}
 
 
 @router.get("/v1/ready")
 def ready(request: Request, response: Response) -> dict[str, Any]:
-    """Whether queries run and nothing has failed. Open to everybody; the reasons are in the status."""
+    """Whether queries run and nothing has failed. Needs no token; the reasons are in the status."""
     try:
         service_of(request).fleet.check()
         fine = True
@@ -76,11 +76,11 @@ def story(request: Request, number: int, caller: Reader) -> dict[str, Any]:
 @router.get("/v1/state")
 def state(request: Request, caller: Reader) -> dict[str, Any]:
     """How far the fleet is behind what was asked of it: commands that wait, epochs that are not adopted."""
-    told = service_of(request).fleet.progress()
+    progress = service_of(request).fleet.progress()
     return {
-        "desired": {"command": told.command, "epoch": told.published},
-        "current": {"waiting": list(told.waiting), "epoch": told.in_force, "regions": dict(told.regions)},
-        "settled": not told.waiting and told.published == told.in_force,
+        "desired": {"command": progress.command, "epoch": progress.published},
+        "current": {"waiting": list(progress.waiting), "epoch": progress.in_force, "regions": dict(progress.regions)},
+        "settled": not progress.waiting and progress.published == progress.in_force,
     }
 
 
@@ -93,8 +93,8 @@ async def command(request: Request, number: int, caller: Reader, seconds: Patien
     answer = await _later(lambda: fleet.answer_of(number), seconds)
     if answer is None:
         return {"command": number, "state": "waiting"}
-    told = {"command": number, "state": "done" if answer.taken else "refused", "epoch": answer.epoch}
-    return told if answer.taken else {**told, "error": answer.error, "message": answer.message}
+    body = {"command": number, "state": "done" if answer.taken else "refused", "epoch": answer.epoch}
+    return body if answer.taken else {**body, "error": answer.error, "message": answer.message}
 
 
 @router.get("/v1/jobs/{number}")
@@ -109,7 +109,7 @@ async def job(request: Request, number: int, caller: Reader, seconds: Patience =
 
 @router.post("/v1/sources/close")
 def close_sources(request: Request, caller: Operator) -> dict[str, Any]:
-    """Nothing more comes from anybody: every window closes. Whoever sends later begins again."""
+    """No device sends more: every window closes. A device that sends later begins again."""
     service_of(request).fleet.close_sources()
     return {"closed": True}
 

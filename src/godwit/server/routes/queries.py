@@ -20,7 +20,7 @@ from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, PlanOr
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.service import Service, needs, service_of
 from godwit.sql import compile_query
-from godwit.sql.keep import with_changes
+from godwit.sql.keep import with_changes, without_order
 from godwit.sql.parameters import assigned, assignments
 
 router = APIRouter(prefix="/v1", tags=["queries"])
@@ -45,7 +45,8 @@ def submit(
     request: Request, body: NewQuery, caller: Operator, wait: Wait = True, dry_run: bool = False
 ) -> CommandSent | dict[str, Any]:
     """Check a query, place it and start it; with `dry_run`, say what it would become."""
-    sql = with_changes(body.sql) if body.emit == "changes" else body.sql
+    sql = without_order(body.sql) if body.order == "none" else body.sql
+    sql = with_changes(body.sql) if body.emit == "changes" else sql
     if dry_run:
         return _explained(service_of(request), sql, body.name)
     return send(request, Submit(body.name, sql, body.sink, body.joins), wait)
@@ -73,7 +74,7 @@ def replan(
     wish = PlanWish(body.order, body.partial, tuple(body.filters_up), tuple(body.filters_down))
     if dry_run:
         return {"explanation": service.fleet.explain_replan(found, wish)}
-    asked = Replan(found, wish.order, body.strategy, body.run_out, wish.partial, wish.up, wish.down)
+    asked = Replan(found, wish.order, body.strategy, body.run_out, wish.partial, wish.up, wish.down, body.alone)
     return send(request, asked, wait)
 
 
@@ -116,8 +117,8 @@ def migrate(
     return {"explanation": service.fleet.explain_command(command)} if dry_run else send(request, command, wait)
 
 
-def _key(told: MovedKey) -> Any:
-    return tuple(told) if isinstance(told, list) else told
+def _key(key: MovedKey) -> Any:
+    return tuple(key) if isinstance(key, list) else key
 
 
 @router.get("/queries/{name}/explain")
@@ -181,9 +182,9 @@ def _altered(service: Service, name: QueryId, sql: str) -> dict[str, Any]:
     """What the query would be with other parameters, if it may have them."""
     now = service.fleet.execution(name)
     values = assignments(sql)
-    told = _explained(service, sql if values is None else assigned(now.sql, values), name)
-    same = told["shape"] == now.shape.key
-    return {**told, "possible": same, "reason": None if same else "it is another shape: withdraw and submit it"}
+    explained = _explained(service, sql if values is None else assigned(now.sql, values), name)
+    same = explained["shape"] == now.shape.key
+    return {**explained, "possible": same, "reason": None if same else "it is another shape: withdraw and submit it"}
 
 
 def _placement(service: Service, runs: Query) -> dict[str, str]:

@@ -33,8 +33,8 @@ class LiveEvents(Response):
         self._hub, self._topic = hub, topic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        def body(told: bytes, more: bool = True) -> Message:
-            return {"type": "http.response.body", "body": told, "more_body": more}
+        def body(content: bytes, more: bool = True) -> Message:
+            return {"type": "http.response.body", "body": content, "more_body": more}
 
         with self._hub.subscribed(self._topic) as one:
             gone = asyncio.ensure_future(_until_disconnected(receive))
@@ -43,8 +43,8 @@ class LiveEvents(Response):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send(body(b": connected\r\n\r\n"))
                 while not one.ended:
-                    if told := await one.news(PING_EVERY):
-                        await send(body(b"".join(news.event for news in told)))
+                    if messages := await one.news(PING_EVERY):
+                        await send(body(b"".join(news.event for news in messages)))
                 if not gone.done():
                     await send(body(b"", more=False))
             except OSError:

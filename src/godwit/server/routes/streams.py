@@ -44,9 +44,9 @@ def stream(request: Request, stream: str, caller: Reader) -> dict[str, Any]:
 
 @router.post("", status_code=201)
 def declare(request: Request, body: NewStream, caller: Admin) -> dict[str, Any]:
-    told = body.model_dump()
-    name, columns = told.pop("name"), told.pop("columns")
-    return described(service_of(request).fleet.stream(name, columns, **told))
+    declared = body.model_dump()
+    name, columns = declared.pop("name"), declared.pop("columns")
+    return described(service_of(request).fleet.stream(name, columns, **declared))
 
 
 @router.patch("/{stream}")
@@ -102,24 +102,24 @@ async def socket(websocket: WebSocket, stream: str, device: str | None = None, s
     await websocket.accept()
     try:
         while True:
-            told = await websocket.receive()
-            if told["type"] == "websocket.disconnect":
+            received = await websocket.receive()
+            if received["type"] == "websocket.disconnect":
                 return
-            await websocket.send_text(json.dumps(await _answer(service, caller, declared, device, told)))
+            await websocket.send_text(json.dumps(await _answer(service, caller, declared, device, received)))
     except (WebSocketDisconnect, RuntimeError):
         return  # (what was acknowledged is there; the device sends the rest again)
 
 
 async def _answer(
-    service: Service, caller: Caller, stream: Stream, device: str | None, told: MutableMapping[str, Any]
+    service: Service, caller: Caller, stream: Stream, device: str | None, message: MutableMapping[str, Any]
 ) -> dict[str, Any]:
     sequence: int | None = None
     try:
         check_room(service, stream.id)
-        if told.get("bytes") is not None:
-            rows = await parsed(told["bytes"], ARROW, stream)
+        if message.get("bytes") is not None:
+            rows = await parsed(message["bytes"], ARROW, stream)
         else:
-            body = (told.get("text") or "").encode()
+            body = (message.get("text") or "").encode()
             if len(body) > service.limits.body:
                 msg = f"a message may have up to {service.limits.body} bytes"
                 raise SourceError(msg)

@@ -1,0 +1,94 @@
+"""Frames of rows that lie in files as they are: a DataFrame that remembers the SELECT lists it was made by.
+
+An operator that keeps its input's rows for a while need not write them a second time: it can keep links to the files
+and these SELECT lists (`region/context.py`). Whatever is not a projection gives an ordinary DataFrame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from godwit.storage.log import Segment
+
+_NAME = re.compile(r"`?(\w+)`?")
+_RENAMED = re.compile(r"`?(\w+)`? AS `?(\w+)`?")
+_ALIASED = re.compile(r".* AS `?(\w+)`?", re.DOTALL)
+
+
+@dataclass(frozen=True, eq=False)
+class FileFrame:
+    """All rows of some segments, which have one schema and no edits, and what is selected of them."""
+
+    frame: DataFrame
+    segments: tuple[Segment, ...]
+    #: SELECT lists, the innermost first
+    selects: tuple[tuple[str, ...], ...] = ()
+    #: (number of a SELECT list, a column that it makes) -> the column below that it never decreases with, and how it
+    #: follows from it (microseconds)
+    derived: dict[tuple[int, str], tuple[str, Callable[[int], int]]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.frame.columns)
+
+    @property
+    def schema(self) -> StructType:
+        return self.frame.schema
+
+    def selectExpr(self, *texts: str) -> FileFrame:  # noqa: N802 - as Spark has it
+        return replace(self, frame=self.frame.selectExpr(*texts), selects=(*self.selects, texts))
+
+    def select(self, *names: str) -> FileFrame:
+        return self.selectExpr(*(f"`{name}`" for name in names))
+
+    def drop(self, *names: str) -> FileFrame:
+        kept = [name for name in self.columns if name not in names]
+        return self if len(kept) == len(self.columns) else self.select(*kept)
+
+    def following(self, name: str, column: str, step: Callable[[int], int]) -> FileFrame:
+        """Knows of a column of the last SELECT list which column below it follows from."""
+        return replace(self, derived={**self.derived, (len(self.selects) - 1, name): (column, step)})
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else a DataFrame has gives what a DataFrame gives."""
+        return getattr(self.frame, name)
+
+    def source(self, name: str) -> tuple[str, Callable[[int], int]] | None:
+        """The column of the files that a column of times follows from, and how; None: not known."""
+        steps: list[Callable[[int], int]] = []
+        for number in reversed(range(len(self.selects))):
+            texts = self.selects[number]
+            if (number, name) in self.derived:
+                name, step = self.derived[number, name]
+                steps.append(step)
+            elif (below := _below(name, texts)) is not None:
+                name = below
+            else:
+                return None
+
+        def follow(value: int) -> int:
+            for step in reversed(steps):
+                value = step(value)
+            return value
+
+        return name, follow
+
+
+def _below(name: str, texts: Sequence[str]) -> str | None:
+    """What a column is called below a SELECT list that passes it on as it is."""
+    for text in texts:
+        if (renamed := _RENAMED.fullmatch(text)) is not None:
+            if renamed[2] == name:
+                return renamed[1]
+        elif (plain := _NAME.fullmatch(text)) is not None:
+            if plain[1] == name:
+                return name
+        elif (made := _ALIASED.fullmatch(text)) is not None and made[1] == name:
+            return None
+    return name if "*" in texts else None

@@ -1,0 +1,65 @@
+"""What a region's process makes of epochs: it follows them before it takes rows, and again if the disk was full."""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+from collections.abc import Callable
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.api.fleet import Fleet
+from godwit.ids import RegionId, SiteId
+from godwit.model.deployment import Delta, Deployment
+from godwit.process.fleet_document import FleetDocument, write_fleet_options
+from godwit.process.members import Membership
+from godwit.process.region_agent import RegionAgent, RegionOptions
+from godwit.process.region_process import RegionService, as_body
+from tests.region.world import three_regions
+
+
+def test_rows_of_a_stream_that_is_new(open_fleet: Callable[..., Fleet], spark: SparkSession) -> None:
+    """The command that declares it is answered when its epoch is published; a busy region looks for it later."""
+    fleet = open_fleet()
+    agent = agent_of(fleet, spark)
+    fleet.stream("trains", "train string, n int, ts timestamp", device="train")
+    fleet.device("t0", site="west", streams=["trains"])
+    rows = pa.Table.from_pylist([{"train": "t0", "n": 1, "ts": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}])
+    head = {"do": "push", "stream": "trains", "device": "t0", "sequence": 1}
+    told = RegionService(agent).handle(head, as_body(rows))
+    assert told is not None
+    assert told[0] == {"taken": True, "dead": [], "unknown": {}}
+
+
+def test_an_epoch_whose_ends_could_not_be_written_is_followed_again(
+    open_fleet: Callable[..., Fleet], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk while a device moves on."""
+    fleet = open_fleet()
+    agent = agent_of(fleet, spark)
+    adopted: list[frozenset[SiteId]] = []
+    adopt = agent.gateway.adopt
+
+    def adopts(delta: Delta, before: Deployment, after: Deployment) -> None:
+        adopted.append(frozenset(delta.sites))
+        if len(adopted) == 1:
+            raise OSError(errno.ENOSPC, "no space left")
+        adopt(delta, before, after)
+
+    monkeypatch.setattr(agent.gateway, "adopt", adopts)
+    with pytest.raises(OSError, match="no space left"):
+        agent.look()
+    assert not agent.deployment.sites
+    agent.look()
+    assert agent.deployment == fleet.deployment
+    assert adopted[:2] == [frozenset(fleet.deployment.sites)] * 2
+
+
+def agent_of(fleet: Fleet, spark: SparkSession) -> RegionAgent:
+    """Of a region of the fleet. It joins when it is started; here nobody looks at its log but the test."""
+    fleet.topology.add(three_regions())
+    write_fleet_options(fleet.store, FleetDocument())
+    return RegionAgent(fleet.store, RegionId("edge-west"), spark, "token", RegionOptions(), cast(Membership, None))
