@@ -12,6 +12,7 @@ import pytest
 from godwit.api.fleet import Fleet
 from godwit.api.handles import DeviceHandle
 from godwit.control.commands import ChangeTopology
+from godwit.ids import DeviceId
 from godwit.ingest.source_log import SourceLog
 from godwit.model.changes import DeviceMoved
 from godwit.model.topology import Link, Site, Topology
@@ -144,6 +145,7 @@ def test_a_session_whose_end_a_full_disk_did_not_take_ends_when_there_is_room(
 
     monkeypatch.setattr(SourceLog, "append", appended)
     train.attach("east")
+    until(lambda: fleet.deployment.devices[DeviceId("t0")] == "east")  # (until then its rows still go to the west)
     with pytest.raises(OSError, match="no space"):
         train.push(rows(1))
     full.clear()
