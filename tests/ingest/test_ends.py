@@ -27,7 +27,7 @@ def closed(devices: list[DeviceId]) -> tuple[Gateway, Deployment]:
     sites = {SiteId("edge"): EDGE}
     deployment = Deployment().apply(Delta(devices=at, sites=sites, feeds={READINGS: tuple(devices)}))
     gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), deployment)
-    gateway.follow(devices, deployment)
+    gateway.sessions.follow(devices, deployment)
     for device in devices:
         gateway.close(device, deployment)
     return gateway, deployment
@@ -38,7 +38,7 @@ def test_a_query_hears_of_all_that_have_ended_in_one_entry() -> None:
     gateway, deployment = closed(devices)
     log = gateway.log(EDGE, READINGS).log
     before = log.last
-    gateway.repeat_ends([READINGS], deployment)
+    gateway.sessions.repeat_ends([READINGS], deployment)
     assert log.last == before + 1
     record = log.newest()
     assert record is not None
@@ -49,32 +49,32 @@ def test_devices_that_are_gone_and_forgotten_cost_later_queries_nothing() -> Non
     devices = [DeviceId(f"d{k}") for k in range(50)]
     gateway, deployment = closed(devices)
     for device in devices:
-        gateway.leave(device, deployment)
-    assert gateway.left_at(devices[7]) == {(EDGE, READINGS): gateway.log(EDGE, READINGS).log.last - 42}
+        gateway.sessions.leave(device, deployment)
+    assert gateway.sessions.left_at(devices[7]) == {(EDGE, READINGS): gateway.log(EDGE, READINGS).log.last - 42}
     gateway.forget(devices)
     assert not gateway.meter._flows
     deployment = deployment.apply(Delta(gone=frozenset(devices), forgotten=frozenset(devices)))
     before = gateway.log(EDGE, READINGS).log.last
     for _ in range(20):
-        gateway.repeat_ends([READINGS], deployment)
+        gateway.sessions.repeat_ends([READINGS], deployment)
     assert gateway.log(EDGE, READINGS).log.last == before
 
 
 def test_a_device_that_left_begins_anew_also_after_a_restart() -> None:
     gateway, deployment = closed([DeviceId("d")])
-    gateway.leave(DeviceId("d"), deployment)
+    gateway.sessions.leave(DeviceId("d"), deployment)
     gone = deployment.apply(Delta(gone=frozenset({DeviceId("d")})))
     again = Gateway(gateway.store)
     again.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), gone)
-    assert again.left_at(DeviceId("d")) == gateway.left_at(DeviceId("d"))
+    assert again.sessions.left_at(DeviceId("d")) == gateway.sessions.left_at(DeviceId("d"))
     back = gone.apply(Delta(devices={DeviceId("d"): SiteId("edge")}, sessions={DeviceId("d"): 7}))
-    again.follow([DeviceId("d")], back)
+    again.sessions.follow([DeviceId("d")], back)
     mark = again.source(READINGS, DeviceId("d")).mark
     assert (mark.session, mark.clock, mark.closed) == (7, NEVER, False)
     forgotten = gone.apply(Delta(forgotten=frozenset({DeviceId("d")})))
     later = Gateway(gateway.store)
     later.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), forgotten)
-    assert later.left_at(DeviceId("d")) == {}
+    assert later.sessions.left_at(DeviceId("d")) == {}
 
 
 def test_a_session_whose_end_could_not_be_written_ends_with_the_next_try() -> None:
@@ -84,12 +84,12 @@ def test_a_session_whose_end_could_not_be_written_ends_with_the_next_try() -> No
     sites = {SiteId("edge"): EDGE, SiteId("far"): RegionId("far")}
     here = Deployment().apply(Delta(devices=west, sites=sites, feeds={READINGS: (DeviceId("d"),)}))
     gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), here)
-    gateway.follow([DeviceId("d")], here)
+    gateway.sessions.follow([DeviceId("d")], here)
     gateway.tell(READINGS, {DeviceId("d"): 5}, here)
     there = here.apply(Delta(devices={DeviceId("d"): SiteId("far")}, sessions={DeviceId("d"): 7}))
     with pytest.raises(OSError, match="space left"):
-        gateway.follow([DeviceId("d")], there)
-    gateway.follow([DeviceId("d")], there)
-    gateway.follow([DeviceId("d")], there)  # once is enough
+        gateway.sessions.follow([DeviceId("d")], there)
+    gateway.sessions.follow([DeviceId("d")], there)
+    gateway.sessions.follow([DeviceId("d")], there)  # once is enough
     marks = [record["marks"]["d"] for _, record in gateway.log(EDGE, READINGS).log.after(0)]
     assert [Mark.from_json(mark) for mark in marks] == [Mark(1, 5), Mark(1, 5, over=True, following=7)]

@@ -37,7 +37,7 @@ def opened(spark: object) -> tuple[Gateway, Deployment]:
     sites = {SiteId(f"s{k}"): region for k, region in enumerate(REGIONS)}
     deployment = Deployment().apply(Delta(devices=at, sites=sites, feeds={READINGS: tuple(devices)}))
     gateway.declare(Schema(Stream(READINGS, COLUMNS, "ts", "device")), deployment)
-    gateway.follow(devices, deployment)
+    gateway.sessions.follow(devices, deployment)
     return gateway, deployment
 
 

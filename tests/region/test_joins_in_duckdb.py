@@ -51,7 +51,7 @@ class Recorded(TableWorld):
     def versions(self) -> Any:
         """(id, seats, since); of a row that is gone the seats are NULL."""
         schema = self.fleet.gateway.schema("vehicles")  # type: ignore[arg-type]
-        changes = self.fleet.gateway.tables.versions(schema)
+        changes = self.fleet.gateway.book.versions(schema)
         assert changes.num_rows
         newest = "row_number() OVER (PARTITION BY id, since ORDER BY __sequence DESC) = 1"
         seats = "CASE WHEN __gone THEN NULL ELSE seats END AS seats"

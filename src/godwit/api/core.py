@@ -333,7 +333,7 @@ class FleetCore(ABC):
 
     def reset_clock(self, device: DeviceId) -> None:
         with self.lock:
-            self.gateway.reset_clock(device, self.deployment)
+            self.gateway.sessions.reset_clock(device, self.deployment)
 
     @property
     def queries(self) -> list[QueryId]:
@@ -359,7 +359,7 @@ class FleetCore(ABC):
         """Devices that have left and are still known, with the entries that end what they sent."""
         with self.lock:
             gone = self.deployment.stays.keys() - self.deployment.devices.keys()
-            return {device: self.gateway.left_at(device) for device in gone}
+            return {device: self.gateway.sessions.left_at(device) for device in gone}
 
     def forget_devices(self, devices: AbstractSet[DeviceId]) -> None:
         """Every region has read what these devices sent before they left."""

@@ -24,7 +24,7 @@ from godwit.model.explain import explain
 from godwit.model.plan import CLASS, QUERY, Query
 from godwit.model.taps import apart, executor, together
 
-#: so many results a notebook shows
+#: number of results that a notebook shows
 SHOWN = 20
 
 

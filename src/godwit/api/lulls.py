@@ -20,7 +20,7 @@ Place = tuple[QueryId, int]
 
 
 class Lulls:
-    """One a fleet; asked by its control loop alone. Of regions that are other processes nothing is known here."""
+    """One per fleet; asked by its control loop alone. Of regions that are other processes nothing is known here."""
 
     def __init__(self, fleet: FleetCore) -> None:
         self._fleet = fleet

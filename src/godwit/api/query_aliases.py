@@ -15,7 +15,7 @@ from godwit.model.plan import Query
 from godwit.storage.names import ALIASES
 from godwit.storage.store import Store
 
-#: so many queries that have ended are remembered
+#: limit of ended queries that are remembered
 KEEP = 100
 
 

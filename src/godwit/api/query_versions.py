@@ -9,7 +9,7 @@ from godwit.model.plan import Query
 from godwit.storage.names import VERSIONS
 from godwit.storage.store import Store
 
-#: so many names, and versions of one, are remembered
+#: limits: names that are remembered, versions of one name
 KEEP = 100
 
 

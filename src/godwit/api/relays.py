@@ -14,7 +14,7 @@ from godwit.storage.store import Store
 
 
 class WaysFile:
-    """One a fleet; callers hold its lock."""
+    """One per fleet; callers hold its lock."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

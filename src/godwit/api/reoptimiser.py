@@ -15,7 +15,7 @@ from godwit.ids import QueryId
 
 
 class Reoptimiser:
-    """One a fleet; the supervisor lets it look."""
+    """One per fleet; the supervisor lets it look."""
 
     def __init__(self, fleet: FleetCore, wanted: bool | Watching) -> None:
         self._fleet = fleet

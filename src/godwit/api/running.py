@@ -142,11 +142,11 @@ class RunningFleet(FleetCore):
             self._operations.prepare(stream)
         with self.lock:
             # The process may have died before it had written down what the last epoch ended.
-            self.gateway.follow(old.devices, old)
+            self.gateway.sessions.follow(old.devices, old)
             for device in sorted(old.stays.keys() - old.devices.keys()):
-                self.gateway.leave(device, old)
-            self.gateway.repeat_ends(old.streams, old)
-            self.gateway.repeat_tables(old.streams, old)
+                self.gateway.sessions.leave(device, old)
+            self.gateway.sessions.repeat_ends(old.streams, old)
+            self.gateway.tables.repeat(old.streams, old)
         rows = Delta(queries=old.queries, feeds=old.feeds, devices=old.devices)
         self.pool.expect(Deployment(), rows, old)
         self.pool.hire()

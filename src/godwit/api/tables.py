@@ -120,7 +120,7 @@ class TableHandle:
             return [{k: v for k, v in row.items() if k not in hidden} for row in self._current().to_pylist()]
 
     def _current(self) -> pa.Table:
-        return self._fleet.gateway.tables.current(self._fleet.gateway.schema(self._stream.id))
+        return self._fleet.gateway.book.current(self._fleet.gateway.schema(self._stream.id))
 
     def _keyed(self, table: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
         hidden = (SINCE, SEQUENCE, GONE)
@@ -135,7 +135,7 @@ class TableHandle:
                 keys = zip(*(table[name].to_pylist() for name in self._stream.key), strict=True)
                 table = table.filter(pa.array([key in there for key in keys], pa.bool_()))
             if table.num_rows:
-                self._fleet.gateway.change_table(self._stream.id, table, self._fleet.deployment)
+                self._fleet.gateway.tables.change(self._stream.id, table, self._fleet.deployment)
             return int(table.num_rows)
 
     def _conformed(self, rows: Rows, since: dt.datetime | None, gone: bool) -> pa.Table:
@@ -159,7 +159,7 @@ class TableHandle:
         return conformed.table
 
     def _since(self, since: dt.datetime | None) -> dt.datetime:
-        newest, first = self._fleet.gateway.table_times(self._stream.id)
+        newest, first = self._fleet.gateway.tables.times(self._stream.id)
         if since is None:
             return BEGINNING if newest == NEVER else _EPOCH + dt.timedelta(microseconds=newest)
         at = since if since.tzinfo is not None else since.replace(tzinfo=dt.UTC)
@@ -188,7 +188,7 @@ class TableClocks:
         said = False
         with fleet.lock:
             for stream in self._read():
-                clocks = fleet.gateway.table_clock(stream, fleet.deployment)
+                clocks = fleet.gateway.tables.clock(stream, fleet.deployment)
                 if clocks:
                     fleet.gateway.tell(stream, clocks, fleet.deployment)
                     said = True

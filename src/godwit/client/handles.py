@@ -32,7 +32,7 @@ class RemoteCommand:
         self._http, self.number = http, number
 
     def state(self, seconds: float = 0.0) -> dict[str, Any]:
-        """{"state": "waiting"}, "done" with its epoch, or "refused" with the message; waits up to so many seconds."""
+        """{"state": "waiting"}, "done" with its epoch, or "refused" with the message; waits up to that many seconds."""
         found: dict[str, Any] = self._http.ask("GET", f"/v1/commands/{self.number}", params={"seconds": seconds})
         return found
 

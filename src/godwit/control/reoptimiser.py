@@ -41,7 +41,7 @@ class Watching:
     every_s: float = 1.0
     #: rows a second that one unit of CPU can take
     rows_per_unit: float = 10_000.0
-    #: measured latency counts once it is so many times what it was when the plan was deployed; less is noise
+    #: factor over the latency at deployment from which a measured latency counts; less is noise
     slower: float = 5.0
 
 
@@ -79,7 +79,7 @@ class _Memory:
 
 
 class Watch:
-    """One a fleet."""
+    """One per fleet."""
 
     def __init__(self, watching: Watching | None = None) -> None:
         self.watching = watching or Watching()

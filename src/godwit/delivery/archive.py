@@ -19,7 +19,7 @@ from godwit.storage.log import Log, Record, Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
 
-#: a segment of more rows is taken over as it is; smaller ones are rewritten, up to so many rows a file
+#: a segment of more rows is taken over as it is; smaller ones are rewritten, up to this number of rows per file
 LARGE_ROWS = 200_000
 
 

@@ -29,7 +29,7 @@ from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-#: so many commits wait in memory for a sink that is busy; what comes then is read from the log
+#: limit of commits queued in memory for a busy sink; later ones are read from the log
 MOST_WAITING = 256
 #: how often a position is written while results flow (seconds)
 SAVE_EVERY = 5.0

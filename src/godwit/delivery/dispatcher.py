@@ -19,7 +19,7 @@ from godwit.storage.by_query import rows_by_query
 from godwit.storage.log import Record, Segment
 from godwit.storage.store import Store
 
-#: with many sinks, positions are written less often: a pause of so many seconds for each of them
+#: with many sinks, positions are written less often: pause per sink (seconds)
 SAVE_EACH = 0.02
 
 

@@ -72,7 +72,7 @@ class Now:
     state_bytes: int = 0
 
 
-#: so many results make "now"
+#: number of results that make "now"
 RECENT = 100
 
 

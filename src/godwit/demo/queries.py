@@ -35,7 +35,7 @@ GROUP BY line, window(ts, '5 seconds')"""
 _BIKES = """SELECT train, station, coach, bikes + strollers AS wheels, ts AS at
 FROM passengers WHERE bikes + strollers >= {least}"""
 
-#: so many trains are followed by a query of their own
+#: number of trains that are followed by a query of their own
 FOLLOWED = 8
 
 

@@ -14,7 +14,7 @@ from godwit.demo.outcome import DemoOutcome
 from godwit.demo.queries import Asked
 from godwit.demo.view import ms, size
 
-#: so many wrong queries of a contender are shown with rows
+#: number of wrong queries of a contender that are shown with rows
 MOST_SHOWN = 2
 
 

@@ -19,7 +19,7 @@ import time
 from py4j.finalizer import ThreadSafeFinalizer
 
 USUAL, SELDOM = (700, 10, 10), (50_000, 20, 20)
-#: so many more objects of Java's, at least, are worth a search; how often they are counted (seconds)
+#: growth in Java objects that triggers a collection; how often they are counted (seconds)
 FEW, COUNT_EVERY = 1_000, 0.5
 
 _started = threading.Lock()

@@ -36,11 +36,11 @@ TESTED_WITH = "4.3."
 MODES = ("auto", "direct", "jobs")
 #: copies of one plan that are kept for threads that run it at the same time
 COPIES = 4
-#: a plan over at most so many rows is interpreted
+#: plans over at most this number of rows are interpreted
 INTERPRETED = 1_000
 #: memory that a grouping or a join takes at once; Spark's own choice, megabytes, must be cleared in each run
 PAGE = "256k"
-#: so many bytes of earlier rows may lie behind those of a run
+#: bytes of earlier rows that may remain behind those of a run
 STALE = 1 << 16
 #: nodes of a physical plan that need the scheduler, or Python
 NEEDS_JOB = ("Exchange", "Subquery", "Python", "ArrowEval", "InMemoryTableScan", "FileScan", "BatchScan")

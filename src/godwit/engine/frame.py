@@ -46,7 +46,7 @@ class Frame(Protocol):
         """All columns but these."""
 
     def coalesce(self, partitions: int) -> Frame:
-        """In so many partitions at most."""
+        """In at most this number of partitions."""
 
     def hint(self, name: str) -> Frame:
         """Told to Spark's planner."""

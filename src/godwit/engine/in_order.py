@@ -18,7 +18,7 @@ from godwit.engine.lazy_frame import Frame, LazyFrame, together
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.storage.log import Segment
 
-#: a segment of so many rows is worth a scan of its own
+#: segments with at least this number of rows get a scan of their own
 SCANNED = 20_000
 
 

@@ -30,7 +30,7 @@ from godwit.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-#: so many are kept, each step of a plan counted; most epochs bring a few new ones
+#: cache size, each step of a plan counted; most epochs bring a few new ones
 MOST = 2048
 #: the leaf that takes rows, and the leaves that are the same for any rows
 TAKES_ROWS, CONSTANT = "RDDScanExec", ("LocalTableScanExec",)

@@ -78,7 +78,7 @@ def spark_session(
 
     One that is there already is used as it is, whatever `cores` and `memory` say; one that has other `settings`, or
     would give other results, is refused. `quick`: spend no time on compiling; for tests and short demonstrations over
-    little data. `master`: of a cluster, or "local[2]"; None: all cores of this machine, or so many.
+    little data. `master`: of a cluster, or "local[2]"; None: all cores of this machine, or that number of them.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -29,14 +29,14 @@ class SizePolicy:
 
     #: a micro-batch, or a state that is read, is small: one partition, no shuffle, results through Arrow
     small_rows: int = 150_000
-    #: rows are read here and handed to Spark's plans, from at most so many files
+    #: rows are read here and handed to Spark's plans, from at most this number of files
     handed_rows: int = 20_000
     handed_files: int = 64
     #: pairs of (row, query) are made here, where every query of a shape reads every row
     paired_rows: int = 50_000
     #: micro-batches of more rows, or over more state, run beside their region's loop
     beside_rows: int = 20_000
-    #: up to so many queries a CASE in the plan is cheaper than a join: a broadcast costs 50 to 70 ms of a small job
+    #: up to this number of queries a CASE in the plan is cheaper than a join: a broadcast adds 50 to 70 ms
     case_queries: int = 16
 
     def is_small(self, rows: int) -> bool:
@@ -47,7 +47,7 @@ class SizePolicy:
         return rows <= self.handed_rows and files <= self.handed_files
 
     def execution(self, rows: int, files: int = 0) -> Execution:
-        """The mode for so many rows in so many files."""
+        """The mode for a number of rows in a number of files."""
         if self.is_handed(rows, files):
             return Execution.DIRECT
         return Execution.SMALL_JOB if self.is_small(rows) else Execution.LARGE

@@ -40,7 +40,7 @@ class Meter:
         self._flows: dict[tuple[StreamId, DeviceId], _Flow] = {}
 
     def count(self, stream: StreamId, rows: Mapping[str, int], size: int) -> None:
-        """So many rows of each device have come, of so many bytes together."""
+        """Count rows of each device, and their bytes together."""
         now, total = self._clock(), sum(rows.values())
         for device, count in rows.items():
             flow = self._flows.setdefault((stream, DeviceId(device)), _Flow(now, now))

@@ -27,7 +27,7 @@ from godwit.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-#: so many rows are looked at one by one
+#: up to this number of rows are looked at one by one
 FEW = 500
 
 

@@ -20,7 +20,7 @@ from godwit.storage.store import Store
 
 #: so long (microseconds, event time) a version stays after it was replaced, for rows that come late
 REPLACED_US = 24 * 3600 * 1_000_000
-#: so many changes of one batch can be told apart
+#: limit of changes within one batch
 ROWS_PER_CHANGE = 1 << 24
 
 

@@ -85,7 +85,7 @@ class Swept:
 
 
 class Housekeeper:
-    """Passes over a fleet's folder. One a fleet, and one pass at a time."""
+    """Passes over a fleet's folder. One per fleet, and one pass at a time."""
 
     def __init__(
         self,

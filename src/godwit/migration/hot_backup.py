@@ -14,7 +14,7 @@ from godwit.migration.phases import REPLICA, Await, Copy, Phase, Switch
 REFRESH_MS = 500
 #: the phase of a replica that follows its last: it is refreshed again and again
 AGAIN = 2
-#: after so many refreshes everything is copied once more, in place of the many differences
+#: refreshes after which everything is copied once more, in place of the many differences
 WHOLE_AFTER = 60
 
 

@@ -24,7 +24,7 @@ from godwit.migration.phases import REPLICA, Await, Cancel, Copy, Phase, Proceed
 from godwit.model.keys import Key, KeySet, Listed, overlap
 from godwit.protocol.handover import Migration
 
-#: so many that ended are remembered
+#: limit of ended migrations that are remembered
 KEPT = 100
 
 

@@ -82,7 +82,7 @@ class Whereabouts:
 
 @dataclass
 class SourceMobility:
-    """One a query and operator. `parents`: site -> the site above it; what has none is a root."""
+    """One per query and operator. `parents`: site -> the site above it; what has none is a root."""
 
     parents: Mapping[SiteId, SiteId]
     dwell: float = MINIMUM_DWELL

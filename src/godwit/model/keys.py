@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
 
-#: keys fall into so many hash buckets; state is kept by bucket, so that moving one key reads one bucket
+#: number of hash buckets; state is kept by bucket, so that moving one key reads one bucket
 BUCKETS = 64
 #: between the columns of a key, where a bucket is computed; and the text of NULL
 KEY_SEPARATOR, NULL_KEY = "\x1f", "\\N"

@@ -11,7 +11,7 @@ from godwit.control.reconfigurations import ReconfigurationRecord
 from godwit.storage.names import HISTORY
 from godwit.storage.store import Store
 
-#: so many stories are kept at least; at one a second, half an hour
+#: lower bound of records that are kept: half an hour at one per second
 KEEP = 2_000
 
 

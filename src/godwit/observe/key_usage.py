@@ -23,7 +23,7 @@ from godwit.storage.store import Store
 
 #: region -> key -> (rows, bytes) of its state
 Held = Mapping[str, Mapping[Key, tuple[int, float]]]
-#: of each source log so many of the newest entries are looked at
+#: number of newest entries of each source log that are sampled
 NEWEST = 16
 
 

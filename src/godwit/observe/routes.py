@@ -16,9 +16,9 @@ from godwit.observe.key_usage import held, newest
 from godwit.storage.state_memory import StateMemory
 from godwit.storage.store import Store
 
-#: of each instance's keys so many of the hottest are named
+#: number of hottest keys named per instance
 HOTTEST = 3
-#: keys of ranges and of the rest are counted in state of so many rows at most: a request does not wait for it
+#: keys of ranges and of the rest are counted only in state of at most this number of rows: requests must not wait
 COUNTED = 100_000
 
 

@@ -35,7 +35,7 @@ from godwit.storage.state_memory import StateMemory, remembered
 from godwit.storage.store import Store
 
 Key = tuple[RegionId, str]
-#: times are shown over the last minute in which there were micro-batches, and over so many of them at most
+#: times are shown over the last minute in which there were micro-batches, and over at most this number of them
 RECENT_SECONDS, RECENT = 60.0, 3_000
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from godwit.errors import ConfigError
 
-#: from its record on, one whose state never comes is given up when so many newer ones wait
+#: a reconfiguration whose state never arrives is given up when this number of newer ones wait
 MOST = 200
 _FINAL = ("committed", "reverted", "declined", "failed")
 

@@ -27,7 +27,7 @@ from godwit.storage.log import Record
 if TYPE_CHECKING:
     from godwit.region.runner import Runner
 
-#: records that wait for state for ever (a region may be gone) are given up when so many newer ones are there
+#: records that wait for state for ever (a region may be gone) are given up once there are this number of newer ones
 MOST = 1000
 
 

@@ -11,7 +11,7 @@ from godwit.model.plan import Query, Scan
 from godwit.protocol.memory import Snapshot
 from godwit.protocol.watermarks import NEVER, Mark, WatermarkTracker, source_id
 
-#: so many of the slowest are named
+#: number of the slowest that are named
 NAMED = 3
 
 

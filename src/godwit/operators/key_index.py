@@ -23,7 +23,7 @@ from godwit.storage.log import Segment
 
 #: smaller segments are looked through: that takes no longer
 INDEXED = 20_000
-#: so many indexes are kept
+#: number of indexes that are kept
 MOST = 64
 _HASH = "__hash"
 

@@ -24,9 +24,9 @@ from godwit.operators.key_index import INDEXED, KeyIndexes, hashes_of
 from godwit.region.state import State
 from godwit.storage.overlays import revised, simple
 
-#: up to so many rows of state are looked through here: reading them takes about as long as starting a job of Spark's
+#: state of up to this number of rows is searched here: reading it takes about as long as starting a Spark job
 LOOKED_THROUGH = 1_000_000
-#: so many rows of state at most have an index: beyond, what it takes to make one is too long for a micro-batch
+#: state of up to this number of rows gets an index: building a larger one takes too long for a micro-batch
 MOST_INDEXED = 50_000_000
 
 

@@ -59,7 +59,7 @@ class Broker(Protocol):
 
 
 class ChaosPlayer:
-    """`send`: lets all devices send so many batches, each until it is taken."""
+    """`send`: lets all devices send that many batches, each repeated until it is accepted."""
 
     def __init__(
         self,

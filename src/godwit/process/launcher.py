@@ -117,7 +117,7 @@ class Launcher:
         return {"PYTHONPATH": path, clock.FILE: str(self._run / f"{name}.clock")}
 
     def jump(self, name: str, by: float) -> None:
-        """Set the wall clock of a process off by so many seconds; others do not notice."""
+        """Set the wall clock of a process off by a number of seconds; others do not notice."""
         assert self._clocks, "these processes have clocks that cannot be set"
         draft = self._run / f"{name}.clock.new"
         draft.write_text(str(by))

@@ -203,8 +203,8 @@ class RegionAgent:
         rows = Delta(queries=deployment.queries, feeds=deployment.feeds, devices=deployment.devices)
         self.pool.expect(Deployment(), rows, deployment)
         with self.lock:
-            self.gateway.follow(deployment.devices, deployment)
-            self.gateway.repeat_ends(deployment.streams, deployment)
+            self.gateway.sessions.follow(deployment.devices, deployment)
+            self.gateway.sessions.repeat_ends(deployment.streams, deployment)
         self._save()  # from now on nobody removes the epochs after it
 
     def _follow(self, number: int, after: Deployment, record: Record) -> None:
@@ -292,7 +292,7 @@ class RegionAgent:
     def end(self) -> int:
         """A time behind every window that rows of this region can be in."""
         with self.lock:
-            return self.gateway.end(self.deployment)
+            return self.gateway.sessions.end(self.deployment)
 
     def close(self, devices: Sequence[DeviceId] | None, end: int) -> None:
         """Nothing more comes from these devices (None: from any), as far as they are here."""
@@ -335,7 +335,7 @@ class RegionAgent:
             epoch, now = self._followed, self.deployment
             gone = now.stays.keys() - now.devices.keys()
             departed = {
-                device: {log: at for log, at in self.gateway.left_at(device).items() if log[0] == self.region}
+                device: {log: at for log, at in self.gateway.sessions.left_at(device).items() if log[0] == self.region}
                 for device in gone
             }
         running = {r.shape.key: r.shape for r in list(self.pool.runners.values())} | now.shapes()

@@ -16,7 +16,7 @@ from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.store import Store
 
-#: so many reports are kept; how many go at once
+#: limit of reports that are kept; how many are removed together
 KEEP, SLICE = 1000, 500
 
 

@@ -22,12 +22,12 @@ from godwit.protocol.inputs import Heard
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, apply_delta
 from godwit.protocol.watermarks import Mark
 
-#: so many commits lie between two that hold the memory whole, if it has many rows; of a small one fewer
+#: commits between two snapshots of a large memory; a small memory has fewer between
 SNAPSHOT_EVERY, MANY_ROWS = 64, 256
 
 
 def is_due(commits: int, memory: Snapshot) -> bool:
-    """Whether a commit holds this memory whole, so many commits after the last one that did."""
+    """Whether a commit is a snapshot of this memory, given the number of commits since the last one."""
     return commits >= SNAPSHOT_EVERY // 4 and (commits >= SNAPSHOT_EVERY or memory.rows <= MANY_ROWS)
 
 

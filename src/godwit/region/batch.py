@@ -32,7 +32,7 @@ from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.state_memory import StateMemory, frozen
 
-#: so many micro-batches later it is tried again whether grouping makes few of many rows
+#: micro-batches after which it is tried again whether grouping makes few of many rows
 TRY_AGAIN = 32
 
 
@@ -140,7 +140,7 @@ class Batch:
     waits_for: Callable[[Migration, Operator], bool] = _nobody_waits
     #: moves away from here whose state is not sent but made again, and of which rows of the sources
     replays: Mapping[Migration, dict[str, Any]] = field(default_factory=dict)
-    #: which way so many rows are executed
+    #: how a number of rows is executed
     sizes: SizePolicy = USUAL
 
     def __post_init__(self) -> None:

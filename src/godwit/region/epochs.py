@@ -11,7 +11,7 @@ from godwit.storage.epoch_log import Control, moves_of
 from godwit.storage.log import Record
 from godwit.storage.store import Store
 
-#: so many of the newest epochs are kept; a runner that is further behind makes them again
+#: number of newest epochs that are kept; a runner that is further behind makes them again
 KEPT = 64
 
 

@@ -16,7 +16,7 @@ from godwit.region.sql_text import text
 TO, KEY = "__to", "__key"
 #: between the regions that a row goes to, where it goes to several; no region's name has it
 BESIDE = "|"
-#: so many listed keys are written into the plan; more are rows of a table that it joins
+#: up to this number of listed keys are written into the plan; more are rows of a table that it joins
 LISTED = 500
 
 

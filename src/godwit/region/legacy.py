@@ -38,7 +38,7 @@ class Left:
     since: int = 0
 
 
-#: what versions have left, by their names, where all of it is there; of so many versions
+#: what versions have left, by their names, where all of it is there; limit of versions
 _complete: WeakKeyDictionary[Store, dict[QueryId, dict[int, Left]]] = WeakKeyDictionary()
 KNOWN = 4
 

@@ -59,7 +59,7 @@ class _Pace:
 
 
 def stream(sources: Sequence[Path], targets: Sequence[Path], hops: int, links: Links) -> None:
-    """Copy files over so many hops; nobody waits for more than a piece."""
+    """Copy files over a number of hops, piece by piece."""
     if not sources:
         return
     pairs = [socket.socketpair() for _ in range(hops)]
@@ -84,7 +84,7 @@ def stream(sources: Sequence[Path], targets: Sequence[Path], hops: int, links: L
 
 
 def forward(sources: Sequence[Path], targets: Sequence[Path], hops: int, links: Links) -> None:
-    """Copy files over so many hops, each of which begins when the one before has everything."""
+    """Copy files over a number of hops, each of which begins when the one before has everything."""
     here = list(sources)
     for hop in range(1, hops + 1):
         there = list(targets) if hop == hops else [t.with_name(f"{t.name}.hop{hop}") for t in targets]

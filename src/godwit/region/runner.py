@@ -67,7 +67,7 @@ class Limits:
     max_rows: int = 2_000_000
     #: messages a reader may lag behind before this runner takes no more input
     max_lag: int = 200
-    #: which way so many rows are executed
+    #: how a number of rows is executed
     sizes: SizePolicy = USUAL
 
 

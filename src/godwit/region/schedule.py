@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R", bound=Hashable)
 
-#: so long (seconds) a shape with news lets all go before it that answer at once; then so many of them
+#: how long (seconds) a shape with news lets all shapes go before it that answer at once; then how many of them
 PATIENCE, GO_BEFORE = 0.05, 4
 
 

@@ -30,9 +30,9 @@ from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, wi
 from godwit.storage.place import Place
 
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
-#: so many segments of about one size are worth one rewriting
+#: number of segments of similar size that are worth compacting
 FAN_IN = 16
-#: so many bytes of a state travel in commit records that have it whole; more are put into a file
+#: bytes of a state that travel in snapshot commits; more are put into a file
 MOST_INLINE = 64_000
 
 

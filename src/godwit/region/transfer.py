@@ -43,7 +43,7 @@ Path_ = Callable[[NodeId, NodeId], tuple[NodeId, ...] | None]
 
 
 class StateTransfer:
-    """One a fleet; runners ask it for the state that others announced."""
+    """One per fleet; runners ask it for the state that others announced."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from godwit.replan.load import BoxLoad, Geometry, JoinLoad, loads
 
 #: rounds in which `background` works through the rows that came meanwhile: all that are there, then the few since
 CATCH_UPS = 2
-#: states of at most so many rows are read and joined without a job (`region/inherit.py`)
+#: states of at most this number of rows are read and joined without a job (`region/inherit.py`)
 DIRECT_ROWS = 150_000
 
 

@@ -49,11 +49,11 @@ class MeasuredQuery:
 class ReplanPolicy:
     #: a change must win this share of what the order costs now
     least_gain: float = 0.1
-    #: and what it wins within the horizon must be so many times what the change costs
+    #: and its gain within the horizon must be this multiple of the cost of the change
     margin: float = 1.5
     #: orders that take at most this share more than the best one count as good: the change to one may cost less
     nearly: float = 0.05
-    #: so many measurements in a row must say so; one is enough if it wins more than noise can (`clear_gain`)
+    #: consecutive measurements that must agree; one is enough if it wins more than noise can (`clear_gain`)
     confirm: int = 2
     clear_gain: float = 0.5
     #: seconds between two changes of a query, at least
@@ -63,7 +63,7 @@ class ReplanPolicy:
     constants: CostConstants = DEFAULTS
     #: seconds between two looks
     every_s: float = 1.0
-    #: so many rows must have come in since the last look, or it says too little
+    #: rows that must have arrived since the last look, or it says too little
     least_rows: int = 50
 
 

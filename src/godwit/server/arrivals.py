@@ -25,9 +25,9 @@ from godwit.server.problems import refused
 from godwit.server.service import Service
 
 SITE = "godwit-site"
-#: a body of so many bytes is parsed where it arrives: to hand it to a thread would take longer
+#: bodies up to this size (bytes) are parsed where they arrive: handing them to a thread takes longer
 FEW_BYTES = 20_000
-#: so many dead letters are told with the answer; `/v1/dead-letters` has all
+#: limit of dead letters in an answer; `/v1/dead-letters` has all
 MOST_TOLD = 20
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-#: so many subscribers are woken at once, and then none for so long (seconds)
+#: subscribers that are woken together, and the pause after them (seconds)
 SLICE, REST = 20, 0.001
 
 
@@ -59,7 +59,7 @@ class Subscriber:
         self._last: News | None = None
 
     async def news(self, patience: float) -> list[News]:
-        """What has come since it was asked last, as soon as there is something; a ping after so many seconds."""
+        """What has come since it was asked last, as soon as there is something; a ping after that many seconds."""
         if not self.ended and self._next == self._kept.next:
             self._waiting = self.loop.create_future()
             bell = self.loop.call_later(patience, self.wake)

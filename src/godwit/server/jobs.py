@@ -11,7 +11,7 @@ from typing import Any
 from godwit.errors import GodwitError
 from godwit.server.problems import problem, refused
 
-#: so many may run at a time, and so many that are done are remembered
+#: limits: jobs that run at a time, finished jobs that are remembered
 RUNNING, KEPT = 4, 200
 
 

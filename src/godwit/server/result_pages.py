@@ -52,7 +52,7 @@ def page(fleet: Backend, name: QueryId, cursor: str | None, limit: int) -> dict[
 
 
 def newest(fleet: Backend, name: QueryId, limit: int) -> dict[str, Any]:
-    """The newest rows of each region: at most so many of each."""
+    """The newest rows of each region: at most that many of each."""
     versions = fleet.executions(name)
     query, executions, seen = versions[-1], {version.id for version in versions}, {}
     for shape in dict.fromkeys(version.shape.key for version in versions):

@@ -177,7 +177,7 @@ def _feed(out: ChangeOutcome, name: str, box: SimBox | ProbeBox, rows: Sequence[
 
 
 def _drained(change: SimPlanChange, rest: list[BoxRow], least: int) -> tuple[list[BoxRow], list[BoxRow]]:
-    """cleanAccumulatedTuples(): (what comes until no row is from before the start, but at least so many; the rest)"""
+    """cleanAccumulatedTuples(): (what comes until no row is from before the start, at least that many; the rest)"""
     started = max((row.time for row in change.arrivals if row not in rest), default=0)
     early = [at for at, row in enumerate(rest) if row.time < started] if change.rules.drains else []
     until = max([least, *(at + 1 for at in early)])

@@ -101,7 +101,7 @@ class OverForm:
     lives: LivesForm | None
     #: the SELECT list without stars
     items: tuple[tuple[str, exp.Expr], ...]
-    #: so many rows of its key must come after a row before it is answered
+    #: number of later rows of the same key that must arrive before a row is answered
     ahead: int = 0
 
     def rewritten(self, select: exp.Select) -> exp.Select:

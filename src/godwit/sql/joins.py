@@ -46,7 +46,7 @@ class Joiner:
         begun: tuple[Draft, int] | None = None,
         held: tuple[exp.Expr, ...] = (),
     ) -> None:
-        """`begun`: what the first so many relations have been put together to already; `held`: what is known to hold
+        """`begun`: the relation that the first ones have already been joined to; `held`: what is known to hold
         there."""
         self._relations, self._begun = scope.relations, begun
         self._owner = {f.flat: i for i, r in enumerate(scope.relations) for f in r.fields}

@@ -120,7 +120,7 @@ class Disk(Protocol):
     def append(self, name: str, data: bytes) -> None: ...
 
     def read_from(self, name: str, start: int, size: int | None = None) -> bytes:
-        """From a byte on, so many (None: all); fewer where the file ends."""
+        """That number of bytes from an offset on (None: all); fewer where the file ends."""
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file off."""

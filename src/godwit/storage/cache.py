@@ -13,7 +13,7 @@ import pyarrow as pa
 
 #: larger tables are not kept, and all together take no more than that (bytes)
 MOST_EACH, MOST = 2_000_000, 64_000_000
-#: so many files are remembered as verified
+#: limit of files remembered as verified
 MOST_VERIFIED = 20_000
 
 

@@ -19,7 +19,7 @@ from godwit.storage.frames import (
 )
 from godwit.storage.inline import Definition
 
-#: a chunk of so many bytes, or so many records, is followed by the next one
+#: size of a chunk, in bytes and in records, from which the next one begins
 CHUNK_BYTES, CHUNK_RECORDS = 1_000_000, 4_096
 
 

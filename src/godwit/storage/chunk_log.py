@@ -24,9 +24,9 @@ from godwit.storage.frames import FLOOR, RecordFrame
 from godwit.storage.inline import Definition, Encoded, decode, encode
 from godwit.storage.sync import GroupSync
 
-#: so many of the newest records stay in memory, of so many bytes at most
+#: newest records that stay in memory: how many, and how many bytes together
 TAIL_RECORDS, TAIL_BYTES = 128, 500_000
-#: where the records lie is remembered of the last chunk and of so many that were read lately
+#: number of recently read chunks whose record offsets are cached, beside the last one
 MOST_SCANNED = 4
 
 

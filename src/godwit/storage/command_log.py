@@ -14,7 +14,7 @@ from godwit.errors import ConfigError
 from godwit.storage import names
 from godwit.storage.store import Store
 
-#: so many answered commands are kept at least, for whoever still wants to read an answer; how many go at once
+#: lower bound of answered commands that are kept for readers of their answers; how many are removed together
 KEEP, SLICE = 200, 50
 #: how often a process that waits for an answer looks (seconds)
 LOOK_EVERY = 0.01

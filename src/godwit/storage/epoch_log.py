@@ -21,7 +21,7 @@ from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.store import Store
 
-#: so many epochs lie between two whole copies
+#: epochs between two whole copies
 SNAPSHOT_EVERY = 500
 
 

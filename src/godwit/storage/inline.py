@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-#: rows of at most so many bytes travel in the record; more get a file of their own
+#: rows of at most this size (bytes) travel in the record; larger ones get a file
 INLINE_BYTES = 64_000
 #: a key that no name has: an object with it alone is a marker
 _MARK = "\0"

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 #: how long one question may take; for how long it is asked again while the brokers are away; the pause (seconds)
 TIMEOUT, PATIENCE, PAUSE = 5.0, 600.0, 0.1
-#: so many messages are looked up at once
+#: messages that are looked up together
 AT_ONCE = 64
 PROPERTIES = "GODWIT_KAFKA_PROPERTIES"
 #: nothing goes by itself

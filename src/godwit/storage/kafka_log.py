@@ -22,7 +22,7 @@ from godwit.storage.kafka_cluster import PATIENCE, KafkaCluster, Message
 from godwit.storage.large_records import LargeRecords
 from godwit.storage.message_log import MessageLog
 
-#: so many records are kept until they are read
+#: limit of records kept until they are read
 UNREAD = 256
 #: Kafka's names have up to 249 characters
 LONGEST = 200

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-#: so many files stay open to be added to: each shape has a log of commits and one for each receiver, in each region
+#: limit of files kept open for appending: each shape has a log of commits and one per receiver, in each region
 MOST_OPEN = max(64, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 

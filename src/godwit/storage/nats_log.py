@@ -33,11 +33,11 @@ from godwit.storage.nats_domains import NatsDomains
 from godwit.storage.nats_server import NatsServer, is_away
 
 #: how often the bounds of logs that are read are requested (seconds), so that readers, who may be far away, need not
-#: wait for the answer; how old that may be; so many records are kept until they are read
+#: wait for the answer; how old that may be; limit of records kept until they are read
 CHECK_EVERY, OLDEST, UNREAD = 1.0, 2.5, 128
-#: the same behind a leaf link; so many are fetched in one trip
+#: the same behind a leaf link; records fetched in one round trip
 UNREAD_FAR, AHEAD = 1024, 100
-#: so many records past a number are requested together with the question how many there are
+#: records past a number that are requested together with the question how many there are
 EXPECTED = 32
 _NUMBER = struct.Struct(">Q")
 _NEVER = (0.0, -1)

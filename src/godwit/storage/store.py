@@ -1,4 +1,4 @@
-"""A fleet's store: logs, segments and documents on one disk, durable as asked. One a fleet; readers may make their own.
+"""A fleet's store: logs, segments and documents on one disk, durable as asked. One per fleet; readers may open others.
 
 durability="process"   what was acknowledged survives the end of the process (kill -9)
 durability="power"     it also survives a lost power supply: contents and names are synced before anyone is told,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from godwit.storage.memory import folders_of
 
-#: so many folders are remembered to have durable names
+#: limit of folders remembered to have durable names
 MOST_FOLDERS = 10_000
 
 

@@ -19,7 +19,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class SendBatches:
-    """All devices send so many batches."""
+    """All devices send that many batches."""
 
     batches: int
 
@@ -40,7 +40,7 @@ class PlaceQuery:
 
 @dataclass(frozen=True)
 class KillProcess:
-    """kill -9; started again after so many seconds."""
+    """kill -9; started again after that many seconds."""
 
     process: str
     away: float
@@ -48,7 +48,7 @@ class KillProcess:
 
 @dataclass(frozen=True)
 class PauseProcess:
-    """SIGSTOP, and SIGCONT after so many seconds: it is silent, and comes back with what it knew."""
+    """SIGSTOP, and SIGCONT after that many seconds: it is silent, and comes back with what it knew."""
 
     process: str
     seconds: float
@@ -81,7 +81,7 @@ class DelayLink:
 
 @dataclass(frozen=True)
 class KillBroker:
-    """kill -9 of the server that keeps the logs; started again, with what it has kept, after so many seconds."""
+    """kill -9 of the server that keeps the logs; started again, with what it has kept, after that many seconds."""
 
     away: float
 
@@ -179,7 +179,7 @@ def chaos(
     weights: FaultWeights = FaultWeights(),  # noqa: B008 - a frozen value
     longest: float = 4.0,
 ) -> ChaosScript:
-    """A script of so many steps. `devices`: the sites at which each may be; `longest`: of a fault, in seconds."""
+    """A script of that many steps. `devices`: the sites at which each may be; `longest`: of a fault, in seconds."""
     rng = random.Random(seed)
     sites = sorted({site for those in devices.values() for site in those})
     kinds = list(vars(weights))

@@ -52,7 +52,7 @@ def tree(
 
 
 def levels(sites: int, fan_out: int, regions: int = 3) -> tuple[Topology, list[SiteId]]:
-    """`cloud` and below it levels that are each `fan_out` times the one above, until there are so many sites.
+    """`cloud` and below it levels that are each `fan_out` times the one above, until there are that many sites.
 
     For experiments with many sites; also returns the lowest level, to which devices attach.
     """

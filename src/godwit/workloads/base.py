@@ -85,7 +85,7 @@ class StreamWorkload:
     functions: tuple[Function, ...] = ()
 
     def batches(self, settings: Settings, every: float = 1.0) -> Iterator[dict[str, pa.Table]]:
-        """The rows as they arrive, a table per stream for every so many seconds. What is late comes with later ones."""
+        """The rows as they arrive, a table per stream per `every` seconds. Late rows come with later ones."""
         waiting: dict[str, list[pa.Table]] = {}
         steps = max(1, round(settings.seconds / every))
         for step in range(steps):

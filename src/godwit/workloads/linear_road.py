@@ -17,7 +17,7 @@ SEGMENTS = 101
 SEGMENT = 5280
 #: seconds between two reports of a car
 REPORTS = 30
-#: one car in so many breaks down, and stands for so many reports
+#: one car in this number breaks down, and stands for this number of reports
 BREAKS, STANDS = 20, 15
 #: a mile per hour in feet per second
 FEET = 5280 / 3600

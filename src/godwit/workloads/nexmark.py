@@ -15,9 +15,9 @@ from godwit.workloads.base import NUMBER, SECOND, Made, Settings, below, of_even
 
 PEOPLE, AUCTIONS, ALL = 1, 3, 50
 HOT_AUCTIONS, HOT_SELLERS, HOT_BIDDERS = 2, 4, 4
-#: every so many ids one is hot
+#: one id in this number is hot
 HOT_EVERY = 100
-#: ids that are drawn from: so many of the last, and some that do not exist yet
+#: ids that are drawn from: this number of the newest, and some that do not exist yet
 IN_FLIGHT, ACTIVE_PEOPLE, LEAD = 100, 1000, 10
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1000, 10, 5
 STATES = np.array(["AZ", "CA", "ID", "OR", "WA", "WY"])

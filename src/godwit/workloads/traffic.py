@@ -14,7 +14,7 @@ SPEEDS = Stream(
     "ts",
     "source",
 )
-#: a hot vehicle sends so many times as much as a cold one
+#: rate of a hot vehicle relative to a cold one
 HOT = 100
 
 

@@ -22,7 +22,7 @@ from godwit.storage.log import Segment
 
 #: a segment of more rows is not read as a whole
 FEW_ROWS = 100_000
-#: of so many segments the values stay at hand
+#: number of segments whose values are cached
 MOST_VALUED = 16
 
 

@@ -13,7 +13,7 @@ from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.errors import ConfigError, DeliveryError
 
-#: so many messages are under way to the broker at once
+#: limit of messages in flight to the broker
 AT_ONCE = 500
 
 

@@ -17,7 +17,7 @@ from godwit.ingest.sources.intake import Intake, Message
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: so many messages are taken in at once
+#: messages that are taken in together
 AT_ONCE = 1000
 #: after a failure, the first pause (seconds); it doubles up to the second
 PAUSES = (0.2, 10.0)
