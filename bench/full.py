@@ -1,4 +1,8 @@
-"""Every experiment in full, one process per area; refreshes docs/results. Takes about an hour on two cores."""
+"""Every experiment in full, one process per area; refreshes docs/results. Takes some hours on two cores.
+
+python -m bench.full                # all areas
+python -m bench.full falcon plan    # some
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,23 @@ import subprocess
 import sys
 import time
 
-AREAS = ("core", "latency", "engine", "isqd", "mobility", "falcon", "placement", "sqpr")
+#: area -> arguments that make it write its page
+AREAS: dict[str, tuple[str, ...]] = {
+    "core": ("--save",),
+    **dict.fromkeys(("latency", "engine", "isqd", "mobility", "falcon", "plan", "sql", "service"), ()),
+    **dict.fromkeys(("regions", "placement", "sqpr", "peers"), ()),
+}
 
 
-def main() -> int:
+def main(asked: list[str]) -> int:
+    if unknown := set(asked) - AREAS.keys():
+        print(f"there is no area {', '.join(sorted(unknown))}; areas: {', '.join(AREAS)}", file=sys.stderr)
+        return 2
     failed = []
-    for area in AREAS:
+    for area in asked or AREAS:
         started = time.monotonic()
         print(f"== {area}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"bench.{area}"], check=False).returncode:
+        if subprocess.run([sys.executable, "-m", f"bench.{area}", *AREAS[area]], check=False).returncode:
             failed.append(area)
         print(f"== {area}: {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
     if failed:
@@ -23,4 +35,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
