@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from godwit.engine import local_files, segments
+from godwit.engine import added_classes, segments
 from godwit.engine.local_files import QUIET, RAW, file_system
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -39,13 +39,13 @@ def test_permissions_are_left_as_they_are(spark: Any, tmp_path: Path) -> None:
 def test_regions_that_ask_at_once_add_it_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def added(jvm: Any) -> str:
-        asked.append(jvm)
+    def add(*told: Any) -> bool:
+        asked.append(told)
         time.sleep(0.05)
-        return QUIET
+        return True
 
-    monkeypatch.setattr(local_files, "_chosen", {})
-    monkeypatch.setattr(local_files, "_added", added)
+    monkeypatch.setattr(added_classes, "_known", {})
+    monkeypatch.setattr(added_classes, "_added", add)
     threads = [threading.Thread(target=file_system, args=(spark,)) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -1,8 +1,8 @@
 """Segments read so that their rows keep their order, for queries that answer each row (`protocol/session_order.py`).
 
-Spark puts the files of one scan into partitions by their sizes, the largest first. So each large file is a scan of its
-own, and small ones are read here, as rows in a record are; a union keeps the order of what it is made of, narrow
-operators that of their rows, and files that tasks write are named by the number of their partition.
+Large files are read by one scan that keeps their order (`ordered_scan.py`) or, where there is none, by a scan each;
+small ones are read here, as rows in a record are. A union keeps the order of what it is made of, narrow operators that
+of their rows, and files that tasks write are named by the number of their partition.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from godwit.engine import segments
+from godwit.engine import ordered_scan, segments
 from godwit.engine.lazy_frame import Frame, LazyFrame, together
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.storage.log import Segment
 
-#: segments with at least this number of rows get a scan of their own
+#: a segment of so many rows is read by tasks
 SCANNED = 20_000
 
 
@@ -32,9 +32,22 @@ def read(spark: SparkSession, found: Sequence[Segment], sizes: SizePolicy = USUA
 def _frames(spark: SparkSession, found: Sequence[Segment]) -> Iterator[Frame]:
     for (schema, scanned), run in groupby(found, lambda one: (one.schema, bool(one.files) and one.rows >= SCANNED)):
         if scanned:
-            for file in (file for segment in run for file in segment.paths):
-                yield spark.read.schema(segments.struct(schema)).parquet(file)
+            yield from _scans(spark, schema, list(run))
         else:
             arrow = segments.arrow_of(schema)
             parts = [part.cast(arrow) for segment in run for part in segments.tables_of(segment)]
             yield LazyFrame.of(spark, pa.concat_tables(parts).combine_chunks(), segments.struct(schema))
+
+
+def _scans(spark: SparkSession, schema: str, found: Sequence[Segment]) -> Iterator[DataFrame]:
+    if ordered_scan.available(spark):
+        yield ordered_scan.scan(spark, schema, [file for segment in found for file in _sized(segment)])
+    else:
+        for path in (path for segment in found for path in segment.paths):
+            yield spark.read.schema(segments.struct(schema)).parquet(path)
+
+
+def _sized(segment: Segment) -> list[tuple[str, int]]:
+    paths = segment.paths
+    sizes = [segment.bytes] if len(paths) == 1 else [segment.at.size(file) for file in segment.files]
+    return list(zip(paths, sizes, strict=True))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.held import within
+from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.model.plan import MEETING, Join
 from godwit.operators.base import OperatorContext, StatefulOperator, implements
 from godwit.operators.join import Side, Told, pairs
@@ -148,8 +149,10 @@ class BandJoin(StatefulOperator):
         frame = rows.read(context.spark, sizes=context.sizes)
         assert frame is not None
         frame, (low, high) = context.in_company(side, frame), self._band(side, of)
-        time = self.node.state[side].time
-        return frame.where(f"`{time}` BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
+        time = f"`{self.node.state[side].time}`"
+        if isinstance(frame, LazyFrame):
+            return frame.where(f"{time} BETWEEN timestamp_micros({low}) AND timestamp_micros({high})")
+        return within(made(frame), f"unix_micros({time})", low, high + 1)
 
     def _met(
         self, context: OperatorContext, left: Frame, right: Frame, hashed: Side | None, told: Told | None = None

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.engine import segments
-from godwit.engine.lazy_frame import Frame, LazyFrame
+from godwit.engine.held import within
+from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.operators.base import OperatorContext, Watermarks
 from godwit.protocol.watermarks import FOREVER, NEVER
 from godwit.region.poll import Arrived
@@ -63,7 +64,9 @@ def due_rows(
         return few if few.rows else None
     frame = chosen.read(context.spark, sizes=context.sizes)
     assert frame is not None
+    at, low, high = f"unix_micros(`{time}`)", context.tables.of_all(closed), context.tables.of_all(closing)
+    if low is not None and high is not None and not isinstance(frame, LazyFrame):
+        return within(made(frame), at, low, high)
     frame = context.tables.per_query(frame, closed, "__closed", otherwise=FOREVER)
     frame = context.tables.per_query(frame, closing, "__closing", otherwise=NEVER)
-    at = f"unix_micros(`{time}`)"
     return frame.where(f"{at} >= __closed AND {at} < __closing").drop("__closed", "__closing")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from godwit.engine import lazy_frame as drafts
 from godwit.engine import segments
+from godwit.engine.held import within
 from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.model.plan import GENERATION, QUERY
 from godwit.model.running import Over, OverAhead
@@ -87,8 +88,7 @@ class OverRows(StatefulOperator):
                 return pc.and_(pc.greater_equal(at, low), pc.less(at, high))
 
             return frame.kept(inside)
-        at = f"unix_micros(`{time}`)"
-        return frame.where(f"{at} >= {low} AND {at} < {high}")
+        return within(drafts.made(frame), f"unix_micros(`{time}`)", low, high)
 
     def _forget_answered(self, context: OperatorContext, bounds: Watermarks) -> None:
         """Rows that have been answered lie among those that wait until their segment goes: they are not handed over."""

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
+from godwit.engine.held import held
 from godwit.engine.lazy_frame import Frame, LazyFrame, made
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import DeviceId, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.keys import KEY_SEPARATOR
-from godwit.model.plan import DEVICE, PARAMETER, QUERY, Query, Scan, Shape
+from godwit.model.plan import DEVICE, GENERATION, PARAMETER, QUERY, Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.region.key_sql import BESIDE, KEY, LISTED, TO, key_text, regions_by_key
 from godwit.region.readers import Readers
@@ -363,8 +364,14 @@ class Tables:
 
     # --- one number a query
 
+    def of_all(self, values: Mapping[QueryId, int]) -> int | None:
+        """The value that all queries have; None: they differ."""
+        same = len(set(values.values())) == 1 and set(values) >= set(self.queries)
+        return next(iter(values.values())) if same else None
+
     def per_query(self, frame: Frame, values: Mapping[QueryId, int], name: str, otherwise: int) -> Frame:
-        """Add a column with each row's query's value."""
+        """Add a column with each row's query's value: a generation, which seldom changes, or a bound, which does with
+        every micro-batch."""
         if isinstance(frame, LazyFrame):
             return frame.with_column(name, LongType(), lambda rows: _by_query(rows, values, otherwise))
         by_value: dict[int, list[str]] = {}
@@ -372,8 +379,10 @@ class Tables:
             by_value.setdefault(value, []).append(text(query))
         if not by_value:
             return frame.selectExpr("*", f"{otherwise}L AS {name}")
-        if len(by_value) == 1 and set(values) >= set(self.queries):
-            return frame.selectExpr("*", f"{next(iter(by_value))}L AS {name}")
+        if (same := self.of_all(values)) is not None:
+            if name == GENERATION:
+                return frame.selectExpr("*", f"{same}L AS {name}")
+            return made(frame).withColumn(name, held(self.spark, same))
         if len(by_value) <= self.sizes.case_queries and len(values) <= 10 * self.sizes.case_queries:
             cases = " ".join(f"WHEN {QUERY} IN ({', '.join(q)}) THEN {value}L" for value, q in by_value.items())
             return frame.selectExpr("*", f"CASE {cases} ELSE {otherwise}L END AS {name}")
