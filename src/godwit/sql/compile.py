@@ -22,6 +22,7 @@ from godwit.sql.emit import Emitter
 from godwit.sql.fault import SqlFault, located, point
 from godwit.sql.guard import guard
 from godwit.sql.keep import UNORDERED, take_hints
+from godwit.sql.limit_by import limits_as_ranks
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
@@ -53,6 +54,7 @@ def compile_query(
         take_hints(select)
         ordered = not any(one.meta.get(UNORDERED) for one in select.find_all(exp.Select))
         respell(select)
+        limits_as_ranks(select)
         filters_as_joins(select, streams)
         for tree in (target, select):
             if tree is not None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from godwit.errors import UnknownNameError
 from godwit.sql import functions
 from godwit.sql.fault import SqlFault, unknown
+from godwit.sql.grouping_sets import has_sets
 
 _CLAUSES = {
     "order": ("ORDER BY needs the end of the data", "remove it; sort where you read the results"),
@@ -18,7 +19,7 @@ _CLAUSES = {
     "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
     "limit": (
         "LIMIT needs an order and an end of the data",
-        "for the best of a window: SELECT * FROM (..) QUALIFY row_number() OVER (PARTITION BY until ORDER BY n) <= 3",
+        "for the best of every window say so: ORDER BY n DESC LIMIT 3 BY until, which is the window's end",
     ),
     "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
@@ -163,6 +164,7 @@ def _check_function(node: exp.Func, sql: str, declared: Collection[str]) -> None
     if (
         name in functions.ALLOWED
         or name in declared
+        or (name in functions.GROUPING and (select := node.find_ancestor(exp.Select)) and has_sets(select))
         or (name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window))
     ):
         return
