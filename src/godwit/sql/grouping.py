@@ -11,6 +11,7 @@ from math import gcd
 
 from sqlglot import exp
 
+from godwit.errors import UnknownNameError
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
 from godwit.sql.batch_form import KeptForm
@@ -25,6 +26,8 @@ from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
 _BOUNDS = {"start": WINDOW_START, "end": WINDOW_END}
+#: as other systems call them
+_BOUNDS_ELSEWHERE = {"window_start": "start", "window_end": "end", "windowstart": "start", "windowend": "end"}
 _UNBOUNDED = (
     "add a window, e.g. GROUP BY {keys}window({time}, '10 seconds'), "
     "or say how long a key is kept: SELECT /*+ keep('1 day') */ .. or keep('forever')"
@@ -253,6 +256,12 @@ class Grouping:
         if node.name in _BOUNDS.values():
             return node
         parts = [p.name.lower() for p in node.parts]
+        meant = _BOUNDS_ELSEWHERE.get(parts[0]) if len(parts) == 1 and self._scope.find(node) is None else None
+        if meant is not None and meant not in self._aliases:
+            msg = f"there is no column '{node.name}': a window's bounds are its fields"
+            raise SqlFault(
+                msg, node, f"write {next(iter(sorted(self._window_names)), 'window')}.{meant}", UnknownNameError
+            )
         if parts[0] not in self._window_names or self._scope.find(node) is not None:
             return None
         return _struct() if len(parts) == 1 else _bound(parts[1], node)

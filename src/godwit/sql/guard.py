@@ -36,11 +36,13 @@ _TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
 _UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
 _ALLOWED: dict[type[exp.Expr], frozenset[str]] = {exp.Select: _SELECT, exp.Table: _TABLE, exp.Union: _UNION}
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_VALUE = "write the value; a name in a comment after it makes it one that can be altered: 5 /* threshold */"
 _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.WithinGroup: ("WITHIN GROUP is not supported", "use percentile(x, 0.5) or median(x)"),
     exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
-    exp.Parameter: ("variables are not supported", "write the value"),
-    exp.Placeholder: ("placeholders are not supported", "write the value"),
+    exp.Parameter: ("variables are not supported", _VALUE),
+    exp.Placeholder: ("placeholders are not supported", _VALUE),
     exp.Values: ("VALUES is no stream", "declare a stream and push the rows into it"),
     exp.Pivot: _CLAUSES["pivots"],
     exp.TableSample: _CLAUSES["sample"],
@@ -88,6 +90,9 @@ def _check_construct(node: exp.Expr) -> None:
     for kind, (problem, remedy) in _NODES.items():
         if isinstance(node, kind):
             raise SqlFault(problem, node, remedy)
+    if isinstance(node, _COMPARISONS) and any(isinstance(side, exp.Null) for side in (node.left, node.right)):
+        msg = "nothing is equal to NULL, or above or below it: this never holds"
+        raise SqlFault(msg, node, "write IS NULL or IS NOT NULL")
     if isinstance(node, exp.DataType) and node.this == exp.DType.TIME:
         msg = "the type TIME is not supported"
         raise SqlFault(msg, node.parent, "use a timestamp, or the seconds of the day as an int")

@@ -17,7 +17,7 @@ def limits_as_ranks(tree: exp.Expr) -> None:
     """The SELECTs of a tree, changed in place."""
     for select in list(tree.find_all(exp.Select)):
         limit, order = select.args.get("limit"), select.args.get("order")
-        if not isinstance(limit, exp.Limit):
+        if not isinstance(limit, exp.Limit) or not select.args.get("from_"):
             continue
         if limit.expressions:
             _rank(select, limit, order)
