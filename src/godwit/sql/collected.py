@@ -136,7 +136,7 @@ class _Call:
         if name == "percentile_disc" and (by is None or len(given) != 1):
             self._wrong("is written percentile_disc(0.95) WITHIN GROUP (ORDER BY x)")
         x, fractions = (by.this, given[0]) if by is not None else (given[0], given[1] if len(given) > 1 else None)
-        if isinstance(fractions, exp.Array):
+        if isinstance(fractions, exp.Array) and fractions.expressions:
             each = [self._at(x, fraction, by) for fraction in fractions.expressions]
             some = exp.GT(this=self._aggregate("count", x), expression=exp.Literal.number(0))
             return exp.Case(ifs=[exp.If(this=some, true=exp.Array(expressions=each))])

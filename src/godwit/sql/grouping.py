@@ -230,7 +230,11 @@ class Grouping:
             if bad is not None:
                 msg = "an aggregate cannot be a key"
                 raise SqlFault(msg, bad, "aggregate in a sub-query first, and group its result by window.end")
-            if not names([value]) or (isinstance(value, exp.Column) and value.name in _BOUNDS.values()):
+            bound = isinstance(value, exp.Column) and value.name in _BOUNDS.values()
+            if bound and self._sets is not None and self._sets.is_partial(item):
+                msg = "a window's bounds are in every grouping"
+                raise SqlFault(msg, item, BESIDE)
+            if bound or not names([value]):
                 continue  # a constant, or the window's own bounds: no key of its own
             if value in self._meanings.values():
                 continue

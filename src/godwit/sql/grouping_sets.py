@@ -89,7 +89,7 @@ def ids_as_sums(select: exp.Select) -> None:
         given = call.expressions or _distinct(
             i for item in select.args["group"].expressions if isinstance(item, _SEVERAL) for s in _sets(item) for i in s
         )
-        if not call.expressions and any(isinstance(item, exp.Literal) for item in given):
+        if not given or (not call.expressions and any(isinstance(item, exp.Literal) for item in given)):
             msg = "grouping_id() does not say of which keys"
             raise SqlFault(msg, call, "write grouping_id(train, coach)")
         bits = [
