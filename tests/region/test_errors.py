@@ -34,6 +34,7 @@ def fleet(open_fleet: Callable[..., Fleet]) -> Fleet:
 OTHER = "a int, ts timestamp"
 UNBOUNDED = "SELECT count(*) FROM passengers GROUP BY train"
 UNTYPED = "SELECT map(train, 1) + 1 AS x, ts FROM passengers"
+FILTER = "SELECT train, ts FROM passengers"
 STRANGER = [{"train": "t9", "ts": START}]
 TO_THE_MOON = [DeviceMoved(DeviceId("t0"), SiteId("moon"))]
 
@@ -44,6 +45,15 @@ CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [
     ("unknown stream", UnknownNameError, "remedy", lambda f: f.submit("SELECT a FROM passenger", "q")),
     ("unbounded", UnsupportedError, "remedy", lambda f: f.submit(UNBOUNDED, "q")),
     ("types", TypeMismatchError, "remedy", lambda f: f.submit(UNTYPED, "q")),
+    (
+        "digits",
+        TypeMismatchError,
+        "38",
+        lambda f: f.submit("SELECT CAST(coach AS decimal(99, 2)) AS d FROM passengers", "q"),
+    ),
+    ("no SQL", ConfigError, "not NoneType", lambda f: f.submit(None, "q")),  # type: ignore[arg-type]
+    ("emit", ConfigError, "choose 'final' or 'changes'", lambda f: f.submit(FILTER, "q", emit="change")),  # type: ignore[arg-type]
+    ("order", ConfigError, "choose 'device' or 'none'", lambda f: f.submit(FILTER, "q", order="some")),  # type: ignore[arg-type]
     ("no such query", DeploymentError, "no query 'q'; running: none", lambda f: f.withdraw(QueryId("q"))),
     ("no such site", TopologyError, "not a site", lambda f: f.change(TO_THE_MOON)),
     ("rows nobody can take", SourceError, "is not declared", lambda f: f.push("passengers", STRANGER)),

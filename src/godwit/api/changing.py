@@ -23,6 +23,7 @@ from godwit.replan.probing import explained as explained_probes
 from godwit.replan.probing import probes
 from godwit.replan.wishes import PlanWish
 from godwit.sql import Builder
+from godwit.sql.hinted import hinted
 
 
 class ChangingFleet(DeclaringFleet):
@@ -64,7 +65,7 @@ class ChangingFleet(DeclaringFleet):
 
         What was due before the switch the old text has answered, the rest the new one answers.
         """
-        text = sql if isinstance(sql, str) else sql.sql()
+        text = hinted(sql)
         with self.control.driving():
             explained = self._operations.replacing.planned(self.known(query), text).explained()
         if not dry_run:

@@ -52,7 +52,7 @@ from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
-from godwit.sql.keep import without_order
+from godwit.sql.hinted import hinted
 from godwit.storage import names
 from godwit.storage.by_query import may_hold
 from godwit.storage.command_log import CommandLog
@@ -155,7 +155,7 @@ class ConnectedFleet:
         self, sql: str, name: str, *, sink: str | None = None, order: Literal["device", "none"] = "device"
     ) -> None:
         """`order`: as of `Fleet.submit`."""
-        self.execute(Submit(name, without_order(sql) if order == "none" else sql, sink))
+        self.execute(Submit(name, hinted(sql, order=order), sink))
 
     def withdraw(self, name: str) -> None:
         self.execute(Withdraw(name))

@@ -34,17 +34,8 @@ _HINT = re.compile(r"(\w+)\s*(\([^()]*\))?")
 _REMEDY = "write /*+ keep('1 day') */ or /*+ keep('forever') */ right after SELECT"
 
 
-def with_changes(sql: str) -> str:
-    """The text of a query with the hint that its windows' results are put out as they become."""
-    return _with_hint(sql, "emit('changes')")
-
-
-def without_order(sql: str) -> str:
-    """The text of a query with the hint that its results need not come in the order of each device's rows."""
-    return _with_hint(sql, "order('none')")
-
-
-def _with_hint(sql: str, hint: str) -> str:
+def with_hint(sql: str, hint: str) -> str:
+    """The text of a query with a hint after its outermost SELECT."""
     depth = 0
     try:
         found = tokens(sql)
@@ -86,7 +77,7 @@ def _take(select: exp.Select, hint: exp.Expr, name: str, given: str) -> None:
             msg, hint, f"did you mean {near[0]}(..)?" if near else "there are keep, emit and order", SqlError
         )
     if given.strip("() ").lower() != f"'{word}'":
-        msg = f"of {name} there is {name}('{word}')"
+        msg = f"the hint {name} has one form"
         raise SqlFault(msg, hint, f"write /*+ {name}('{word}') */, or leave it out", SqlError)
     select.meta[note] = True
 
