@@ -45,6 +45,7 @@ from godwit.errors import (
     StoreAwayError,
 )
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.change_text import as_changes
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
@@ -160,10 +161,10 @@ class ConnectedFleet:
     def withdraw(self, name: str) -> None:
         self.execute(Withdraw(name))
 
-    def change(self, changes: Iterable[Change]) -> None:
-        changes = tuple(changes)
-        check_changes(changes)
-        self.execute(ChangeTopology(changes))
+    def change(self, changes: Change | str | Iterable[Change | str]) -> None:
+        given = as_changes(changes)
+        check_changes(given)
+        self.execute(ChangeTopology(given))
 
     def add_topology(self, topology: Topology) -> None:
         """Sites and links that are not there yet."""

@@ -30,12 +30,14 @@ Operator = Annotated[Caller, Depends(needs(Role.OPERATE))]
 
 @router.get("/queries")
 def queries(request: Request, caller: Reader) -> list[dict[str, Any]]:
+    """All queries: what was asked for, and what is so."""
     service = service_of(request)
     return [_query(service, name) for name in service.fleet.queries]
 
 
 @router.get("/queries/{name}")
 def query(request: Request, name: str, caller: Reader) -> dict[str, Any]:
+    """One query: what was asked for (`desired`), and what is so (`current`)."""
     service = service_of(request)
     return _query(service, service.query(name))
 
