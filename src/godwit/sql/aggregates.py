@@ -93,7 +93,7 @@ def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
         if name_of(node) in _SAME_OF_DISTINCT and len(arguments[0].expressions) == 1:
             return arguments[0].expressions[0]
         msg = f"{name_of(node)}(DISTINCT ..) is not supported"
-        raise SqlFault(msg, node, "of the DISTINCT aggregates only count(DISTINCT ..) is there")
+        raise SqlFault(msg, node, "GROUP BY the value, too, in a sub-query, and aggregate its rows by window.end")
     return arguments[0]
 
 
