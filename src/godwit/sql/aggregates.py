@@ -91,7 +91,8 @@ def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
         raise SqlFault(msg, node, "give it one expression over the stream's columns")
     if isinstance(arguments[0], exp.Distinct):
         if name_of(node) in _SAME_OF_DISTINCT and len(arguments[0].expressions) == 1:
-            return arguments[0].expressions[0]
+            value: exp.Expr = arguments[0].expressions[0]
+            return value
         msg = f"{name_of(node)}(DISTINCT ..) is not supported"
         raise SqlFault(msg, node, "GROUP BY the value, too, in a sub-query, and aggregate its rows by window.end")
     return arguments[0]

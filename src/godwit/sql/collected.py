@@ -62,7 +62,8 @@ def _time(select: exp.Select, scope: NameScope) -> exp.Expr | None:
             item = named.get(item.name.lower(), item)
         counted = isinstance(item, exp.Anonymous) and item.name.lower() == COUNT_WINDOW
         if (is_window(item) or counted) and item.expressions:
-            return item.expressions[0]
+            time: exp.Expr = item.expressions[0]
+            return time
         for column in item.find_all(exp.Column):
             found = scope.find(column)
             known = scope.field(found.name) if isinstance(found, exp.Column) else None

@@ -51,8 +51,8 @@ class Grouping:
             e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)
         }
         #: several groupings; None: one
-        self._sets: GroupingSets | None = None
-        items = self._items(select)
+        self._sets = self._several(select)
+        items = self._items(select) if self._sets is None else list(self._sets.items)
         windows = [item for item in items if is_window(item)]
         self._keep: int | None = select.meta.get(KEEP)
         always = [item for item in items if self._sets is None or not self._sets.is_partial(item)]
@@ -154,19 +154,23 @@ class Grouping:
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
         group = select.args.get("group")
+        return [self._item(item, select) for item in group.expressions] if group else []
+
+    def _several(self, select: exp.Select) -> GroupingSets | None:
+        group = select.args.get("group")
         if group is None:
-            return []
+            return None
         if group.args.get("all"):
             msg = "GROUP BY ALL does not say which window"
             raise SqlFault(msg, group, "list the keys and a window: GROUP BY train, window(ts, '10 seconds')")
-        self._sets = grouping_sets(group, lambda item: self._item(item, select))
-        if self._sets is None:
-            return [self._item(item, select) for item in group.expressions]
-        partial = next((i for i in self._sets.items if is_window(i) and self._sets.is_partial(i)), None)
+        sets = grouping_sets(group, lambda item: self._item(item, select))
+        if sets is None:
+            return None
+        partial = next((i for i in sets.items if is_window(i) and sets.is_partial(i)), None)
         if partial is not None or KEEP in select.meta or CHANGES in select.meta:
             msg = "several groupings have one window: in all of them, final, and without keep"
             raise SqlFault(msg, partial or group, BESIDE)
-        return list(self._sets.items)
+        return sets
 
     def _item(self, item: exp.Expr, select: exp.Select) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean an expression of the SELECT list."""
