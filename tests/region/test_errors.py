@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from godwit.api.fleet import Fleet
+from godwit.api.operations import _difference
 from godwit.errors import (
     ConfigError,
     DeploymentError,
@@ -19,7 +20,9 @@ from godwit.errors import (
 )
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.model.changes import DeviceMoved
+from godwit.sql import compile_query
 from tests.region.world import SCHEMA, START, three_regions
+from tests.sql.streams import STREAMS
 
 
 @pytest.fixture
@@ -76,3 +79,10 @@ def test_a_name_can_be_taken_once(fleet: Fleet) -> None:
     fleet.submit("SELECT train, ts FROM passengers WHERE boarded > 1", "q")
     with pytest.raises(DeploymentError, match="already"):
         fleet.submit("SELECT train, ts FROM passengers WHERE boarded > 2", "q")
+
+
+def test_what_an_altered_query_has_otherwise_is_named() -> None:
+    texts = ("SELECT train, coach, ts FROM passengers", "SELECT train, ts FROM passengers")
+    before, after = (compile_query(sql, STREAMS, QueryId("q")) for sql in texts)
+    said = "Scan passengers as passengers (train, coach, ts) became Scan passengers as passengers (train, ts)"
+    assert _difference(before, after) == said
