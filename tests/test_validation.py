@@ -46,3 +46,8 @@ def test_a_long_value_is_shortened() -> None:
 def test_text_that_is_not_json() -> None:
     error = {"type": "json_invalid", "loc": ("body", 1), "msg": "JSON decode error", "input": {}}
     assert worded([{**error, "ctx": {"error": "Expecting value"}}], None) == ["body[1]: not JSON: Expecting value"]
+
+
+def test_a_value_where_keys_or_a_list_belong() -> None:
+    assert faults(_File, {"sites": 3}) == ["sites: is not a list: write - items, or [..] (it is 3)"]
+    assert faults(_File, {"sites": ["west"]}) == ["sites[0]: has no keys: write key: value, or {..} (it is 'west')"]

@@ -13,6 +13,14 @@ from pydantic import BaseModel
 
 from godwit.names import hint
 
+#: what a file's author knows of shapes; pydantic would name the class
+_SHAPES = {
+    **dict.fromkeys(("list_type", "tuple_type"), "is not a list: write - items, or [..]"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "has no keys: write key: value, or {..}"
+    ),
+}
+
 
 def worded(errors: Iterable[Mapping[str, Any]], model: Any, *, secret: bool = False) -> list[str]:
     """One sentence per fault, keys that do not exist first: a mistyped key is the reason for the missing one.
@@ -39,10 +47,11 @@ def _worded(error: Mapping[str, Any], model: Any, secret: bool) -> str:
         return f"{where}: not JSON: {error['ctx']['error']}"
     if error["type"] == "value_error":
         return f"{where}: {error['ctx']['error']}"
+    said = _SHAPES.get(error["type"], error["msg"])
     if secret:
-        return f"{where}: {error['msg']}"
+        return f"{where}: {said}"
     shown = repr(error["input"])
-    return f"{where}: {error['msg']} (it is {shown if len(shown) <= 80 else shown[:77] + '...'})"
+    return f"{where}: {said} (it is {shown if len(shown) <= 80 else shown[:77] + '...'})"
 
 
 def _keys(model: Any, location: Iterable[str | int]) -> list[str]:

@@ -80,8 +80,10 @@ def test_another_function_under_a_known_name_is_called(spark: SparkSession, tmp_
     ],
 )
 def test_what_cannot_be_declared(open_fleet: Callable[..., Fleet], given: tuple[Any, ...], says: str) -> None:
+    fleet = open_fleet()
     with pytest.raises(ConfigError, match=says):
-        open_fleet().function(*given)
+        fleet.function(*given)
+    assert not fleet.functions.names, "what was refused is not known: every oracle would try to register it"
 
 
 def test_a_function_nobody_declared_is_refused(open_fleet: Callable[..., Fleet]) -> None:

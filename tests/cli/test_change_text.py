@@ -6,7 +6,7 @@ import pytest
 
 from godwit.errors import TopologyError
 from godwit.ids import DeviceId, RegionId, SiteId
-from godwit.model.change_text import move_text, parse_change, parse_changes
+from godwit.model.change_text import as_changes, move_text, parse_change, parse_changes
 from godwit.model.changes import (
     CapacityChanged,
     Change,
@@ -58,3 +58,10 @@ def test_lines_with_comments() -> None:
 def test_moves_are_written_as_they_are_read() -> None:
     for site in ("east", None):
         assert parse_change(move_text("t1", site)) == DeviceMoved(DeviceId("t1"), SiteId(site) if site else None)
+
+
+def test_changes_are_given_as_people_write_them_or_as_values() -> None:
+    moved = DeviceMoved(DeviceId("t1"), SiteId("east"))
+    assert as_changes("device t1 -> east") == as_changes(moved) == as_changes([moved]) == (moved,)
+    lines = "# two\ndevice t1 -> east\n\nsite west failed"
+    assert as_changes(lines) == as_changes(["device t1 -> east", SiteFailed(SiteId("west"))])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from godwit.api.fleet import Fleet
+from godwit.api.operations import _difference
 from godwit.errors import (
     ConfigError,
     DeploymentError,
@@ -19,7 +20,9 @@ from godwit.errors import (
 )
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.model.changes import DeviceMoved
+from godwit.sql import compile_query
 from tests.region.world import SCHEMA, START, three_regions
+from tests.sql.streams import STREAMS
 
 
 @pytest.fixture
@@ -34,6 +37,7 @@ def fleet(open_fleet: Callable[..., Fleet]) -> Fleet:
 OTHER = "a int, ts timestamp"
 UNBOUNDED = "SELECT count(*) FROM passengers GROUP BY train"
 UNTYPED = "SELECT map(train, 1) + 1 AS x, ts FROM passengers"
+FILTER = "SELECT train, ts FROM passengers"
 STRANGER = [{"train": "t9", "ts": START}]
 TO_THE_MOON = [DeviceMoved(DeviceId("t0"), SiteId("moon"))]
 
@@ -44,6 +48,15 @@ CASES: list[tuple[str, type[GodwitError], str, Callable[[Fleet], object]]] = [
     ("unknown stream", UnknownNameError, "remedy", lambda f: f.submit("SELECT a FROM passenger", "q")),
     ("unbounded", UnsupportedError, "remedy", lambda f: f.submit(UNBOUNDED, "q")),
     ("types", TypeMismatchError, "remedy", lambda f: f.submit(UNTYPED, "q")),
+    (
+        "digits",
+        TypeMismatchError,
+        "38",
+        lambda f: f.submit("SELECT CAST(coach AS decimal(99, 2)) AS d FROM passengers", "q"),
+    ),
+    ("no SQL", ConfigError, "not NoneType", lambda f: f.submit(None, "q")),  # type: ignore[arg-type]
+    ("emit", ConfigError, "choose 'final' or 'changes'", lambda f: f.submit(FILTER, "q", emit="change")),  # type: ignore[arg-type]
+    ("order", ConfigError, "choose 'device' or 'none'", lambda f: f.submit(FILTER, "q", order="some")),  # type: ignore[arg-type]
     ("no such query", DeploymentError, "no query 'q'; running: none", lambda f: f.withdraw(QueryId("q"))),
     ("no such site", TopologyError, "not a site", lambda f: f.change(TO_THE_MOON)),
     ("rows nobody can take", SourceError, "is not declared", lambda f: f.push("passengers", STRANGER)),
@@ -66,3 +79,10 @@ def test_a_name_can_be_taken_once(fleet: Fleet) -> None:
     fleet.submit("SELECT train, ts FROM passengers WHERE boarded > 1", "q")
     with pytest.raises(DeploymentError, match="already"):
         fleet.submit("SELECT train, ts FROM passengers WHERE boarded > 2", "q")
+
+
+def test_what_an_altered_query_has_otherwise_is_named() -> None:
+    texts = ("SELECT train, coach, ts FROM passengers", "SELECT train, ts FROM passengers")
+    before, after = (compile_query(sql, STREAMS, QueryId("q")) for sql in texts)
+    said = "Scan passengers as passengers (train, coach, ts) became Scan passengers as passengers (train, ts)"
+    assert _difference(before, after) == said

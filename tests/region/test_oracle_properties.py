@@ -46,7 +46,12 @@ AGGREGATES = [
     "stddev({x})",
     "count(DISTINCT {x})",
     "median({x})",
+    "percentile_approx({x}, 0.7)",
+    "mode({x})",
+    "collect_set({x})",
 ]
+#: of rows that are all there: what needs the end of a window
+LISTS = ["collect_list({x})", "listagg({x}, '-')", "array_agg({x} ORDER BY boarded DESC)"]
 WINDOWS = ["window(ts, '4 seconds')", "window(ts, '6 seconds', '2 seconds')", "session_window(ts, '1 second')"]
 
 
@@ -66,13 +71,14 @@ def filters(draw: st.DrawFn) -> str:
 @st.composite
 def aggregates(draw: st.DrawFn) -> str:
     window, key = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(["train", "line", "coach % 2"]))
-    calls = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True))
+    calls = draw(st.lists(st.sampled_from([*AGGREGATES, *LISTS]), min_size=1, max_size=3, unique=True))
     columns = [call.format(x=draw(st.sampled_from(NUMBERS))) + f" AS a{i}" for i, call in enumerate(calls)]
     bound = "session_window.end" if window.startswith("session") else "window.end"
     having = draw(st.sampled_from(["", " HAVING count(*) > 1"]))
+    keys = draw(st.sampled_from([key, f"ROLLUP({key}, alighted % 3)", f"GROUPING SETS (({key}), (), ({key}))"]))
     return (
         f"SELECT {key} AS k, {', '.join(columns)}, {bound} AS until FROM passengers WHERE {draw(predicates())} "
-        f"GROUP BY {key}, {window}{having}"
+        f"GROUP BY {keys}, {window}{having}"
     )
 
 

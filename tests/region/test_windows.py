@@ -44,9 +44,27 @@ CUTS = {
                 FROM passengers LATERAL VIEW explode(array(coach, boarded, NULL)) x AS item WHERE item > 1
                 GROUP BY train, item, window(ts, '5 seconds')""",
 }
+GATHERED = {
+    "lists": """SELECT line, collect_list(boarded) AS counts, listagg(DISTINCT train, ',') AS trains,
+                       mode(coach) AS usual, percentile_approx(load, array(0.1, 0.9)) AS spread, window.end AS until
+                FROM passengers GROUP BY line, window(ts, '10 seconds', '5 seconds')""",
+    "sessions": """SELECT train, array_agg(coach ORDER BY boarded DESC) AS coaches, any_value(line) AS line,
+                          session_window.end AS until
+                   FROM passengers GROUP BY train, session_window(ts, '1 second')""",
+    "rollup": """SELECT line, train, sum(boarded) AS n, collect_set(coach) AS coaches, grouping_id() AS level,
+                        window.end AS until
+                 FROM passengers GROUP BY ROLLUP(line, train), window(ts, '5 seconds')
+                 HAVING n > 3 OR grouping(train) = 1""",
+    "best": """SELECT train, count(*) AS n, window.end AS until FROM passengers GROUP BY train, window(ts, '5 seconds')
+               ORDER BY n DESC, train LIMIT 2 BY until""",
+    "seen": """SELECT /*+ keep('forever') */ line, collect_set(coach) AS coaches, mode(boarded) AS usual
+               FROM passengers GROUP BY line""",
+    "recent": """SELECT train, collect_list(boarded) OVER (PARTITION BY train ORDER BY ts ROWS 2 PRECEDING) AS last, ts
+                 FROM passengers""",
+}
 
 
-@pytest.mark.parametrize("queries", [HOPS, CUTS], ids=["hops", "cuts"])
+@pytest.mark.parametrize("queries", [HOPS, CUTS, GATHERED], ids=["hops", "cuts", "gathered"])
 def test_windows_are_what_the_batch_says(open_fleet: Callable[..., Fleet], queries: dict[str, str]) -> None:
     assert different(World(open_fleet, queries), restless(list(queries))) == []
 

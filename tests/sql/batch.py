@@ -25,6 +25,7 @@ PAIRS = (
 AGGREGATES = {
     "count_distinct": "count(DISTINCT {x})",
     "percentile": "percentile({x}, {k})",
+    "mode": "mode({x}, true)",
     **{name: f"{name}(({{x}}).y, ({{x}}).x)" for name in PAIRS},
 }
 
@@ -184,7 +185,8 @@ def _over(call: OverCall, over: Over) -> str:
     window = f"OVER ({order} {call.kind} BETWEEN {bound(call.start)} AND {bound(call.end)})"
     if call.function == "count_distinct":
         return f"bigint(size(collect_set({x}) {window})) AS {call.name}"
-    constants = "".join(f", {constant}" for constant in call.constants)
+    more = ["true"] if call.function == "mode" else []
+    constants = "".join(f", {constant}" for constant in (*call.constants, *more))
     return f"{call.function}({x}{constants}) {window} AS {call.name}"
 
 

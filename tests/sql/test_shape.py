@@ -13,7 +13,7 @@ from godwit.ids import QueryId
 from godwit.model.plan import Query
 from godwit.sql import compile_query
 from godwit.sql.dialect import parse, text
-from godwit.sql.keep import without_order
+from godwit.sql.hinted import hinted
 from tests.sql.fixtures import good_files, good_sql
 from tests.sql.streams import STREAMS
 
@@ -150,10 +150,10 @@ def test_whether_the_order_matters_is_part_of_the_shape_where_each_row_is_answer
     window = "SELECT train, count(*) AS n FROM passengers GROUP BY train, window(ts, '10 seconds')"
     both = f"{plain} UNION ALL SELECT train, alighted AS boarded FROM passengers"
     for sql in (plain, both):
-        unordered = compiled(without_order(sql))
+        unordered = compiled(hinted(sql, order="none"))
         assert (compiled(sql).shape.plan.sink.ordered, unordered.shape.plan.sink.ordered) == (True, False)
         assert compiled(sql).shape.key != unordered.shape.key
-    assert compiled(without_order(window)).shape.key == compiled(window).shape.key
+    assert compiled(hinted(window, order="none")).shape.key == compiled(window).shape.key
 
 
 def test_an_order_that_does_not_exist_is_refused() -> None:

@@ -17,12 +17,14 @@ from godwit.control.commands import (
 from godwit.errors import ConfigError
 from godwit.ids import DeviceId, SiteId
 from godwit.migration.phases import REPLICA
+from godwit.model.change_text import as_changes
 from godwit.model.changes import Change
 from godwit.replan.explain import explained
 from godwit.replan.probing import explained as explained_probes
 from godwit.replan.probing import probes
 from godwit.replan.wishes import PlanWish
 from godwit.sql import Builder
+from godwit.sql.hinted import hinted
 
 
 class ChangingFleet(DeclaringFleet):
@@ -64,7 +66,7 @@ class ChangingFleet(DeclaringFleet):
 
         What was due before the switch the old text has answered, the rest the new one answers.
         """
-        text = sql if isinstance(sql, str) else sql.sql()
+        text = hinted(sql)
         with self.control.driving():
             explained = self._operations.replacing.planned(self.known(query), text).explained()
         if not dry_run:
@@ -111,7 +113,7 @@ class ChangingFleet(DeclaringFleet):
         self.move_device(DeviceId(device), SiteId(site))
         self.mobility.notified(DeviceId(device), SiteId(site), time.time())
 
-    def explain_change(self, changes: Iterable[Change]) -> str:
+    def explain_change(self, changes: Change | str | Iterable[Change | str]) -> str:
         """What these changes would do; nothing happens."""
         with self.control.driving():
-            return self.plane.explain_change(changes)
+            return self.plane.explain_change(as_changes(changes))

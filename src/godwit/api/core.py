@@ -48,6 +48,7 @@ from godwit.ingest.push_gate import PushGate
 from godwit.ingest.schema import Rows, Schema
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
+from godwit.model.change_text import as_changes
 from godwit.model.changes import Change, DeviceMoved
 from godwit.model.deployment import Deployment
 from godwit.model.plan import QUERY, Column, Query
@@ -317,12 +318,12 @@ class FleetCore(ABC):
         regions, name = set(self.deployment.sites.values()), StreamId(stream)
         return max((self.pool.unread(r, name, self.gateway.log(r, name).log.last) for r in regions), default=0)
 
-    def change(self, changes: Iterable[Change]) -> None:
-        """Topology changes happened: re-place what must move, and deploy it.
+    def change(self, changes: Change | str | Iterable[Change | str]) -> None:
+        """Topology changes happened ("device t1 -> east", or as values): re-place what must move, and deploy it.
 
         Returns when the changes are published or, if regions are still to acknowledge the epoch before, soon after.
         """
-        self.control.execute(ChangeTopology(tuple(changes)))
+        self.control.execute(ChangeTopology(as_changes(changes)))
 
     def move_device(self, device: DeviceId, site: SiteId | None) -> None:
         self.change([DeviceMoved(device, site)])

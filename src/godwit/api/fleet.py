@@ -36,7 +36,7 @@ from godwit.region.link_emulator import Links
 from godwit.region.runner import Limits
 from godwit.replan.optimiser import ReplanPolicy
 from godwit.sql import Builder, compile_query
-from godwit.sql.keep import with_changes, without_order
+from godwit.sql.hinted import hinted
 from godwit.storage.base import Durability
 from godwit.storage.lock import FolderLock
 
@@ -114,9 +114,7 @@ class Fleet(ChangingFleet):
         `order`, of queries that answer each row as it comes: "device", results of a device come in the order in which
         it sent the rows, and wait for a region that it has left; "none", nothing waits.
         """
-        text = sql if isinstance(sql, str) else sql.sql()
-        text = with_changes(text) if emit == "changes" else without_order(text) if order == "none" else text
-        self.control.execute(Submit(name, text, sink, joins))
+        self.control.execute(Submit(name, hinted(sql, emit, order), sink, joins))
         return QueryHandle(self, self.supervisor, QueryId(name))
 
     def withdraw(self, query: QueryId) -> None:
@@ -130,12 +128,12 @@ class Fleet(ChangingFleet):
         It begins again with them: windows that are open answer for what comes from then on. Its results from before
         stay readable under its name.
         """
-        self.control.execute(Alter(query, sql if isinstance(sql, str) else sql.sql()))
+        self.control.execute(Alter(query, hinted(sql)))
         return QueryHandle(self, self.supervisor, query)
 
     def explain(self, sql: str | Builder) -> str:
         """What a query would become: its plan, parameters and shape. Nothing happens."""
-        text = sql if isinstance(sql, str) else sql.sql()
+        text = hinted(sql)
         query = compile_query(text, self.deployment.streams, QueryId("query"), (), self.functions.names)
         self.analyst.output(query)
         return explain(query, parted(query, self.deployment, self.topology.now))

@@ -59,7 +59,7 @@ def _operator(fleet: FleetCore, query: Query, wanted: int | None) -> tuple[Query
     if len(able) == 1:
         return able[0][:2]
     if not able:
-        msg = f"'{query.id}' keeps no state by key, so it has no keys to move"
+        msg = f"'{query.id.partition('~')[0]}' keeps no state by key, so it has no keys to move"
         raise DeploymentError(msg)
     which = ", ".join(f"{one.id}/{i} ({op.describe()})" for one, i, op in able)
     msg = f"'{query.id}' has {len(able)} operators that keep state by key; name one: {which}"

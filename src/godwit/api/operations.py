@@ -303,5 +303,5 @@ def _difference(old: Query, new: Query) -> str:
     before, after = old.shape.plan.operators, new.shape.plan.operators
     for was, now in zip(before, after, strict=False):
         if was != now:
-            return f"{was.describe()} became {now.describe()}"
+            return f"{was.describe()}{was.detail} became {now.describe()}{now.detail}"
     return f"{len(before)} operators became {len(after)}" if len(before) != len(after) else "other types of parameters"

@@ -16,7 +16,7 @@ from godwit.client.http import Http, taken
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
 from godwit.migration.phases import REPLICA
-from godwit.model.change_text import change_text, move_text
+from godwit.model.change_text import as_changes, change_text, move_text
 from godwit.model.changes import Change
 
 log = logging.getLogger("godwit.client")
@@ -174,7 +174,7 @@ class RemoteFleet:
 
     # --- the ground moves
 
-    def change(self, changes: Iterable[Change | str], *, wait: bool = True) -> RemoteCommand | None:
+    def change(self, changes: Change | str | Iterable[Change | str], *, wait: bool = True) -> RemoteCommand | None:
         """Changes as values, or as people write them: "device t1 -> east", "site west-3 failed"."""
         return self._sent("POST", "/v1/changes", {"changes": _texts(changes)}, wait)
 
@@ -219,7 +219,7 @@ class RemoteFleet:
         """What a query would become; nothing happens."""
         return str(self._told("POST", "/v1/explain", json={"sql": _text(sql)})["plan"])
 
-    def explain_change(self, changes: Iterable[Change | str]) -> str:
+    def explain_change(self, changes: Change | str | Iterable[Change | str]) -> str:
         return str(self._told("POST", "/v1/explain", json={"changes": _texts(changes)})["change"])
 
     def status(self) -> dict[str, Any]:
@@ -266,5 +266,5 @@ def _text(sql: Any) -> str:
     return sql if isinstance(sql, str) else str(sql.sql())
 
 
-def _texts(changes: Iterable[Change | str]) -> list[str]:
-    return [change if isinstance(change, str) else change_text(change) for change in changes]
+def _texts(changes: Change | str | Iterable[Change | str]) -> list[str]:
+    return [change_text(change) for change in as_changes(changes)]

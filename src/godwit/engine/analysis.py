@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from godwit.engine.spark_faults import mismatch
 from godwit.errors import TypeMismatchError
 from godwit.ingest.schema import Schema
 from godwit.model.plan import ARRIVED, Column, Query, Stream, arrival_view
@@ -37,27 +38,21 @@ class Analyst:
 
     def output(self, query: Query) -> tuple[Column, ...]:
         """The result's columns with their types."""
-        return self.columns(query.oracle_sql)
+        return self.columns(query.oracle_sql, query.sql)
 
-    def columns(self, sql: str) -> tuple[Column, ...]:
-        """The same of a query as Spark's own SQL."""
+    def columns(self, sql: str, written: str = "") -> tuple[Column, ...]:
+        """The same of a query as Spark's own SQL; `written`: as the user has it."""
         views = {arrival_view(name, late): name for name in self._declared for late in (False, True)}
         for view in (view for view in views if view in sql):
             rows = self.session.table(views[view]).selectExpr("*", f"CAST(NULL AS timestamp) AS {ARRIVED}")
             rows.createOrReplaceTempView(view)
         try:
             schema = self.session.sql(sql).schema
-        except (AnalysisException, ParseException) as error:
-            msg = "Spark cannot type this query"
-            raise TypeMismatchError(msg, place=_fragment(error), remedy=_first_line(error)) from error
+        except PySparkException as error:
+            raise mismatch(str(error), written or sql) from error
         return tuple(Column(field.name, field.dataType.simpleString()) for field in schema.fields)
 
 
 def _first_line(error: PySparkException) -> str:
     text = str(error).strip().splitlines()[0]
     return re.sub(r"\s*SQLSTATE: \w+", "", text)
-
-
-def _fragment(error: PySparkException) -> str:
-    found = re.search(r"== SQL.*==\n(.*)\n", str(error))
-    return found[1].strip() if found else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -101,6 +102,8 @@ def spark_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # It would log every query that Spark cannot type, with the Java stack; the error that is raised says it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     for name in OFTEN_CALLED:
         java_import(session._jvm, name)
     return session

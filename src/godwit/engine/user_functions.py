@@ -48,17 +48,18 @@ class UserFunctions:
         if name.lower() in built_in.ALLOWED | built_in.REFUSED.keys() | built_in.RANKS | built_in.GENERATORS:
             msg = f"'{name}' is a function of Spark's; give yours another name"
             raise ConfigError(msg)
-        self._known[name.lower()] = call, type_, arrow
         for session in self._sessions:
-            self._register(session, name.lower())
+            self._register(session, name.lower(), call, type_, arrow)
+        # (only then: every oracle registers what is known)
+        self._known[name.lower()] = call, type_, arrow
 
     def register(self, session: SparkSession) -> None:
         """Make all of them known in another session."""
-        for name in self._known:
-            self._register(session, name)
+        for name, known in self._known.items():
+            self._register(session, name, *known)
 
-    def _register(self, session: SparkSession, name: str) -> None:
-        call, type_, arrow = self._known[name]
+    @staticmethod
+    def _register(session: SparkSession, name: str, call: Callable[..., Any], type_: str, arrow: bool) -> None:
         spark: Any = F  # (its types do not tell of all of these)
         try:
             with warnings.catch_warnings():  # (Spark would rather read the annotations, which need not be there)

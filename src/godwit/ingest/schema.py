@@ -242,7 +242,10 @@ class Schema:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         missing = [name for name in self.arrow.names if name not in table.column_names]
         if missing:
-            msg = f"rows for stream '{self.stream.id}' lack column {', '.join(missing)}; they have {table.column_names}"
+            msg = (
+                f"rows for stream '{self.stream.id}' lack column {', '.join(missing)}; they have {table.column_names}; "
+            )
+            msg += "add it, with nulls where there is no value, or push dicts, which may leave it out"
             raise SourceError(msg)
         table = table.select(self.arrow.names)
         try:

@@ -80,6 +80,14 @@ def parse_changes(lines: Iterable[str]) -> list[Change]:
     return [parse_change(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
+def as_changes(given: Change | str | Iterable[Change | str]) -> tuple[Change, ...]:
+    """Changes that are given as values, or as lines; one of them need not be in a list."""
+    some = [given] if isinstance(given, str | Change) else given
+    return tuple(
+        found for one in some for found in (parse_changes(one.splitlines()) if isinstance(one, str) else [one])
+    )
+
+
 def move_text(device: str, site: str | None) -> str:
     """The line that says where a device is now."""
     return f"device {device} -> {site or NOWHERE}"

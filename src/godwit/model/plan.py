@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from godwit.ids import QueryId, RegionId, StreamId
 from godwit.model import signature
+from godwit.model.values_kept import values_kept
 
 #: columns the engine adds to rows; user names may not begin like this
 QUERY, DEVICE, PARAMETER = "__query", "__device", "__p"
@@ -374,12 +375,14 @@ class Aggregate(Operator):
     @property
     def keeps(self) -> str:
         until = "the watermark passes the window's end"
+        values = values_kept(call.function for call in self.aggregates)
         if self.lag_us:
             until += f" by {seconds(self.lag_us)}"
         if self.window.kind == "sliced":
             pieces = seconds(self.window.slice_us)
-            return f"one partial row per key and {pieces}, until {until.replace('the window', 'the last window')}"
-        return f"one partial row per key and window, until {until}"
+            until = until.replace("the window", "the last window")
+            return f"one partial row per key and {pieces}{values}, until {until}"
+        return f"one partial row per key and window{values}, until {until}"
 
     @property
     def told_apart(self) -> Literal["rows", "partials"] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from godwit.model.plan import WINDOW_END, AggregateCall, Operator, StateSpec, Window, pretty, seconds
+from godwit.model.values_kept import values_kept
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class RunningAggregate(Operator):
 
     @property
     def keeps(self) -> str:
+        values = values_kept(call.function for call in self.aggregates)
         if self.window.kind == "unbounded":
-            return "one total per key, for ever"
+            return f"one total per key{values}, for ever"
         if self.window.kind != "session":
-            return "one total per key and window, until the watermark passes the window's end"
-        return (
-            f"one total per key, until the watermark is {seconds(self.window.gap_us + self.lag_us)} past its last row"
-        )
+            return f"one total per key and window{values}, until the watermark passes the window's end"
+        gap = seconds(self.window.gap_us + self.lag_us)
+        return f"one total per key{values}, until the watermark is {gap} past its last row"
 
     def describe(self) -> str:
         calls = ", ".join(f"{a.function}({pretty(a.argument or '*')})" for a in self.aggregates)

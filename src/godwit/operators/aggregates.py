@@ -96,6 +96,14 @@ _INTERPOLATED = (
     f"(array_sort({{0}})[int(ceil{_POSITION})] - array_sort({{0}})[int(floor{_POSITION})]) END"
 )
 _DISTINCT = Steps(("collect_set({x})",), ("array_distinct(flatten(collect_list({c})))",), "bigint(size({0}))")
+#: equal values stand together: (the best so far, how often; the value at hand, how often)
+_MOST = (
+    "aggregate(sort_array({0}), named_struct('v', get({0}, 0), 'n', 0L, 'w', get({0}, 0), 'm', 0L), "
+    "(a, x) -> CASE WHEN x <=> a.w AND a.m + 1 > a.n THEN named_struct('v', x, 'n', a.m + 1, 'w', x, 'm', a.m + 1) "
+    "WHEN x <=> a.w THEN named_struct('v', a.v, 'n', a.n, 'w', x, 'm', a.m + 1) "
+    "WHEN a.n < 1 THEN named_struct('v', x, 'n', 1L, 'w', x, 'm', 1L) "
+    "ELSE named_struct('v', a.v, 'n', a.n, 'w', x, 'm', 1L) END, a -> a.v)"
+)
 _VAR_SAMP = "CASE WHEN {0}.n < 2 THEN NULL ELSE {0}.m2 / ({0}.n - 1) END"
 _VAR_POP = "CASE WHEN {0}.n < 1 THEN NULL ELSE {0}.m2 / {0}.n END"
 
@@ -133,6 +141,9 @@ FUNCTIONS: dict[str, Steps] = {
     "approx_count_distinct": _DISTINCT,
     "percentile": Steps(_VALUES.partial, _VALUES.merge, _INTERPOLATED),
     "median": Steps(_VALUES.partial, _VALUES.merge, _INTERPOLATED),
+    "collect_list": Steps(_VALUES.partial, _VALUES.merge, "{0}"),
+    "collect_set": Steps(_DISTINCT.partial, _DISTINCT.merge, "{0}"),
+    "mode": Steps(_VALUES.partial, _VALUES.merge, _MOST),
 }
 
 ALIASES = {

@@ -33,6 +33,7 @@ _PARTS: dict[str, tuple[tuple[str, str, str], ...]] = {
 _WRITTEN = {
     "count_distinct": "CAST(size(collect_set({x}) {w}) AS bigint)",
     "percentile": "percentile({x}, {k}) {w}",
+    "mode": "mode({x}, true) {w}",
 }
 
 

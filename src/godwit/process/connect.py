@@ -45,6 +45,7 @@ from godwit.errors import (
     StoreAwayError,
 )
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.model.change_text import as_changes
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
 from godwit.model.deployment import Deployment
@@ -52,7 +53,7 @@ from godwit.model.plan import QUERY, Column, Query, Stream
 from godwit.model.topology import Topology
 from godwit.process.members import COORDINATOR, ProcessMember, member, region_document, region_members
 from godwit.process.wire import TOKEN, Head, WireCaller, WireError, token_of
-from godwit.sql.keep import without_order
+from godwit.sql.hinted import hinted
 from godwit.storage import names
 from godwit.storage.by_query import may_hold
 from godwit.storage.command_log import CommandLog
@@ -155,15 +156,15 @@ class ConnectedFleet:
         self, sql: str, name: str, *, sink: str | None = None, order: Literal["device", "none"] = "device"
     ) -> None:
         """`order`: as of `Fleet.submit`."""
-        self.execute(Submit(name, without_order(sql) if order == "none" else sql, sink))
+        self.execute(Submit(name, hinted(sql, order=order), sink))
 
     def withdraw(self, name: str) -> None:
         self.execute(Withdraw(name))
 
-    def change(self, changes: Iterable[Change]) -> None:
-        changes = tuple(changes)
-        check_changes(changes)
-        self.execute(ChangeTopology(changes))
+    def change(self, changes: Change | str | Iterable[Change | str]) -> None:
+        given = as_changes(changes)
+        check_changes(given)
+        self.execute(ChangeTopology(given))
 
     def add_topology(self, topology: Topology) -> None:
         """Sites and links that are not there yet."""

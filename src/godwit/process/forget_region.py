@@ -104,8 +104,9 @@ def _checked(fleet: ConnectedFleet, name: str) -> tuple[RegionId, tuple[SiteId, 
     if (who := holder_of(fleet.store, region_document(name))) is not None:
         msg = f"region '{name}' runs (process {who.get('pid', '?')} on {who.get('host', '?')}); stop it first"
         raise DeploymentError(msg)
-    others = [one for one, member in known.items() if one != region and not member.left]
-    if not others:
-        msg = f"region '{name}' is the only one: nobody could take over what it has"
+    others = {one: member for one, member in known.items() if one != region}
+    if all(member.left for member in others.values()):
+        why = f"start one first ({', '.join(others)})" if others else "there is no other"
+        msg = f"no other region runs that could take over what '{name}' has; {why}"
         raise DeploymentError(msg)
     return region, tuple(sorted(site for site, at in fleet.deployment.sites.items() if at == region))

@@ -63,7 +63,11 @@ class Service:
         caller = self.access.caller(None if self.access.open else _token(connection))
         if caller is None:
             self.refuse_log(connection, "no valid token")
-            why = "this token is not known" if _token(connection) else "send a token: Authorization: Bearer TOKEN"
+            why = (
+                "this token is not known here; `godwit token` makes one"
+                if _token(connection)
+                else "send a token: Authorization: Bearer TOKEN"
+            )
             raise refused(401, why, **{"WWW-Authenticate": "Bearer"})
         if (wrong := caller.refusal(need)) is not None:
             self.refuse_log(connection, wrong)
@@ -165,7 +169,7 @@ def check_socket(socket: WebSocket, role: Role) -> Caller:
 def described(stream: Stream) -> dict[str, Any]:
     return {
         "name": stream.id,
-        "columns": [{"name": c.name, "type": c.type} for c in stream.columns],
+        "columns": [{"name": c.name, "type": c.type} for c in stream.columns if not c.name.startswith("__")],
         "time": stream.time,
         "device": stream.device,
         "disorder_seconds": stream.disorder_us / 1e6,

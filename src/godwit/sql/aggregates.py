@@ -24,6 +24,8 @@ class Reading:
     constants: tuple[str, ...] = ()
 
 
+#: of which equal values count once anyway
+_SAME_OF_DISTINCT = ("min", "max", "bool_and", "every", "bool_or", "bit_and", "bit_or")
 #: SQL name -> the engine's name, where the one argument passes through as it is
 _SAME_ARGUMENT = {
     "sum": "sum",
@@ -39,7 +41,7 @@ _SAME_ARGUMENT = {
     "var_samp": "var_samp",
     "var_pop": "var_pop",
     "approx_count_distinct": "count_distinct",
-    **{name: name for name in ("skewness", "kurtosis", "bit_and", "bit_or", "bit_xor")},
+    **{name: name for name in ("skewness", "kurtosis", "bit_and", "bit_or", "bit_xor", "collect_list", "collect_set")},
     # Spark's own definition: false < true
     "bool_and": "min",
     "every": "min",
@@ -88,8 +90,11 @@ def _one(node: exp.Expr, arguments: list[exp.Expr]) -> exp.Expr:
         msg = f"{name_of(node)} takes one argument here"
         raise SqlFault(msg, node, "give it one expression over the stream's columns")
     if isinstance(arguments[0], exp.Distinct):
+        if name_of(node) in _SAME_OF_DISTINCT and len(arguments[0].expressions) == 1:
+            value: exp.Expr = arguments[0].expressions[0]
+            return value
         msg = f"{name_of(node)}(DISTINCT ..) is not supported"
-        raise SqlFault(msg, node, "of the DISTINCT aggregates only count(DISTINCT ..) is there")
+        raise SqlFault(msg, node, "GROUP BY the value, too, in a sub-query, and aggregate its rows by window.end")
     return arguments[0]
 
 
@@ -126,6 +131,10 @@ def _median(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
     return Reading("percentile", _one(node, arguments), ("0.5",))
 
 
+def _mode(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
+    return Reading("mode", _one(node, arguments[:1]))
+
+
 def _percentile(node: exp.Expr, arguments: list[exp.Expr]) -> Reading:
     fraction = arguments.pop() if len(arguments) == 2 else None
     if not isinstance(fraction, exp.Literal) or fraction.is_string or not 0 <= float(fraction.name) <= 1:
@@ -147,6 +156,7 @@ _SPECIAL: dict[str, Callable[[exp.Expr, list[exp.Expr]], Reading]] = {
     "count": _count,
     "count_if": _count_if,
     "median": _median,
+    "mode": _mode,
     "percentile": _percentile,
     **{name: _pairs for name in functions.AGGREGATES if name.startswith(("regr_", "corr", "covar_"))},
 }

@@ -5,12 +5,10 @@ parse -> guard -> normalise -> draft plan -> push filters, merge projections, dr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
 
 from godwit.errors import SqlError, UnsupportedError
 from godwit.ids import QueryId, StreamId
@@ -22,11 +20,13 @@ from godwit.sql.emit import Emitter
 from godwit.sql.fault import SqlFault, located, point
 from godwit.sql.guard import guard
 from godwit.sql.keep import UNORDERED, take_hints
+from godwit.sql.limit_by import limits_as_ranks
 from godwit.sql.normalise import normalise
 from godwit.sql.push import merge_projections, prune, push_filters
 from godwit.sql.select import ORDER, Compiler, Result
 from godwit.sql.shape import Lifter, subscribe
 from godwit.sql.spellings import respell
+from godwit.sql.syntax import syntax_error, unreadable
 from godwit.sql.table_filters import filters_as_joins
 
 _ONLY_QUERIES = "submit a SELECT, or INSERT INTO stream SELECT ..; streams are declared apart (fleet.stream)"
@@ -53,6 +53,7 @@ def compile_query(
         take_hints(select)
         ordered = not any(one.meta.get(UNORDERED) for one in select.find_all(exp.Select))
         respell(select)
+        limits_as_ranks(select)
         filters_as_joins(select, streams)
         for tree in (target, select):
             if tree is not None:
@@ -135,63 +136,15 @@ def _parse(sql: str) -> exp.Expr:
         _check_start(sql)
         statements = [s for s in parse(sql) if s is not None]
     except ParseError as error:
-        raise _syntax_error(sql, error) from None
+        raise syntax_error(sql, error) from None
     except TokenError as error:
-        problem = f"the SQL cannot be read: {str(error).splitlines()[0]}"
-        remedy = "check quotes and comments: is one left open?"
-        raise SqlError(problem, place=point(sql, 0, len(sql)), remedy=remedy) from None
+        raise unreadable(sql, error) from None
     if len(statements) != 1:
         msg = f"there are {len(statements)} statements" if statements else "there is no statement"
         raise SqlFault(
             msg, statements[1] if statements else None, "submit one SELECT or INSERT INTO at a time", SqlError
         )
     return statements[0]
-
-
-#: what sqlglot cannot read -> why a query cannot have it, and what helps
-_UNREAD = {
-    "MATCH_RECOGNIZE": (
-        "MATCH_RECOGNIZE is not supported",
-        "look back with lag(..) OVER (PARTITION BY key ORDER BY ts); for what did not happen, LEFT ANTI JOIN in a band",
-    ),
-    "WATERMARK": (
-        "a query does not set the watermark of a stream",
-        "declare how far its rows may be out of order: fleet.stream(.., disorder='10 seconds')",
-    ),
-}
-
-
-def _unread(sql: str) -> SqlError | None:
-    """A clause that is valid somewhere, but not here."""
-    for token in tokens(sql):
-        if token.token_type == TokenType.VAR and token.text.upper() in _UNREAD:
-            problem, remedy = _UNREAD[token.text.upper()]
-            return UnsupportedError(problem, place=point(sql, token.start, token.end + 1), remedy=remedy)
-    return None
-
-
-#: sqlglot's own words for a token
-_TOKEN = re.compile(r"<Token token_type: \S+, text: (.*?), line: .*?>")
-
-
-def _told_token(found: re.Match[str]) -> str:
-    return "the end" if found[1] == "SENTINEL" else f"'{found[1]}'"
-
-
-def _syntax_error(sql: str, error: ParseError) -> SqlError:
-    if (known := _unread(sql)) is not None:
-        return known
-    first = error.errors[0]
-    line, column = first.get("line") or 1, first.get("col") or 1
-    highlight = str(first.get("highlight") or "")
-    # sqlglot counts to the end of the token
-    column = max(1, column - max(0, len(highlight) - 1))
-    problem = _TOKEN.sub(_told_token, str(first.get("description") or error)).strip().rstrip(".")
-    if problem.startswith("Required keyword"):
-        problem = f"something is missing after '{highlight}'"
-    snippet = " ".join(f"{str(first.get('start_context') or '')[-30:]}{highlight}".split())
-    remedy = f"look at '{highlight}' and the word before it" if highlight else "look at the end of the query"
-    return SqlError(f"the SQL has a mistake: {problem}", place=f"{line}:{column}: {snippet}", remedy=remedy)
 
 
 def _target(statement: exp.Expr) -> tuple[exp.Query, exp.Table | None]:

@@ -15,6 +15,7 @@ from godwit.sql import aggregates
 from godwit.sql.batch_form import CountForm, OverForm
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import COUNT_WINDOW
+from godwit.sql.grouping_sets import has_sets
 from godwit.sql.scope import NameScope
 
 _REMEDY = "write GROUP BY key, count_window(ts, 10) or count_window(ts, 10, 2)"
@@ -46,6 +47,9 @@ def count_window(node: exp.Select, scope: NameScope) -> CountWindow | None:
         raise SqlFault(msg, stray, f"{_REMEDY}; count_window.start and count_window.end are its bounds")
     if not calls:
         return None
+    if has_sets(node):
+        msg = "a count window goes with one grouping"
+        raise SqlFault(msg, calls[0], "write one query for each grouping, or use a window of time")
     size, slide = _lengths(calls[0])
     if len(calls) > 1 or len(scope.relations) > 1 or not isinstance(calls[0].expressions[0], exp.Column):
         msg = "a count window cuts the rows of one stream or sub-query by its time column, once"

@@ -13,11 +13,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: aggregates with an entry in `aggregates.py`
+#: aggregates with an entry in `aggregates.py`, or written otherwise by `collected.py`
 AGGREGATES = _words(
     """
     count sum min max avg mean std stddev stddev_samp stddev_pop variance var_samp var_pop approx_count_distinct
     median percentile count_if bool_and bool_or every any some skewness kurtosis corr covar_pop covar_samp
+    collect_list collect_set array_agg listagg string_agg percentile_approx approx_percentile percentile_disc mode
+    any_value
     regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy bit_and bit_or bit_xor
     """
 )
@@ -26,6 +28,8 @@ AGGREGATES = _words(
 WINDOWS = frozenset(("window", "session_window"))
 #: cuts rows by their number; only in GROUP BY
 COUNT_WINDOW = "count_window"
+#: which of several groupings a row is of; only beside ROLLUP, CUBE or GROUPING SETS
+GROUPING = frozenset(("grouping", "grouping_id"))
 #: make several rows of one; only in LATERAL VIEW, or alone in the SELECT list
 GENERATORS = frozenset(("explode", "explode_outer", "posexplode", "posexplode_outer"))
 #: only before OVER
@@ -88,9 +92,9 @@ _KILLS = Refusal("fails the micro-batch that other queries share", "filter such 
 _ORDER = Refusal("depends on the order in which rows arrive", "use min, max, or max_by(x, ts) for the latest x")
 _BEST = Refusal("takes two arguments, and does not go with OVER", "write max_by(x, ts) in a GROUP BY with a window")
 _FIRST = Refusal("depends on the order in which rows arrive", "use min_by(x, ts) for the first x, or min, max")
-_COLLECT = Refusal("keeps every row of the window", "use count, sum, min, max, avg, percentile or count(DISTINCT ..)")
+_GROUPING = Refusal("tells groupings apart, and there is one", "write GROUP BY ROLLUP(key), window(ts, '10 seconds')")
 _AGGREGATE = Refusal("is an aggregate that godwit does not merge", f"use one of {', '.join(sorted(AGGREGATES))}")
-_APPROXIMATE = Refusal("is approximate", "use percentile(x, fraction) or median(x), which are exact")
+_APPROXIMATE = Refusal("is approximate", "use percentile(x, 0.9), mode(x) or count(DISTINCT x): they are exact")
 _GENERATOR = Refusal("makes rows whose columns nobody knows", "use LATERAL VIEW explode(column) t AS item")
 _RANKING = Refusal(
     "ranks rows over an unbounded order", "use row_number, rank or dense_rank, or percentile in a window"
@@ -109,12 +113,12 @@ _REFUSED: dict[Refusal, str] = {
         from_protobuf to_protobuf from_avro to_avro schema_of_avro xpath xpath_boolean
         xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string from_xml schema_of_xml""",
     _KILLS: "raise_error assert_true",
-    _ORDER: "last last_value any_value mode nth_value",
+    _ORDER: "last last_value nth_value",
     _FIRST: "first first_value",
     _BEST: "max_by min_by",
-    _COLLECT: "collect_list collect_set array_agg listagg string_agg histogram_numeric",
-    _APPROXIMATE: "approx_percentile percentile_approx approx_top_k count_min_sketch hll_sketch_agg",
-    _AGGREGATE: "try_sum try_avg percentile_cont percentile_disc grouping grouping_id",
+    _APPROXIMATE: "approx_top_k count_min_sketch hll_sketch_agg histogram_numeric",
+    _GROUPING: "grouping grouping_id",
+    _AGGREGATE: "try_sum try_avg percentile_cont",
     _GENERATOR: """inline inline_outer stack json_tuple
         variant_explode variant_explode_outer collations sql_keywords""",
     _RANKING: "percent_rank cume_dist ntile counter_diff",

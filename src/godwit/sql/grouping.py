@@ -11,6 +11,7 @@ from math import gcd
 
 from sqlglot import exp
 
+from godwit.errors import UnknownNameError
 from godwit.model.plan import WINDOW_END, WINDOW_START, Window
 from godwit.sql import aggregates
 from godwit.sql.batch_form import KeptForm
@@ -18,12 +19,15 @@ from godwit.sql.calendar_windows import calendar_window, is_start
 from godwit.sql.draft import AggregateNode, CallNode, ColumnNode, Draft, RunningNode, column, conjuncts, names
 from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
+from godwit.sql.grouping_sets import BESIDE, SET, GroupingSets, grouping_sets, is_grouping
 from godwit.sql.keep import CHANGES, KEEP
 from godwit.sql.kinds import kind_of, kind_of_call
 from godwit.sql.normalise import is_window
 from godwit.sql.scope import NameScope, ScopeField, same
 
 _BOUNDS = {"start": WINDOW_START, "end": WINDOW_END}
+#: as other systems call them
+_BOUNDS_ELSEWHERE = {"window_start": "start", "window_end": "end", "windowstart": "start", "windowend": "end"}
 _UNBOUNDED = (
     "add a window, e.g. GROUP BY {keys}window({time}, '10 seconds'), "
     "or say how long a key is kept: SELECT /*+ keep('1 day') */ .. or keep('forever')"
@@ -46,10 +50,13 @@ class Grouping:
         self._aliases: dict[str, exp.Expr] = {
             e.alias.lower(): e.this for e in select.expressions if isinstance(e, exp.Alias)
         }
-        items = self._items(select)
+        #: several groupings; None: one
+        self._sets = self._several(select)
+        items = self._items(select) if self._sets is None else list(self._sets.items)
         windows = [item for item in items if is_window(item)]
         self._keep: int | None = select.meta.get(KEEP)
-        implied = self._implied(items) if self._keep is None and not windows else None
+        always = [item for item in items if self._sets is None or not self._sets.is_partial(item)]
+        implied = self._implied(always) if self._keep is None and not windows else None
         if (
             len(windows) > 1
             or (windows and self._keep is not None)
@@ -61,6 +68,8 @@ class Grouping:
         self.window, self.lag_us = implied or (self._read_window(windows[0]) if windows else self._totals(select))
         self._window_names = {w.name.lower() for w in windows} | {a for a, e in self._aliases.items() if is_window(e)}
         self._items_read = [item for item in items if not is_window(item)]
+        #: what a key's column stands for
+        self._meanings: dict[str, exp.Expr] = {}
         self.keys = self._keys(self._items_read)
         #: keys that are when the window begins
         self._starts = {key.name for key in self.keys if implied and is_start(key.value, self.window)}
@@ -78,6 +87,7 @@ class Grouping:
         """To be called after `over` has seen every expression."""
         # an aggregation that only lists its keys still has to count something
         calls = tuple(self._calls.values()) or (CallNode("__agg0", "count", None),)
+        source = source if self._sets is None else self._sets.spread(source)
         return AggregateNode(source, self.window, self.keys, calls, self.lag_us)
 
     def replaced_by(self, selected: Collection[str | None]) -> list[str]:
@@ -138,19 +148,29 @@ class Grouping:
         if call is not None:
             argument = None if call.argument is None else kind_of(call.argument, self._type)
             return kind_of_call(call.function, argument)
-        key = next((key for key in self.keys if key.name == name and key.bare != name), None)
         known = self._scope.field(name)
-        return kind_of(key.value, self._type) if key else known.type if known else None
+        meaning = self._meanings.get(name)
+        return known.type if known else None if meaning is None else kind_of(meaning, self._type)
 
     def _items(self, select: exp.Select) -> list[exp.Expr]:
         group = select.args.get("group")
+        return [self._item(item, select) for item in group.expressions] if group else []
+
+    def _several(self, select: exp.Select) -> GroupingSets | None:
+        group = select.args.get("group")
         if group is None:
-            return []
-        several = group.find(exp.Rollup, exp.Cube, exp.GroupingSets)
-        if several or any(value for arg, value in group.args.items() if arg != "expressions"):
-            msg = "GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are not supported"
-            raise SqlFault(msg, several or group, "list the keys and a window; write one query for each grouping set")
-        return [self._item(item, select) for item in group.expressions]
+            return None
+        if group.args.get("all"):
+            msg = "GROUP BY ALL does not say which window"
+            raise SqlFault(msg, group, "list the keys and a window: GROUP BY train, window(ts, '10 seconds')")
+        sets = grouping_sets(group, lambda item: self._item(item, select))
+        if sets is None:
+            return None
+        partial = next((i for i in sets.items if is_window(i) and sets.is_partial(i)), None)
+        if partial is not None or KEEP in select.meta or CHANGES in select.meta:
+            msg = "several groupings have one window: in all of them, final, and without keep"
+            raise SqlFault(msg, partial or group, BESIDE)
+        return sets
 
     def _item(self, item: exp.Expr, select: exp.Select) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean an expression of the SELECT list."""
@@ -214,11 +234,19 @@ class Grouping:
             if bad is not None:
                 msg = "an aggregate cannot be a key"
                 raise SqlFault(msg, bad, "aggregate in a sub-query first, and group its result by window.end")
-            if not names([value]) or (isinstance(value, exp.Column) and value.name in _BOUNDS.values()):
+            bound = isinstance(value, exp.Column) and value.name in _BOUNDS.values()
+            if bound and self._sets is not None and self._sets.is_partial(item):
+                msg = "a window's bounds are in every grouping"
+                raise SqlFault(msg, item, BESIDE)
+            if bound or not names([value]):
                 continue  # a constant, or the window's own bounds: no key of its own
-            if all(key.value != value for key in keys):
-                keys.append(ColumnNode(value.name if isinstance(value, exp.Column) else f"__key{len(keys)}", value))
-        return tuple(keys)
+            if value in self._meanings.values():
+                continue
+            partial = self._sets is not None and self._sets.is_partial(item)
+            name = value.name if isinstance(value, exp.Column) and not partial else f"__key{len(keys)}"
+            self._meanings[name] = value
+            keys.append(ColumnNode(name, value if self._sets is None else self._sets.value(item, value)))
+        return (*keys, *([] if self._sets is None else [ColumnNode(SET, column(SET))]))
 
     def _window_call(self, node: exp.Expr) -> exp.Expr:
         """window(ts, '10 seconds') and its fields, outside GROUP BY, mean the window that groups."""
@@ -236,6 +264,12 @@ class Grouping:
         if node.name in _BOUNDS.values():
             return node
         parts = [p.name.lower() for p in node.parts]
+        meant = _BOUNDS_ELSEWHERE.get(parts[0]) if len(parts) == 1 and self._scope.find(node) is None else None
+        if meant is not None and meant not in self._aliases:
+            msg = f"there is no column '{node.name}': a window's bounds are its fields"
+            raise SqlFault(
+                msg, node, f"write {next(iter(sorted(self._window_names)), 'window')}.{meant}", UnknownNameError
+            )
         if parts[0] not in self._window_names or self._scope.find(node) is not None:
             return None
         return _struct() if len(parts) == 1 else _bound(parts[1], node)
@@ -252,9 +286,11 @@ class Grouping:
         return exp.paren(value.copy(), copy=False) if isinstance(value, exp.Binary | exp.Unary) else value.copy()
 
     def _output(self, node: exp.Expr) -> exp.Expr:
-        for key in self.keys:
-            if node == key.value:
-                return column(key.name)
+        for name, meaning in self._meanings.items():
+            if node == meaning:
+                return column(name)
+        if is_grouping(node):
+            return self._grouping(node)
         reading = aggregates.read(node)
         if reading is not None:
             return self._call(node, reading)
@@ -263,6 +299,16 @@ class Grouping:
             msg = f"column '{known.name if known else node.name}' is neither a key nor inside an aggregate"
             raise SqlFault(msg, node, "add it to GROUP BY, or take min, max, .. of it")
         return node
+
+    def _grouping(self, node: exp.Expr) -> exp.Expr:
+        """grouping(key): whether this row's grouping leaves the key out."""
+        asked = node.expressions[0] if len(node.expressions) == 1 else None
+        for item in self._sets.items if self._sets is not None else ():
+            if not is_window(item) and self._scope.resolve(item, self._window_reference) == asked:
+                assert self._sets is not None
+                return self._sets.left_out(item)
+        msg = "grouping takes one key of GROUP BY"
+        raise SqlFault(msg, node, "write grouping(train), where GROUP BY has e.g. ROLLUP(train, coach)")
 
     def _call(self, node: exp.Expr, reading: aggregates.Reading) -> exp.Expr:
         argument = reading.argument
@@ -291,7 +337,8 @@ class Grouping:
         keys = "".join(f"{e.sql('spark')}, " for e in group.expressions) if group else ""
         time = next((f.name for r in self._scope.relations for f in r.fields if f.lag_us is not None), "ts")
         msg = "an aggregate without a time window never ends"
-        return SqlFault(msg, group or select.expressions[0], _UNBOUNDED.format(keys=keys, time=time))
+        remedy = BESIDE if self._sets is not None else _UNBOUNDED.format(keys=keys, time=time)
+        return SqlFault(msg, group or select.expressions[0], remedy)
 
 
 def _ancestors(node: exp.Expr) -> list[exp.Expr]:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from godwit.errors import UnknownNameError
 from godwit.sql import functions
 from godwit.sql.fault import SqlFault, unknown
+from godwit.sql.grouping_sets import has_sets
 
 _CLAUSES = {
     "order": ("ORDER BY needs the end of the data", "remove it; sort where you read the results"),
@@ -18,7 +19,7 @@ _CLAUSES = {
     "distribute": ("DISTRIBUTE BY is about files, not results", "remove it"),
     "limit": (
         "LIMIT needs an order and an end of the data",
-        "for the best of a window: SELECT * FROM (..) QUALIFY row_number() OVER (PARTITION BY until ORDER BY n) <= 3",
+        "for the best of every window say so: ORDER BY n DESC LIMIT 3 BY until, which is the window's end",
     ),
     "offset": ("OFFSET needs an order and an end of the data", "remove it; filter with WHERE or HAVING instead"),
     "pivots": ("PIVOT is not supported", "write one aggregate with FILTER (WHERE ..) for each column"),
@@ -35,11 +36,13 @@ _TABLE = frozenset(("this", "alias", "db", "catalog", "joins"))
 _UNION = frozenset(("this", "expression", "with_", "distinct", "side", "kind", "on"))
 _ALLOWED: dict[type[exp.Expr], frozenset[str]] = {exp.Select: _SELECT, exp.Table: _TABLE, exp.Union: _UNION}
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_VALUE = "write the value; a name in a comment after it makes it one that can be altered: 5 /* threshold */"
 _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.WithinGroup: ("WITHIN GROUP is not supported", "use percentile(x, 0.5) or median(x)"),
     exp.QueryTransform: ("TRANSFORM .. USING runs a program on the machine", "remove it"),
-    exp.Parameter: ("variables are not supported", "write the value"),
-    exp.Placeholder: ("placeholders are not supported", "write the value"),
+    exp.Parameter: ("variables are not supported", _VALUE),
+    exp.Placeholder: ("placeholders are not supported", _VALUE),
     exp.Values: ("VALUES is no stream", "declare a stream and push the rows into it"),
     exp.Pivot: _CLAUSES["pivots"],
     exp.TableSample: _CLAUSES["sample"],
@@ -87,6 +90,9 @@ def _check_construct(node: exp.Expr) -> None:
     for kind, (problem, remedy) in _NODES.items():
         if isinstance(node, kind):
             raise SqlFault(problem, node, remedy)
+    if isinstance(node, _COMPARISONS) and any(isinstance(side, exp.Null) for side in (node.left, node.right)):
+        msg = "nothing is equal to NULL, or above or below it: this never holds"
+        raise SqlFault(msg, node, "write IS NULL or IS NOT NULL")
     if isinstance(node, exp.DataType) and node.this == exp.DType.TIME:
         msg = "the type TIME is not supported"
         raise SqlFault(msg, node.parent, "use a timestamp, or the seconds of the day as an int")
@@ -163,6 +169,7 @@ def _check_function(node: exp.Func, sql: str, declared: Collection[str]) -> None
     if (
         name in functions.ALLOWED
         or name in declared
+        or (name in functions.GROUPING and (select := node.find_ancestor(exp.Select)) and has_sets(select))
         or (name in functions.RANKING | functions.RANKS and isinstance(node.parent, exp.Window))
     ):
         return

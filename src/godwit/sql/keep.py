@@ -12,6 +12,7 @@ device that has moved on do not wait for those of the region that it has left.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
@@ -28,20 +29,13 @@ CHANGES = "godwit_changes"
 KEEP = "godwit_keep"
 #: meta key of a SELECT: its results need not come in the order in which each device sent the rows
 UNORDERED = "godwit_unordered"
+_OURS = ("keep", "emit", "order")
+_HINT = re.compile(r"(\w+)\s*(\([^()]*\))?")
 _REMEDY = "write /*+ keep('1 day') */ or /*+ keep('forever') */ right after SELECT"
 
 
-def with_changes(sql: str) -> str:
-    """The text of a query with the hint that its windows' results are put out as they become."""
-    return _with_hint(sql, "emit('changes')")
-
-
-def without_order(sql: str) -> str:
-    """The text of a query with the hint that its results need not come in the order of each device's rows."""
-    return _with_hint(sql, "order('none')")
-
-
-def _with_hint(sql: str, hint: str) -> str:
+def with_hint(sql: str, hint: str) -> str:
+    """The text of a query with a hint after its outermost SELECT."""
     depth = 0
     try:
         found = tokens(sql)
@@ -55,24 +49,37 @@ def _with_hint(sql: str, hint: str) -> str:
 
 
 def take_hints(tree: exp.Expr) -> None:
-    """Every `keep` hint becomes a note at its SELECT; other hints stay, and are refused."""
+    """Every hint of ours becomes a note at its SELECT; others stay, and are refused."""
     for select in tree.find_all(exp.Select):
         hint = select.args.get("hint")
         # (sqlglot reads a hint that is not Spark's as text)
         written = " ".join(h if isinstance(h, str) else h.sql("spark") for h in hint.expressions) if hint else ""
-        if hint is not None and re.fullmatch(r"\s*emit\s*\(\s*'changes'\s*\)\s*", written, re.IGNORECASE):
-            select.meta[CHANGES] = True
-            select.set("hint", None)
-        elif hint is not None and re.fullmatch(r"\s*order\s*\(\s*'none'\s*\)\s*", written, re.IGNORECASE):
-            select.meta[UNORDERED] = True
-            select.set("hint", None)
-        elif hint is not None and re.match(r"\s*keep\b", written, re.IGNORECASE):
-            select.meta[KEEP] = _length(written, hint)
+        found = [(match[1].lower(), match[2] or "") for match in _HINT.finditer(written)]
+        if hint is not None and any(get_close_matches(name, _OURS, cutoff=0.7) for name, _ in found):
+            for name, given in found:
+                _take(select, hint, name, given)
             select.set("hint", None)
         if KEEP in select.meta and not _keeps(select):
             inner = select.args["from_"].this if select.args.get("from_") else None
             if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Select):
                 inner.this.meta.setdefault(KEEP, select.meta.pop(KEEP))
+
+
+def _take(select: exp.Select, hint: exp.Expr, name: str, given: str) -> None:
+    if name == "keep":
+        select.meta[KEEP] = _length(given, hint)
+        return
+    note, word = {"emit": (CHANGES, "changes"), "order": (UNORDERED, "none")}.get(name, ("", ""))
+    if not note:
+        near = get_close_matches(name, _OURS, n=1)
+        msg = f"there is no hint '{name}'"
+        raise SqlFault(
+            msg, hint, f"did you mean {near[0]}(..)?" if near else "there are keep, emit and order", SqlError
+        )
+    if given.strip("() ").lower() != f"'{word}'":
+        msg = f"the hint {name} has one form"
+        raise SqlFault(msg, hint, f"write /*+ {name}('{word}') */, or leave it out", SqlError)
+    select.meta[note] = True
 
 
 def _keeps(select: exp.Select) -> bool:
@@ -86,14 +93,14 @@ def _keeps(select: exp.Select) -> bool:
     )
 
 
-def _length(written: str, hint: exp.Expr) -> int:
-    given = re.fullmatch(r"\s*keep\s*\(\s*'([^']*)'\s*\)\s*", written, re.IGNORECASE)
-    if given is None:
+def _length(given: str, hint: exp.Expr) -> int:
+    quoted = re.fullmatch(r"\(\s*'([^']*)'\s*\)", given)
+    if quoted is None:
         msg = "keep takes one length of time"
         raise SqlFault(msg, hint, _REMEDY, SqlError)
-    if given[1].strip().lower() in ("forever", "for ever"):
+    if quoted[1].strip().lower() in ("forever", "for ever"):
         return 0
-    length = microseconds(given[1], hint)
+    length = microseconds(quoted[1], hint)
     if length <= 0:
         msg = "a key must be kept for longer than nothing"
         raise SqlFault(msg, hint, _REMEDY, SqlError)

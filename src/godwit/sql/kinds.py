@@ -34,8 +34,10 @@ def kind_of_call(function: str, argument: str | None) -> str | None:
         return "bigint"
     if function.startswith("bool"):
         return "boolean"
-    if function in ("min", "max"):
+    if function in ("min", "max", "mode"):
         return argument
+    if function.startswith("collect"):
+        return None if argument is None else f"array<{argument}>"
     if argument not in (*_WHOLE, *_FRACTIONS):
         return None  # (of decimals the result's digits depend on the argument's)
     if function == "sum":

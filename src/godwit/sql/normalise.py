@@ -10,6 +10,7 @@ from godwit.sql.duration import microseconds
 from godwit.sql.fault import SqlFault
 from godwit.sql.functions import RANKS, WINDOWS
 from godwit.sql.generators import as_views
+from godwit.sql.grouping_sets import has_sets, ids_as_sums
 
 
 def normalise(tree: exp.Query) -> exp.Query:
@@ -27,6 +28,8 @@ def normalise(tree: exp.Query) -> exp.Query:
         _name_windows(select)
         _qualify_inside(select)
         as_views(select)
+        if has_sets(select):
+            ids_as_sums(select)
         select.set("expressions", _named(select.expressions))
     return tree
 

@@ -20,6 +20,7 @@ from godwit.sql.checks import (
     refuse_twins,
     refuse_windows,
 )
+from godwit.sql.collected import in_one_order
 from godwit.sql.count_window import CountWindow, count_window
 from godwit.sql.draft import (
     ColumnNode,
@@ -114,6 +115,7 @@ class Compiler:
         if replaced is not None:
             return self._newest(node, scope, replaced, alias)
         draft, scope = put_together(sources, asked, node.meta.get(ORDER, ()))
+        in_one_order(node, scope)
         qualify = node.args.get("qualify")
         overs = [w for part in (*node.expressions, qualify) if part for w in windows_in(part)]
         if qualify and not overs:

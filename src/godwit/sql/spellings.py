@@ -6,7 +6,7 @@ split_index(s, '/', 3)
 timestampdiff(SECOND, a, b), dateadd(HOUR, 1, ts): the unit is a word, no column
 first(x), last(x) of a window over ts          min_by(x, ts), max_by(x, ts)
 max_by(x, y), min_by(x, y)                     max(CASE WHEN y IS NOT NULL THEN struct(y, x) END).x
-percentile_cont(0.9) WITHIN GROUP (ORDER BY x) percentile(x, 0.9)
+percentile_cont(0.9) WITHIN GROUP (ORDER BY x) percentile(x, 0.9); mode() the same
 PROCTIME()                                     _arrived
 JOIN t FOR SYSTEM_TIME AS OF s.ts AS t ON ..   ASOF JOIN t MATCH_CONDITION (s.ts >= t.since) ON ..
 """
@@ -43,7 +43,7 @@ def respell(tree: exp.Expr) -> exp.Expr:
     for select in list(tree.find_all(exp.Select)):
         _first_and_last(select)
     for ordered in list(tree.find_all(exp.WithinGroup)):
-        _percentile(ordered)
+        _within_group(ordered)
     for call in list(tree.find_all(exp.Anonymous)):
         name = call.name.lower()
         if name in _BY_UNIT and len(call.expressions) == 3:
@@ -211,16 +211,23 @@ def _name(call: exp.Anonymous) -> None:
         named.set("this", whole)
 
 
-def _percentile(ordered: exp.WithinGroup) -> None:
-    """Spark's percentile is the continuous one."""
+def _within_group(ordered: exp.WithinGroup) -> None:
+    """Spark's percentile is the continuous one. Others take the order along, as the last argument (`collected.py`)."""
     call, order = ordered.this, ordered.expression
-    if not isinstance(call, exp.Anonymous) or call.name.lower() != "percentile_cont" or len(call.expressions) != 1:
-        return
     by = order.expressions[0] if isinstance(order, exp.Order) and len(order.expressions) == 1 else None
-    if isinstance(by, exp.Ordered) and not by.args.get("desc"):
-        made = exp.Anonymous(this="percentile", expressions=[by.this.copy(), call.expressions[0].copy()])
-        made.meta.update(call.meta)
-        ordered.replace(made)
+    if not isinstance(call, exp.Anonymous) or not isinstance(by, exp.Ordered):
+        return
+    name, given = call.name.lower(), [value.copy() for value in call.expressions]
+    if name == "percentile_cont" and len(given) == 1 and not by.args.get("desc"):
+        made = exp.Anonymous(this="percentile", expressions=[by.this.copy(), *given])
+    elif name == "mode" and not given and not by.args.get("desc"):
+        made = exp.Anonymous(this="mode", expressions=[by.this.copy()])
+    elif name in ("listagg", "string_agg", "percentile_disc"):
+        made = exp.Anonymous(this=name, expressions=[*given, by.copy()])
+    else:
+        return
+    made.meta.update(call.meta)
+    ordered.replace(made)
 
 
 def _split_index(call: exp.Anonymous) -> None:

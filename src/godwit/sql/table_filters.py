@@ -38,7 +38,11 @@ def _joined(part: exp.Expr, select: exp.Select, tables: Mapping[str, Stream], nu
     asks = (part.this if absent else part).unnest()
     inner = asks.args.get("query") if isinstance(asks, exp.In) else asks.this if isinstance(asks, exp.Exists) else None
     inner = inner.this if isinstance(inner, exp.Subquery) else inner
-    if not isinstance(inner, exp.Select) or {k for k, v in inner.args.items() if v} - _PLAIN or not inner.args["from_"]:
+    if (
+        not isinstance(inner, exp.Select)
+        or {k for k, v in inner.args.items() if v} - _PLAIN
+        or not inner.args.get("from_")
+    ):
         return False
     named = inner.args["from_"].this
     table = tables.get(named.name.lower()) if isinstance(named, exp.Table) else None

@@ -26,12 +26,14 @@ Operator = Annotated[Caller, Depends(needs(Role.OPERATE))]
 
 @router.get("")
 def devices(request: Request, caller: Reader) -> list[dict[str, Any]]:
+    """All devices: where each is attached, and what it feeds."""
     service = service_of(request)
     return [_described(service, known) for _, known in sorted(service.fleet.topology.devices.items())]
 
 
 @router.get("/{device}")
 def device(request: Request, device: str, caller: Reader) -> dict[str, Any]:
+    """One device: where it is attached, and what it feeds."""
     service = service_of(request)
     return _described(service, _known(service, device))
 

@@ -20,7 +20,7 @@ from godwit.server.bodies import KeysToMove, MovedKey, NewQuery, NewText, PlanOr
 from godwit.server.commands import CommandSent, Wait, send
 from godwit.server.service import Service, needs, service_of
 from godwit.sql import compile_query
-from godwit.sql.keep import with_changes, without_order
+from godwit.sql.hinted import hinted
 from godwit.sql.parameters import assigned, assignments
 
 router = APIRouter(prefix="/v1", tags=["queries"])
@@ -30,12 +30,14 @@ Operator = Annotated[Caller, Depends(needs(Role.OPERATE))]
 
 @router.get("/queries")
 def queries(request: Request, caller: Reader) -> list[dict[str, Any]]:
+    """All queries: what was asked for, and what is so."""
     service = service_of(request)
     return [_query(service, name) for name in service.fleet.queries]
 
 
 @router.get("/queries/{name}")
 def query(request: Request, name: str, caller: Reader) -> dict[str, Any]:
+    """One query: what was asked for (`desired`), and what is so (`current`)."""
     service = service_of(request)
     return _query(service, service.query(name))
 
@@ -45,8 +47,7 @@ def submit(
     request: Request, body: NewQuery, caller: Operator, wait: Wait = True, dry_run: bool = False
 ) -> CommandSent | dict[str, Any]:
     """Check a query, place it and start it; with `dry_run`, say what it would become."""
-    sql = without_order(body.sql) if body.order == "none" else body.sql
-    sql = with_changes(body.sql) if body.emit == "changes" else sql
+    sql = hinted(body.sql, body.emit, body.order)
     if dry_run:
         return _explained(service_of(request), sql, body.name)
     return send(request, Submit(body.name, sql, body.sink, body.joins), wait)

@@ -31,12 +31,14 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @router.get("")
 def streams(request: Request, caller: Reader) -> list[dict[str, Any]]:
+    """All streams and their columns."""
     fleet = service_of(request).fleet
     return [described(stream) for _, stream in sorted(fleet.deployment.streams.items())]
 
 
 @router.get("/{stream}")
 def stream(request: Request, stream: str, caller: Reader) -> dict[str, Any]:
+    """One stream: its columns, and the devices that feed it."""
     service = service_of(request)
     declared = service.stream(stream)
     return {**described(declared), "devices": list(service.fleet.deployment.feeds.get(declared.id, ()))}
@@ -44,6 +46,7 @@ def stream(request: Request, stream: str, caller: Reader) -> dict[str, Any]:
 
 @router.post("", status_code=201)
 def declare(request: Request, body: NewStream, caller: Admin) -> dict[str, Any]:
+    """Declare a stream. To say the same again changes nothing."""
     declared = body.model_dump()
     name, columns = declared.pop("name"), declared.pop("columns")
     return described(service_of(request).fleet.stream(name, columns, **declared))

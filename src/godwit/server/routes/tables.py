@@ -25,18 +25,21 @@ ROWS: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
 
 @router.get("")
 def tables(request: Request, caller: Reader) -> list[dict[str, Any]]:
+    """All reference tables and their columns."""
     streams = service_of(request).fleet.deployment.streams
     return [described(table) for _, table in sorted(streams.items()) if table.key]
 
 
 @router.post("", status_code=201)
 def declare(request: Request, body: NewTable, caller: Admin) -> dict[str, Any]:
+    """Declare a reference table: rows that queries look up by a key."""
     fleet = service_of(request).fleet
     return described(fleet.table(body.name, body.columns, key=body.key, disorder=body.disorder, site=body.site))
 
 
 @router.get("/{table}")
 def table(request: Request, table: str, caller: Reader) -> dict[str, Any]:
+    """One reference table: its columns and its key."""
     return described(service_of(request).table(table))
 
 
