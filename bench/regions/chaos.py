@@ -21,7 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench._harness import RESULTS, say
-from godwit.delivery.archive import entries
+from godwit.delivery.archive import entries_in_order
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.chaos import ChaosPlayer
@@ -163,11 +163,12 @@ def _judged(url: str, sent: int) -> tuple[str, int, int, int]:
 
 
 def _out_of_order(opened: Fleet) -> int:
-    """How often a row comes out behind one that its train sent in a later batch, where both come out in one region."""
+    """How often a row comes out behind one that its train sent in a later batch, as a sink reads all regions' logs."""
     found, key = 0, opened.deployment.queries[QueryId("filter")].shape.key
+    last, read = dict.fromkeys(DEVICES, 0), dict[RegionId, int]()
     for region in regions_of(opened.store.disk, key):
-        last = dict.fromkeys(DEVICES, 0)
-        for entry in entries(opened.store, region, key, 0):
+        for one, entry in entries_in_order(opened.store, region, key, read):
+            read[one] = entry.number
             for row in (row for segment in entry.results for table in segment.tables() for row in table.to_pylist()):
                 if "boarded" in row:
                     batch = row["n"] // ROWS
