@@ -79,17 +79,19 @@ def embedded(folder: Path) -> Iterator[Ran]:
 
 
 @contextmanager
-def processes(folder: Path) -> Iterator[Ran]:
-    """Three regions, a coordinator and NATS on loopback."""
+def processes(folder: Path, proxied: bool = False) -> Iterator[Ran]:
+    """Three regions, a coordinator and NATS on loopback. `proxied`: with proxies before the regions, and between `west`
+    and its store, that can cut links: they are threads of this process, and what passes them costs it time."""
     with ExitStack() as ending:
         broker = ending.enter_context(LocalNats(folder / "nats"))
-        link = Proxy()
-        link.target = broker.address.removeprefix("nats://")
-        ending.callback(link.close)
-        url = f"{broker.address}/fleet"
-        apart = RegionSpec("west", keep=True, store=f"nats://{link.address}/fleet")
+        url, link = f"{broker.address}/fleet", None
+        if proxied:
+            link = Proxy()
+            link.target = broker.address.removeprefix("nats://")
+            ending.callback(link.close)
+        apart = RegionSpec("west", keep=True, store=f"nats://{link.address}/fleet" if link else None)
         spec = (RegionSpec("edge", keep=True), apart, RegionSpec("cloud", keep=True))
-        launcher, began = Launcher(FleetFile(url, spec, run_folder=folder / "run"), proxied=True), time.monotonic()
+        launcher, began = Launcher(FleetFile(url, spec, run_folder=folder / "run"), proxied=proxied), time.monotonic()
         ending.callback(launcher.down)
         launcher.up()
         started = time.monotonic() - began

@@ -82,7 +82,7 @@ def cut_off(ran: Ran, sender: Sender, seconds: float) -> dict[str, float]:
 
 
 def both(folder: Path, cut_s: float) -> dict[str, Any]:
-    """Embedded, then processes; the oracle judges both."""
+    """Embedded, then processes, then processes of which one is cut off; the oracle judges those."""
     from bench.regions.fleets import embedded, processes
 
     with embedded(folder / "embedded") as ran:
@@ -93,21 +93,32 @@ def both(folder: Path, cut_s: float) -> dict[str, Any]:
         sender = Sender(ran)
         apart = calm(ran, sender)
         say(f"processes: {apart}")
-        memory = {one.name: round(one.megabytes) for one in ran.launcher.running()}
+        memory, start = {one.name: round(one.megabytes) for one in ran.launcher.running()}, ran.start_s
+        verdicts = {judged(ran)}
+    with processes(folder / "cut", proxied=True) as ran:
+        sender = Sender(ran)
+        paced(sender, WARM)
+        sender.wait()
         cut = cut_off(ran, sender, cut_s)
         say(f"cut off: {cut}")
-        ran.process_available()
-        url = str(ran.launcher.spec.store)
-        ran.launcher.down()
-        oracle = verdict(url)
+        verdicts.add(judged(ran))
+    oracle = "; ".join(sorted(verdicts))
     return {
         "embedded": threads,
         "processes": apart,
-        "start_s": ran.start_s,
+        "start_s": start,
         "memory": memory,
         "cut": cut,
         "oracle": oracle,
     }
+
+
+def judged(ran: Ran) -> str:
+    """What the oracle says when all is processed; the processes are stopped."""
+    assert ran.launcher is not None
+    ran.process_available()
+    ran.launcher.down()
+    return verdict(str(ran.launcher.spec.store))
 
 
 def verdict(url: str, query: str = "q") -> str:
