@@ -32,6 +32,8 @@ from godwit.testing.broker import LocalNats
 SCHEMA = "device string, n int, ts timestamp"
 SQL = "SELECT device, n, ts FROM rows WHERE n >= 0"
 REGIONS = {"d0": "edge", "d1": "west"}
+#: the site, and the region, where results are
+RESULTS = "cloud"
 Push = Callable[[str, Any, int], object]
 #: (device, n) -> (when it was sent, when its result was committed), seconds
 Seen = dict[tuple[str, int], tuple[float, float]]
@@ -69,7 +71,7 @@ def embedded(folder: Path) -> Iterator[Ran]:
         fleet.stream("rows", SCHEMA, device="device")
         for device, site in REGIONS.items():
             fleet.device(device, site=site, streams=["rows"])
-        fleet.submit(SQL, "q", sink="cloud")
+        fleet.submit(SQL, "q", sink=RESULTS)
         fleet.start()
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),  # type: ignore[arg-type]
@@ -100,7 +102,7 @@ def processes(folder: Path, proxied: bool = False) -> Iterator[Ran]:
         fleet.stream("rows", SCHEMA, device="device")
         for device, site in REGIONS.items():
             fleet.device(device, site=site, streams=["rows"])
-        fleet.submit(SQL, "q", sink="cloud")
+        fleet.submit(SQL, "q", sink=RESULTS)
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),
             fleet.store, fleet.process_available, launcher, fleet, link, started,
@@ -154,7 +156,7 @@ class Sender:
 
     def look(self) -> int:
         """How many results there are so far."""
-        for wall, table in results_of(self._ran.store, self._read):
+        for wall, table in results_of(self._ran.store, self._read, RESULTS):
             at = table.column("ts").cast(pa.int64()).to_pylist()
             told = zip(table.column("device").to_pylist(), table.column("n").to_pylist(), at, strict=True)
             self.seen |= {(str(d), n): (ts / 1e6, wall) for d, n, ts in told}
