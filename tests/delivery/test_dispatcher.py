@@ -283,16 +283,17 @@ def test_a_sink_in_step_waits_for_another_region_that_tells_later(store: Store) 
     dispatcher.stop()
 
 
-def test_what_comes_behind_a_commit_that_is_not_here_yet_waits_for_it(store: Store) -> None:
+@pytest.mark.parametrize("tell", [True, False])
+def test_what_comes_behind_a_commit_that_is_not_here_yet_waits_for_it(store: Store, tell: bool) -> None:
     """A log behind a link that is cut ends with what has arrived."""
     dispatcher, sink = Dispatcher(store), Seen()
     west, east = (Region(store, dispatcher, name) for name in (WEST, EAST))
     delivery = dispatcher.add(subject(), sink)
-    west.commit(("q", 0), tell=False)
-    east.commit(("q", 2), tell=False, after=2)
+    west.commit(("q", 0), tell=tell)
+    east.commit(("q", 2), tell=tell, after=2)
     delivery.flush()
     assert sink.rows == [0]
-    west.commit(("q", 1), tell=False)
+    west.commit(("q", 1), tell=tell)
     delivery.flush()
     assert sink.rows == [0, 1, 2]
 

@@ -202,10 +202,14 @@ class Delivery:
         return number <= max(self.positions.get(region, 0), told if none_waits else 0)
 
     def _catch_up(self, region: RegionId) -> None:
-        """Read the region's log to its end; then commits come through the queue."""
-        while True:
+        """Read the region's log to its end; then commits come through the queue. One that comes behind another which
+        is not here yet is left for the next time."""
+        going = True
+        while going:
+            going = False
             for one, entry in entries_in_order(self._store, region, self.subject.shape, self.positions):
                 self._write(one, entry.number, entry.results)
+                going = True
             with self._guard:
                 # Whatever is told of from now on finds the region in step; what was before, has been read.
                 if self._announced(region, self.subject.shape).begun <= self.positions.get(region, 0):
