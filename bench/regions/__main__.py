@@ -18,11 +18,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=("file", "nats"), default="file")
     parser.add_argument("--length", type=int, default=40, help="steps per script")
+    parser.add_argument("--together", action="store_true", help="of faults, half of them two or three at once")
     asked = parser.parse_args()
     if asked.chaos:
         from bench.regions.chaos import run
 
-        scripts = run(asked.seconds, asked.seed, asked.store, asked.length)
+        scripts = run(asked.seconds, asked.seed, asked.store, asked.length, asked.together)
         wrong = [one for one in scripts if one["verdict"] != "equal"]
         print(json.dumps({"scripts": len(scripts), "wrong": wrong}, indent=1))
         return

@@ -1,9 +1,10 @@
 """Random faults against real processes for as long as one wants: script after script, each with a recorded seed.
 
-python -m bench.regions --chaos --seconds 3600 [--seed 1] [--store file|nats] [--length 40]
+python -m bench.regions --chaos --seconds 3600 [--seed 1] [--store file|nats] [--length 40] [--together]
 
 Each script starts a fleet of its own, ends with the oracle, and adds a line to docs/results/chaos.jsonl: seed, store,
-faults, rows, verdict, seconds of recovery by kind of fault. `--seed S --length N --store X` plays one again.
+faults, rows, verdict, seconds of recovery by kind of fault. `--seed S --length N --store X` plays one again. With
+`--together` half of the faults come two or three at once, and rows are sent while they last.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench._harness import RESULTS, say
-from godwit.delivery.archive import entries
+from bench._harness import RESULTS, machine, say
+from godwit.delivery.archive import entries_in_order
 from godwit.ids import QueryId, RegionId, SiteId
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.chaos import ChaosPlayer
@@ -54,21 +55,24 @@ OFTEN = FaultWeights(send=2.0, move=3.0, place=2.0, kill_region=0.3, kill_coordi
 LONGEST = 3.0
 
 
-def weights(store: str) -> FaultWeights:
+def weights(store: str, together: bool = False) -> FaultWeights:
     more = {"full_disk": 1.0} if store == "file" else {"kill_broker": 1.0, "cut_store": 1.0, "slow_store": 1.0}
-    return replace(OFTEN, clock=1.0, **more)
+    found = replace(OFTEN, clock=1.0, **more)
+    return replace(found, together=sum(found.faults.values())) if together else found
 
 
-def script(seed: int, store: str, length: int) -> ChaosScript:
-    return chaos(seed, length, ["edge", "cloud"], DEVICES, sorted(QUERIES), weights(store), LONGEST)
+def script(seed: int, store: str, length: int, together: bool = False) -> ChaosScript:
+    return chaos(seed, length, ["edge", "cloud"], DEVICES, sorted(QUERIES), weights(store, together), LONGEST)
 
 
-def run(seconds: float, seed: int, store: str, length: int) -> list[dict[str, Any]]:
+def run(seconds: float, seed: int, store: str, length: int, together: bool = False) -> list[dict[str, Any]]:
     """Scripts of seeds from `seed` on, until the time is over (the last one is played to its end)."""
     until, found = time.monotonic() + seconds, list[dict[str, Any]]()
     while time.monotonic() < until:
+        here = machine()
         with tempfile.TemporaryDirectory(prefix="godwit-chaos-") as folder:
-            told = play(script(seed, store, length), store, Path(folder), length)
+            told = play(script(seed, store, length, together), store, Path(folder), length)
+        told |= {"together": together, **{name: here[name] for name in ("commit", "at", "load_before")}}
         found.append(told)
         with FILE.open("a", encoding="utf-8") as out:
             out.write(json.dumps(told) + "\n")
@@ -163,11 +167,12 @@ def _judged(url: str, sent: int) -> tuple[str, int, int, int]:
 
 
 def _out_of_order(opened: Fleet) -> int:
-    """How often a row comes out behind one that its train sent in a later batch, where both come out in one region."""
+    """How often a row comes out behind one that its train sent in a later batch, as a sink reads all regions' logs."""
     found, key = 0, opened.deployment.queries[QueryId("filter")].shape.key
+    last, read = dict.fromkeys(DEVICES, 0), dict[RegionId, int]()
     for region in regions_of(opened.store.disk, key):
-        last = dict.fromkeys(DEVICES, 0)
-        for entry in entries(opened.store, region, key, 0):
+        for one, entry in entries_in_order(opened.store, region, key, read):
+            read[one] = entry.number
             for row in (row for segment in entry.results for table in segment.tables() for row in table.to_pylist()):
                 if "boarded" in row:
                     batch = row["n"] // ROWS

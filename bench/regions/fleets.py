@@ -32,6 +32,8 @@ from godwit.testing.broker import LocalNats
 SCHEMA = "device string, n int, ts timestamp"
 SQL = "SELECT device, n, ts FROM rows WHERE n >= 0"
 REGIONS = {"d0": "edge", "d1": "west"}
+#: the site, and the region, where results are
+RESULTS = "cloud"
 Push = Callable[[str, Any, int], object]
 #: (device, n) -> (when it was sent, when its result was committed), seconds
 Seen = dict[tuple[str, int], tuple[float, float]]
@@ -69,7 +71,7 @@ def embedded(folder: Path) -> Iterator[Ran]:
         fleet.stream("rows", SCHEMA, device="device")
         for device, site in REGIONS.items():
             fleet.device(device, site=site, streams=["rows"])
-        fleet.submit(SQL, "q", sink="cloud")
+        fleet.submit(SQL, "q", sink=RESULTS)
         fleet.start()
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),  # type: ignore[arg-type]
@@ -79,17 +81,19 @@ def embedded(folder: Path) -> Iterator[Ran]:
 
 
 @contextmanager
-def processes(folder: Path) -> Iterator[Ran]:
-    """Three regions, a coordinator and NATS on loopback."""
+def processes(folder: Path, proxied: bool = False) -> Iterator[Ran]:
+    """Three regions, a coordinator and NATS on loopback. `proxied`: with proxies before the regions, and between `west`
+    and its store, that can cut links: they are threads of this process, and what passes them costs it time."""
     with ExitStack() as ending:
         broker = ending.enter_context(LocalNats(folder / "nats"))
-        link = Proxy()
-        link.target = broker.address.removeprefix("nats://")
-        ending.callback(link.close)
-        url = f"{broker.address}/fleet"
-        apart = RegionSpec("west", keep=True, store=f"nats://{link.address}/fleet")
+        url, link = f"{broker.address}/fleet", None
+        if proxied:
+            link = Proxy()
+            link.target = broker.address.removeprefix("nats://")
+            ending.callback(link.close)
+        apart = RegionSpec("west", keep=True, store=f"nats://{link.address}/fleet" if link else None)
         spec = (RegionSpec("edge", keep=True), apart, RegionSpec("cloud", keep=True))
-        launcher, began = Launcher(FleetFile(url, spec, run_folder=folder / "run"), proxied=True), time.monotonic()
+        launcher, began = Launcher(FleetFile(url, spec, run_folder=folder / "run"), proxied=proxied), time.monotonic()
         ending.callback(launcher.down)
         launcher.up()
         started = time.monotonic() - began
@@ -98,7 +102,7 @@ def processes(folder: Path) -> Iterator[Ran]:
         fleet.stream("rows", SCHEMA, device="device")
         for device, site in REGIONS.items():
             fleet.device(device, site=site, streams=["rows"])
-        fleet.submit(SQL, "q", sink="cloud")
+        fleet.submit(SQL, "q", sink=RESULTS)
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),
             fleet.store, fleet.process_available, launcher, fleet, link, started,
@@ -152,7 +156,7 @@ class Sender:
 
     def look(self) -> int:
         """How many results there are so far."""
-        for wall, table in results_of(self._ran.store, self._read):
+        for wall, table in results_of(self._ran.store, self._read, RESULTS):
             at = table.column("ts").cast(pa.int64()).to_pylist()
             told = zip(table.column("device").to_pylist(), table.column("n").to_pylist(), at, strict=True)
             self.seen |= {(str(d), n): (ts / 1e6, wall) for d, n, ts in told}

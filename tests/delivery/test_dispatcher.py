@@ -26,7 +26,7 @@ from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.log import Segment
 from godwit.storage.store import Store
 
-SHAPE, WEST = "ab12", RegionId("west")
+SHAPE, WEST, EAST = "ab12", RegionId("west"), RegionId("east")
 
 
 class Region:
@@ -36,10 +36,13 @@ class Region:
         self.store, self.dispatcher, self.name = store, dispatcher, name
         self.log = store.log(names.commit_log(name, SHAPE), create=True)
 
-    def commit(self, *rows: tuple[str, int], tell: bool = True) -> int:
+    def commit(self, *rows: tuple[str, int], tell: bool = True, after: int = 0) -> int:
+        """`after`: the other region's commit that it has heard of."""
         number = self.log.last + 1
         results = [self._segment(number, rows).to_json()] if rows else []
         record: dict[str, Any] = {"results": results, "late": []}
+        if after:
+            record["after"] = {EAST if self.name == WEST else WEST: after}
         self.log.append(record)
         if tell:
             self.dispatcher.committed(self.name, SHAPE, number, record)
@@ -236,6 +239,71 @@ def test_a_crash_before_the_position_is_kept_repeats_nothing_that_shows(store: S
     assert _lines(out) == list(range(10))
     assert set(calls) == set(range(10))
     assert calls.count(0) == 2  # at least once
+
+
+def _moves_back_and_forth(west: Region, east: Region, tell: bool) -> None:
+    """The sink of a query moves twice; each time its new region has heard of the old one's last commit, which need not
+    have results."""
+    west.commit(("q", 0), tell=tell)
+    west.commit(("q", 1), tell=tell)
+    east.commit(tell=tell, after=west.commit(tell=tell))
+    east.commit(("q", 2), tell=tell)
+    west.commit(("q", 3), tell=tell, after=east.commit(tell=tell))
+    west.commit(("q", 4), tell=tell)
+
+
+@pytest.mark.parametrize("tell", [True, False])
+def test_results_come_in_the_order_of_commits_where_a_sink_has_moved(store: Store, tell: bool) -> None:
+    """However far a sink lags behind: regions that are processes do not tell of their commits at all."""
+    dispatcher, sink = Dispatcher(store), Seen()
+    west, east = (Region(store, dispatcher, name) for name in (WEST, EAST))
+    delivery = dispatcher.add(subject(), sink)
+    for late in (WEST, EAST):
+        sink.rows.clear()
+        _moves_back_and_forth(west, east, tell)
+        if not tell:
+            delivery.lose_step(late)
+            delivery.work()
+        dispatcher.flush()
+        assert sink.rows == [0, 1, 2, 3, 4]
+    dispatcher.stop()
+
+
+def test_a_sink_in_step_waits_for_another_region_that_tells_later(store: Store) -> None:
+    dispatcher, sink = Dispatcher(store), Seen()
+    west, east = (Region(store, dispatcher, name) for name in (WEST, EAST))
+    delivery = dispatcher.add(subject(), sink)
+    west.commit(("q", 0))
+    east.commit(("q", 1))
+    dispatcher.flush()
+    number = west.commit(("q", 2), tell=False)
+    east.commit(("q", 3), after=number)
+    delivery.work()
+    assert sink.rows[2:] == [2, 3]
+    dispatcher.stop()
+
+
+@pytest.mark.parametrize("tell", [True, False])
+def test_what_comes_behind_a_commit_that_is_not_here_yet_waits_for_it(store: Store, tell: bool) -> None:
+    """A log behind a link that is cut ends with what has arrived."""
+    dispatcher, sink = Dispatcher(store), Seen()
+    west, east = (Region(store, dispatcher, name) for name in (WEST, EAST))
+    delivery = dispatcher.add(subject(), sink)
+    west.commit(("q", 0), tell=tell)
+    east.commit(("q", 2), tell=tell, after=2)
+    delivery.flush()
+    assert sink.rows == [0]
+    west.commit(("q", 1), tell=tell)
+    delivery.flush()
+    assert sink.rows == [0, 1, 2]
+
+
+def test_a_region_that_was_forgotten_is_not_waited_for(store: Store) -> None:
+    dispatcher, sink = Dispatcher(store), Seen()
+    east = Region(store, dispatcher, EAST)
+    east.commit(("q", 0), tell=False, after=7)
+    dispatcher.add(subject(), sink).flush()
+    assert sink.rows == [0]
 
 
 def test_a_stopped_dispatcher_leaves_everything_for_the_next(store: Store) -> None:

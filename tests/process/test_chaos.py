@@ -13,7 +13,7 @@ from godwit.process.chaos import ChaosPlayer
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile
 from godwit.process.launcher import Launcher
-from godwit.testing.chaos import ChaosScript, FaultWeights, KillProcess, chaos
+from godwit.testing.chaos import ChaosScript, FaultWeights, KillProcess, Together, chaos
 from tests.process.conftest import REGIONS, two_regions
 from tests.process.feed import Feed
 from tests.region.world import QUERIES, SCHEMA
@@ -29,6 +29,15 @@ def test_a_seed_makes_one_script_and_weights_are_kept() -> None:
     assert calm.faults > 50
     assert not any(isinstance(step, KillProcess) for step in calm.steps)
     assert "seed 1" in str(calm)
+
+
+def test_faults_that_come_together_are_of_different_processes() -> None:
+    calm = FaultWeights(kill_broker=1.0, together=10.0)
+    script = chaos(1, 100, **WHO, queries=NAMES, weights=calm)  # type: ignore[arg-type]
+    groups = [step.faults for step in script.steps if isinstance(step, Together)]
+    assert len(groups) > 30
+    assert all(len({getattr(fault, "process", "") for fault in faults}) == len(faults) > 1 for faults in groups)
+    assert script.faults > sum(map(len, groups)), "others come alone"
 
 
 def _script(seed: int, length: int) -> ChaosScript:

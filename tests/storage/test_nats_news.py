@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from godwit.storage import nats_log
+from godwit.storage.inline import InlineRows
 from godwit.storage.open_store import open_store
 from godwit.storage.store import Store
 from tests.servers import Nats, until
@@ -50,6 +52,33 @@ def reader(server: Nats, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     made = Counted(f"{server.address}/fleet")
     yield made
     made.store.close()
+
+
+def test_what_this_process_has_appended_is_read_without_a_request(reader: Counted) -> None:
+    """A region reads its own source logs: every batch of rows, on the thread that processes them."""
+    rows = InlineRows.of(pa.table({"n": [1, 2, 3]}))
+    log = reader.store.log(LOG, create=True)
+    log.append({"n": 1})
+    assert log.read(1) == {"n": 1}  # (from here on it is known to be read here)
+    reader.requests = 0
+    for n in range(2, 50):
+        log.append({"n": n, "rows": rows})
+    found = list(log.after(1))
+    assert [record["n"] for _, record in found] == list(range(2, 50))
+    assert all(record["rows"] is rows for _, record in found), "the very same rows"
+    assert reader.requests == 48, "appends alone"
+
+
+def test_a_table_of_the_store_is_fetched_once(reader: Counted) -> None:
+    store, table = reader.store, pa.table({"n": list(range(1000))})
+    _, checksum = store.put_table("regions/west/some.parquet", table)
+    store.cache.drop("regions/west/some.parquet")
+    reader.requests = 0
+    assert store.table("regions/west/some.parquet", checksum) == table
+    assert reader.requests == 1
+    store.verify("regions/west/some.parquet", checksum)
+    assert Path(store.path("regions/west/some.parquet")).stat().st_size > 0
+    assert reader.requests == 2, "a copy for Spark, once"
 
 
 def test_what_is_appended_reaches_readers_without_a_request(writer: Store, reader: Counted) -> None:

@@ -6,13 +6,14 @@ log itself, which goes on where `kept` ends. `entries` reads both as one sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from godwit.ids import RegionId
 from godwit.observe.rollup import Totals, late_of, results_of
+from godwit.protocol.delivery_order import read_in_order
 from godwit.storage import names
 from godwit.storage.by_query import ROWS, by_query
 from godwit.storage.log import Log, Record, Segment
@@ -30,6 +31,8 @@ class ArchiveEntry:
     number: int
     results: tuple[Segment, ...]
     late: tuple[Segment, ...]
+    #: commits of other regions that come before (`protocol/delivery_order.py`); merged ones say nothing of it
+    after: Mapping[RegionId, int] = field(default_factory=dict)
 
 
 def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[ArchiveEntry]:
@@ -45,7 +48,20 @@ def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[
             yield from entries(store, region, shape, through)
             return
         through = number
-        yield ArchiveEntry(number, tuple(results_of(record, store)), tuple(late_of(record, store)))
+        found = tuple(results_of(record, store)), tuple(late_of(record, store))
+        yield ArchiveEntry(number, *found, record.get("after", {}))
+
+
+def entries_in_order(
+    store: Store, region: RegionId, shape: str, positions: Mapping[RegionId, int]
+) -> Iterator[tuple[RegionId, ArchiveEntry]]:
+    """The same past `positions`, and before each what other regions committed that it comes behind."""
+    return read_in_order(
+        region,
+        positions,
+        lambda one, after: entries(store, one, shape, after),
+        lambda one: one not in names.regions_of(store.disk, shape),
+    )
 
 
 class Fold:

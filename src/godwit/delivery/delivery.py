@@ -5,6 +5,9 @@ queue. One that is not (it has just begun, it failed, or its queue was full) rea
 
 The position is one atomic document; housekeeping keeps what it has not passed. It is written some time after the sink
 has taken results, once for many commits, so a crash in between repeats those: the sink says whether that shows.
+
+Where a sink gets results from several regions, because that of its query has moved, it gets them in the order in which
+the commits were made, however far it lags (`protocol/delivery_order.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from godwit.delivery.archive import entries
+from godwit.delivery.archive import entries_in_order
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.ids import QueryId, RegionId
 from godwit.maintenance.duties import Attempts
@@ -79,13 +83,13 @@ class Delivery:
         digest = hashlib.sha256(sink.name.encode()).hexdigest()[:12]
         self._name = names.sink_position(subject.name, digest)
         saved = self._standing()
-        self.positions: dict[str, int] = saved["positions"]
+        self.positions: dict[RegionId, int] = saved["positions"]
         self._attempts = Attempts()
         #: held while the sink is called
         self._turn = threading.Lock()
         #: guards the four below; never held while the sink is called or anything is read
         self._guard = threading.Lock()
-        self._queue = deque[tuple[RegionId, int, Sequence[Segment]]]()
+        self._queue = deque[tuple[RegionId, int, Sequence[Segment], Mapping[RegionId, int]]]()
         #: regions whose commits come through the queue; and those whose log is to be read first
         self._in_step: set[RegionId] = set()
         self._behind: set[RegionId] = set()
@@ -93,7 +97,7 @@ class Delivery:
         self._ended = False
         sink.open(saved["state"])
         self._saved_at = 0.0
-        self._saved: dict[str, int] = {}
+        self._saved: dict[RegionId, int] = {}
         self._save(sink.state())  # (a sink that has just named its output must find it again after a crash)
 
     @property
@@ -108,11 +112,18 @@ class Delivery:
 
     # --- told of commits
 
-    def offer(self, region: RegionId, number: int, results: Sequence[Segment]) -> bool:
-        """A commit has results of the query. Whether the caller must `work` now: no thread is about to."""
+    def offer(
+        self,
+        region: RegionId,
+        number: int,
+        results: Sequence[Segment],
+        after: Mapping[RegionId, int] = MappingProxyType({}),
+    ) -> bool:
+        """A commit has results of the query; `after`: of which others it comes behind. Whether the caller must `work`
+        now: no thread is about to."""
         with self._guard:
             if region in self._in_step and len(self._queue) < MOST_WAITING:
-                self._queue.append((region, number, results))
+                self._queue.append((region, number, results, after))
             else:
                 self._in_step.discard(region)
                 self._behind.add(region)
@@ -169,23 +180,36 @@ class Delivery:
         """Something that waits; False: nothing does."""
         with self._guard:
             if self._queue:
-                region, number, results = self._queue.popleft()
+                region, number, results, after = self._queue.popleft()
             elif self._behind:
-                region, number, results = self._behind.pop(), 0, ()
+                region, number, results, after = self._behind.pop(), 0, (), {}
             else:
                 self._scheduled = False
                 return False
         if number:
+            for peer in [peer for peer, commit in after.items() if not self._has(peer, commit)]:
+                self._catch_up(peer)
             self._write(region, number, results)
         else:
             self._catch_up(region)
         return True
 
+    def _has(self, region: RegionId, number: int) -> bool:
+        """Whether the sink has the results of a region up to a commit."""
+        with self._guard:
+            told = self._announced(region, self.subject.shape).done if region in self._in_step else 0
+            none_waits = all(one != region for one, *_ in self._queue)
+        return number <= max(self.positions.get(region, 0), told if none_waits else 0)
+
     def _catch_up(self, region: RegionId) -> None:
-        """Read the region's log to its end; then commits come through the queue."""
-        while True:
-            for entry in entries(self._store, region, self.subject.shape, self.positions.get(region, 0)):
-                self._write(region, entry.number, entry.results)
+        """Read the region's log to its end; then commits come through the queue. One that comes behind another which
+        is not here yet is left for the next time."""
+        going = True
+        while going:
+            going = False
+            for one, entry in entries_in_order(self._store, region, self.subject.shape, self.positions):
+                self._write(one, entry.number, entry.results)
+                going = True
             with self._guard:
                 # Whatever is told of from now on finds the region in step; what was before, has been read.
                 if self._announced(region, self.subject.shape).begun <= self.positions.get(region, 0):

@@ -70,8 +70,8 @@ class Dispatcher:
         if number != known.begun + 1:
             asked = [delivery for delivery in self._of(readers, None) if delivery.lose_step(region)]
         else:
-            results = results_of(record, self._store)
-            asked = [d for d in self._of(readers, results) if d.offer(region, number, results)]
+            results, after = results_of(record, self._store), record.get("after", {})
+            asked = [d for d in self._of(readers, results) if d.offer(region, number, results, after)]
         self._announced[region, shape] = Announced(number, number)
         if self._workers.running:
             for delivery in asked:

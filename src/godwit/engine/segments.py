@@ -7,6 +7,7 @@ Spark's writer); large results are written by Spark's tasks and never pass throu
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -287,7 +288,7 @@ def _written_by_spark(path: Place, schema: str, prune_by: str | None) -> Segment
             continue
         files.append(file)
         rows += footer.num_rows
-        size += store.size(file)
+        size += os.stat(store.path(file)).st_size
         if prune_by is not None:
             bounds = _footer_bounds(footer, prune_by)
             assert bounds is not None, f"{file} has no least and greatest value of {prune_by}"

@@ -1,16 +1,20 @@
 """Plays a script of faults (`godwit.testing.chaos`) against the processes of a fleet, and says how long each took.
 
 A fault is over when it was taken back; recovery is from then until the process is heard from and the rows that were
-sent meanwhile are taken. What is right in the end is not decided here, but by the oracle.
+sent meanwhile are taken. Where faults come together, rows are sent while they last. What is right in the end is not
+decided here, but by the oracle.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +28,7 @@ from godwit.testing.chaos import (
     CutLink,
     CutStore,
     DelayLink,
+    Fault,
     FullDisk,
     JumpClock,
     KillBroker,
@@ -35,6 +40,7 @@ from godwit.testing.chaos import (
     SlowProcess,
     SlowStore,
     Step,
+    Together,
 )
 
 #: of a slow process: how long it stands still, and how long it runs in between (seconds)
@@ -89,66 +95,85 @@ class ChaosPlayer:
             case PlaceQuery(query, site):
                 plan = self._fleet.deployment.queries[query].shape.plan  # type: ignore[index]
                 self._fleet.place({f"{query}/{i}": site for i in range(len(plan.operators)) if not plan.is_local(i)})
-            case KillProcess(process, away):
+            case Together(faults):
+                self._all_at_once(step, sorted(faults, key=_begins))
+            case fault:
+                with ExitStack() as ending:
+                    ending.enter_context(self._fault(fault))
+                    if isinstance(fault, DelayLink | JumpClock | SlowStore):
+                        self._send(1)
+                    time.sleep(fault.seconds)
+                    self._recover(step, ending.close)
+
+    def _all_at_once(self, step: Together, faults: list[Fault]) -> None:
+        """Rows are sent as soon as all of them have begun, and taken when they are over."""
+        with ExitStack() as ending, ThreadPoolExecutor(1) as beside:
+            for fault in faults:
+                ending.enter_context(self._fault(fault))
+
+            def end() -> float:
+                time.sleep(max(fault.seconds for fault in faults))
+                now = time.monotonic()
+                ending.close()
+                return now
+
+            ended = beside.submit(end)
+            self._send(1)
+            self._recover(step, began=ended.result())
+
+    @contextmanager
+    def _fault(self, fault: Fault) -> Iterator[None]:
+        """It begins, and is taken back."""
+        match fault:
+            case KillProcess(process):
                 self._launcher.signal(process, signal.SIGKILL)
                 self._launcher.gone(process)
-                time.sleep(away)
-                self._recover(step, lambda: self._start(process))
-            case PauseProcess(process, seconds):
-                self._launcher.signal(process, signal.SIGSTOP)
-                time.sleep(seconds)
-                self._recover(step, lambda: self._launcher.signal(process, signal.SIGCONT))
-            case SlowProcess(process, seconds):
-                self._slowly(process, seconds)
-                self._recover(step)
-            case CutLink(process, seconds):
-                proxy = self._launcher.proxies[process]
-                proxy.cut(True)
-                time.sleep(seconds)
-                self._recover(step, lambda: proxy.cut(False))
-            case DelayLink(process, ms, seconds):
-                proxy = self._launcher.proxies[process]
-                proxy.delay(ms / 1000)
-                threading.Timer(seconds, proxy.delay, [0.0]).start()
-                self._send(1)
-                self._recover(step)
-            case JumpClock(process, by, seconds):
+                yield
+                self._start(process)
+            case PauseProcess(process):
+                pid = self._pid(process)
+                os.kill(pid, signal.SIGSTOP)
+                yield
+                os.kill(pid, signal.SIGCONT)
+            case SlowProcess(process):
+                with _slowly(self._pid(process)):
+                    yield
+            case CutLink(process):
+                self._launcher.proxies[process].cut(True)
+                yield
+                self._launcher.proxies[process].cut(False)
+            case DelayLink(process, ms):
+                self._launcher.proxies[process].delay(ms / 1000)
+                yield
+                self._launcher.proxies[process].delay(0.0)
+            case JumpClock(process, by):
                 self._launcher.jump(process, by)
-                self._send(1)
-                time.sleep(seconds)
-                self._recover(step, lambda: self._launcher.jump(process, 0.0))
-            case _:
-                self._at_the_store(step)
-
-    def _at_the_store(self, step: Step) -> None:
-        match step:
-            case KillBroker(away):
-                assert self._broker is not None, "there is no broker to kill"
-                self._broker.kill()
-                time.sleep(away)
-                self._recover(step, self._broker.start)
-            case CutStore(seconds):
-                link = self._link()
-                link.cut(True)
-                time.sleep(seconds)
-                self._recover(step, lambda: link.cut(False))
-            case SlowStore(ms, seconds):
-                link = self._link()
-                link.delay(ms / 1000)
-                self._send(1)
-                time.sleep(seconds)
-                self._recover(step, lambda: link.delay(0.0))
-            case FullDisk(process, seconds):
-                pid = self._launcher.pid(process)
-                assert pid is not None, f"{process} does not run"
+                yield
+                self._launcher.jump(process, 0.0)
+            case FullDisk(process):
+                pid = self._pid(process)
                 before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
-                time.sleep(seconds)
-                self._recover(step, lambda: self._writes_again(pid, before))
+                yield
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+            case KillBroker():
+                assert self._broker is not None, "there is no broker to kill"
+                self._broker.kill()
+                yield
+                self._broker.start()
+            case CutStore():
+                self._link().cut(True)
+                yield
+                self._link().cut(False)
+            case SlowStore(ms):
+                self._link().delay(ms / 1000)
+                yield
+                self._link().delay(0.0)
 
-    @staticmethod
-    def _writes_again(pid: int, limits: tuple[int, int]) -> None:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+    def _pid(self, process: str) -> int:
+        pid = self._launcher.pid(process)
+        assert pid is not None, f"{process} does not run"
+        return pid
 
     def _link(self) -> Proxy:
         assert self._store_link is not None, "there is no proxy before the store"
@@ -161,16 +186,9 @@ class ChaosPlayer:
             self._launcher.start_region(self._specs[process])
             self._launcher.joined()
 
-    def _slowly(self, process: str, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._launcher.signal(process, signal.SIGSTOP)
-            time.sleep(STANDS)
-            self._launcher.signal(process, signal.SIGCONT)
-            time.sleep(RUNS)
-
-    def _recover(self, step: Step, end: Callable[[], None] = lambda: None) -> None:
-        began = time.monotonic()
+    def _recover(self, step: Step, end: Callable[[], None] = lambda: None, began: float | None = None) -> None:
+        """`began`: when it was taken back, if that was before."""
+        began = time.monotonic() if began is None else began
         end()
         self._send(1)
         while any("error" in told for told in self._fleet.status().values()):
@@ -179,3 +197,31 @@ class ChaosPlayer:
                 raise DeploymentError(msg)
             time.sleep(0.05)
         self.recoveries.append(Recovery(step, time.monotonic() - began))
+
+
+def _begins(fault: Fault) -> int:
+    """Those are taken back first that begin last: a process is started when what it needs is there."""
+    match fault:
+        case KillProcess(process):
+            return 1 if process == COORDINATOR else 0
+        case KillBroker() | CutStore() | SlowStore():
+            return 3
+    return 2
+
+
+@contextmanager
+def _slowly(pid: int) -> Iterator[None]:
+    over = threading.Event()
+
+    def hold_up() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(STANDS)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(RUNS)
+
+    thread = threading.Thread(target=hold_up, daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join()

@@ -52,6 +52,8 @@ class ProtocolCommit:
     wanted: tuple[Migration, ...] = ()
     #: receiver -> peer -> its message to the receiver that is to be taken in before ours
     behind: Mapping[RegionId, Mapping[RegionId, int]] = field(default_factory=dict)
+    #: peer -> its commit that sinks must have before this one (`delivery_order.py`)
+    after: Mapping[RegionId, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         memory = {"delta": self.delta.to_json()} if self.whole is None else {"whole": self.whole.to_json()}
@@ -65,6 +67,7 @@ class ProtocolCommit:
             "messages": dict(self.messages),
             "wanted": [move.to_json() for move in self.wanted],
             **({"behind": {to: dict(told) for to, told in self.behind.items()}} if self.behind else {}),
+            **({"after": dict(self.after)} if self.after else {}),
             "protocol": {"snapshot": self.snapshot, **memory},
         }
 
@@ -84,6 +87,7 @@ class ProtocolCommit:
             record["messages"],
             tuple(map(Migration.from_json, record.get("wanted", ()))),
             record.get("behind", {}),
+            record.get("after", {}),
         )
 
 

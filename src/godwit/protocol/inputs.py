@@ -145,6 +145,8 @@ class Inputs(Generic[R]):
     let_out: list[Migration] = field(default_factory=list)
     #: (peer, marks, numbers) of its commits that end sessions
     ends: list[tuple[RegionId, Sequence[Heard], Mapping[RegionId, int]]] = field(default_factory=list)
+    #: peer -> its newest commit that a message came of
+    commits: dict[RegionId, int] = field(default_factory=dict)
     #: the other regions whose messages can be read
     peers: tuple[RegionId, ...] = ()
     #: queries that other regions had to stop
@@ -167,6 +169,7 @@ class Inputs(Generic[R]):
     newest_us: int | None = None
 
     def take_commit(self, here: RegionId, peer: RegionId, commit: PeerCommit[R]) -> None:
+        self.commits[peer] = commit.number
         self.markers.append((peer, commit.markers))
         self.marks += commit.marks
         if commit.numbers:

@@ -340,6 +340,7 @@ class RegionKernel:
         """Sessions that have waited go on, others begin to wait, by what was heard before; whether there are any."""
         if not self.order.applies:
             return False
+        self.order.hear(inputs.commits)
         held = inputs.hold_back(self.order.waits)
         inputs.let_in = self.order.due()
         said = [(scan, source, self.order.held.pop((scan, source, n))) for scan, source, n in inputs.let_in]
@@ -447,7 +448,7 @@ class RegionKernel:
         ended, self._ended = self._ended, {}
         public = (self.deployment.epoch, self.positions, decision.markers, marks, self._snapshot)
         memory = (now if whole else None, delta, ended, dict(self.failed))
-        return ProtocolCommit(*public, *memory, messages, asking, behind)
+        return ProtocolCommit(*public, *memory, messages, asking, behind, self.order.committed())
 
     def _announce(
         self, inputs: Inputs[Any], decision: Decision, addressed: Collection[RegionId]

@@ -65,6 +65,8 @@ class SessionOrder:
         self.held = dict(held)
         #: (receiver, peer) -> the peer's message that the receiver must take in before the next of ours
         self.behind = dict(behind)
+        #: peer -> its commit that was heard of since our last one (`delivery_order.py`)
+        self._heard: dict[RegionId, int] = {}
 
     def waits(self, scan: int, source: str, session: int) -> bool:
         """Whether an earlier session may have rows that are not processed."""
@@ -89,4 +91,14 @@ class SessionOrder:
         told = {peer: number for (to, peer), number in self.behind.items() if to == receiver}
         for peer in told:
             del self.behind[receiver, peer]
+        return told
+
+    def hear(self, commits: Mapping[RegionId, int]) -> None:
+        """Messages of other regions' commits were taken in."""
+        self._heard |= commits
+
+    def committed(self) -> dict[RegionId, int]:
+        """Which commits of others a sink must have before ours: not only what this micro-batch took in, for one that
+        makes no commit has read on, too."""
+        told, self._heard = self._heard, {}
         return told

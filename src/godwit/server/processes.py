@@ -13,7 +13,7 @@ import pyarrow as pa
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.query_versions import executions
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys, to_json
-from godwit.delivery.archive import ArchiveEntry, entries
+from godwit.delivery.archive import ArchiveEntry, entries, entries_in_order
 from godwit.errors import DeploymentError, SourceError
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
 from godwit.ingest.together import Parcel
@@ -226,9 +226,12 @@ class ProcessBackend(Backend):
 
     def _newest(self, at: Mapping[tuple[RegionId, str], int]) -> Iterator[tuple[tuple[RegionId, str], ArchiveEntry]]:
         for shape in self.deployment.shapes():
-            for region in regions_of(self._store.disk, shape):
-                for entry in entries(self._store, region, shape, at.get((region, shape), 0)):
-                    yield (region, shape), entry
+            regions = regions_of(self._store.disk, shape)
+            read = {region: at.get((region, shape), 0) for region in regions}
+            for region in regions:
+                for one, entry in entries_in_order(self._store, region, shape, read):
+                    read[one] = entry.number
+                    yield (one, shape), entry
 
     def stop(self) -> None:
         self._stopping.set()

@@ -64,6 +64,9 @@ class SimCommit:
     promised: Mapping[QueryId, int]
     #: its number among the commits of all regions
     turn: int
+    #: its number in its region's log; the commits of others that sinks must have before it
+    number: int
+    after: Mapping[RegionId, int]
     #: what versions of queries leave with it
     left: Mapping[tuple[QueryId, str], tuple[Mapping[int, Rows], int]] = field(default_factory=dict)
 
@@ -207,7 +210,8 @@ class SimRunner:
         public = (numbered, made.positions, *results, made.ended, memory)
         kept = states, shadows, rooms, tuple(self.pending), _copied(self.held)
         self.world.committed += 1
-        self.commits.append(SimCommit(*public, *kept, self._promised(), self.world.committed, outputs.left))
+        told = self.world.committed, number, made.after
+        self.commits.append(SimCommit(*public, *kept, self._promised(), *told, outputs.left))
         self._die(crash, "committed")
         self._publish()
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -47,13 +47,14 @@ from godwit.model.keys import HashRange, listed
 from godwit.model.plan import Query, Scan
 from godwit.model.taps import find
 from godwit.model.topology import Device
+from godwit.protocol import delivery_order
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.operators import bound
 from godwit.sim.oracle import Answer, answer, totals
 from godwit.sim.over import SimOver
 from godwit.sim.plan_versions import Shelves, SimPlanVersions
-from godwit.sim.region import LogEntry, Published, SimRunner, StepCrashed
+from godwit.sim.region import LogEntry, Published, SimCommit, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
 from godwit.sim.worlds import (
@@ -531,7 +532,7 @@ class World:
             if any(isinstance(node, SimRunning | SimOver) for node in query.shape.plan.operators):
                 found += [] if query.id in self.unordered else self._out_of_order(query.id)
             if not any(node.stateful for node in query.shape.plan.operators):
-                found += self._overtaken(query.id)
+                found += self._overtaken(query)
                 got = Counter(row[1:] for row in got.elements())
             extra, missing = got - wanted, wanted - got
             if extra:
@@ -568,9 +569,16 @@ class World:
                         yield f"{query.id}: {row} came after the watermark {said}"
                 said = max(said, record.promised.get(query.id, NEVER))
 
-    def _overtaken(self, query: QueryId) -> Iterator[str]:
-        """Of each device, rows must leave in the order in which it sent them, wherever the sink is."""
-        commits = sorted((c for runner in self.runners.values() for c in runner.commits), key=lambda c: c.turn)
+    def _overtaken(self, query: Query) -> Iterator[str]:
+        """Of each device, rows must leave in the order in which it sent them, wherever the sink is, and whichever log
+        an outside system reads first."""
+        key = query.shape.key
+        every = {region: runner.commits for (region, shape), runner in self.runners.items() if shape == key}
+        made = sorted((commit for commits in every.values() for commit in commits), key=lambda commit: commit.turn)
+        for commits in (made, *(_as_read(every, first) for first in every)):
+            yield from self._behind_later_ones(query.id, commits)
+
+    def _behind_later_ones(self, query: QueryId, commits: Iterable[SimCommit]) -> Iterator[str]:
         to_come = {device: iter(sent) for (stream, device), sent in self._sent.items() if stream == LEFT}
         for device, *reading in (row for record in commits for name, row in record.results if name == query):
             if tuple(reading) not in to_come[device]:
@@ -587,6 +595,15 @@ class World:
                 found.append(f"{query}: result {number} of key {key} came after {last[key]}")
             last[key] = number
         return found
+
+
+def _as_read(every: Mapping[RegionId, Sequence[SimCommit]], first: RegionId) -> Iterator[SimCommit]:
+    """Commits as somebody gets them who reads one region's log to its end, then the others'."""
+    at: dict[RegionId, int] = {}
+    for region in [first, *(one for one in every if one != first)]:
+        for one, commit in delivery_order.read_in_order(region, at, lambda one, after: iter(every[one][after:])):
+            at[one] = commit.number
+            yield commit
 
 
 def _line(one: Instruction) -> str:

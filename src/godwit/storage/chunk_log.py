@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from godwit.errors import StateError
@@ -21,23 +20,12 @@ from godwit.storage import frames, names
 from godwit.storage.base import Disk
 from godwit.storage.chunk import Chunk
 from godwit.storage.frames import FLOOR, RecordFrame
-from godwit.storage.inline import Definition, Encoded, decode, encode
+from godwit.storage.inline import Definition, encode
 from godwit.storage.sync import GroupSync
+from godwit.storage.tail import KeptRecord, RecordTail
 
-#: newest records that stay in memory: how many, and how many bytes together
-TAIL_RECORDS, TAIL_BYTES = 128, 500_000
 #: number of recently read chunks whose record offsets are cached, beside the last one
 MOST_SCANNED = 4
-
-
-@dataclass
-class _Kept:
-    """A record in memory: as it was written, and once somebody has asked for it, as it is read."""
-
-    encoded: Encoded
-    size: int
-    defined: list[Definition]
-    record: Any = None
 
 
 class ChunkLog:
@@ -54,8 +42,7 @@ class ChunkLog:
         #: the chunk whose name is known to be durable
         self._synced: str | None = None
         self._scanned: list[Chunk] = []
-        self._tail: dict[int, _Kept] = {}
-        self._tail_bytes = 0
+        self._tail = RecordTail()
 
     # --- reading
 
@@ -108,10 +95,7 @@ class ChunkLog:
             kept = self._tail.get(number)
             if kept is None:
                 return self._read(number) if self.has(number) else None
-            if kept.record is None:
-                rows = kept.encoded.rows
-                kept.record = decode(kept.encoded.text, kept.defined, lambda n, _: rows[n])
-            return kept.record
+            return kept.read()
 
     def record_bytes(self, number: int) -> int:
         """How large a record is on disk; 0: it is not there."""
@@ -227,7 +211,7 @@ class ChunkLog:
             chunk.records.append(frame)
             self._known.update((one, len(chunk.defined) + k) for k, one in enumerate(encoded.fresh))
             chunk.defined += encoded.fresh
-            self._keep(number, _Kept(encoded, len(data), chunk.defined))
+            self._tail.keep(number, KeptRecord(len(data), encoded, chunk.defined))
             return True
 
     def drop(self, below: int) -> range:
@@ -241,8 +225,7 @@ class ChunkLog:
                 return range(0)
             begin = self._begin(last + 1, below) if chunks[-1].full else None
             self._write(begin, b"" if begin else frames.pack(FLOOR, below)).floor = below
-            for number in [n for n in self._tail if n < below]:
-                self._tail_bytes -= self._tail.pop(number).size
+            self._tail.drop(below)
             self._remove_below(below)
             return range(first, below)
 
@@ -317,9 +300,3 @@ class ChunkLog:
         while len(self._chunks) > 1 and self._chunks[1].first <= floor:
             self._disk.delete(self._file(self._chunks[0].first))
             del self._chunks[0]
-
-    def _keep(self, number: int, kept: _Kept) -> None:
-        self._tail[number] = kept
-        self._tail_bytes += kept.size
-        while len(self._tail) > TAIL_RECORDS or (self._tail_bytes > TAIL_BYTES and len(self._tail) > 1):
-            self._tail_bytes -= self._tail.pop(next(iter(self._tail))).size

@@ -15,9 +15,10 @@ from typing import Any
 from godwit.errors import StateError
 from godwit.storage import frames
 from godwit.storage.inline import encode
+from godwit.storage.tail import KeptRecord, RecordTail
 
-#: the newest records that are kept in memory, of each log
-TAIL = 128
+#: so many bytes of the newest records are kept in memory, of each log: to read them again is a request
+TAIL_BYTES = 4_000_000
 #: behind every record: who wrote it, so that an append whose answer was lost is known again
 WRITER = uuid.uuid4().bytes
 
@@ -29,7 +30,8 @@ class MessageLog(ABC):
         """`where`: for messages; `shared`: others write to it, too."""
         self._name, self._where, self._shared = name, where, shared
         self._lock = threading.Lock()
-        self._tail: dict[int, Any] = {}
+        #: what was written here is kept, too, once somebody here has read the log
+        self._tail, self._read_here = RecordTail(TAIL_BYTES), False
         #: (first, last) as this process left them, once it has written
         self._mine: tuple[int, int] | None = None
 
@@ -62,7 +64,8 @@ class MessageLog(ABC):
 
     def append(self, number: int, record: Mapping[str, Any]) -> bool:
         """Write a record whole; False if its number is taken."""
-        data = frames.pack_record(number, encode(record, {})) + WRITER
+        encoded = encode(record, {})
+        data = frames.pack_record(number, encoded) + WRITER
         first, last = self._mine or self._bounds()
         if number <= last:
             return False
@@ -79,6 +82,9 @@ class MessageLog(ABC):
             return False
         if not self._shared:
             self._mine = (min(first, number), number)
+        if self._read_here:
+            with self._lock:
+                self._tail.keep(number, KeptRecord(len(data), encoded, encoded.fresh))
         return True
 
     def drop(self, below: int) -> range:
@@ -89,8 +95,7 @@ class MessageLog(ABC):
             return range(0)
         self._cut(first, below)
         with self._lock:
-            for number in [n for n in self._tail if n < below]:
-                del self._tail[number]
+            self._tail.drop(below)
             if self._mine is not None:
                 self._mine = (below, self._mine[1])
         return range(first, below)
@@ -113,9 +118,11 @@ class MessageLog(ABC):
         return number > 0 and self._there(number)
 
     def read(self, number: int) -> Any | None:
+        self._read_here = True
         with self._lock:
-            if number in self._tail:
-                return self._tail[number]
+            kept = self._tail.get(number)
+            if kept is not None:
+                return kept.read()
         if number < 1 or (self._mine is not None and number > self._mine[1]):
             return None
         data = self._get(number)
@@ -129,9 +136,7 @@ class MessageLog(ABC):
         body = frames.unpack_record(frames.verified(frame, data[frame.body : frame.body + frame.size], where))
         record = body.record(body.fresh)
         with self._lock:
-            self._tail[number] = record
-            while len(self._tail) > TAIL:
-                del self._tail[next(iter(self._tail))]
+            self._tail.keep(number, KeptRecord(len(data), record=record))
         return record
 
     def numbers(self) -> list[int]:

@@ -7,6 +7,7 @@ durability="power"     it also survives a lost power supply: contents and names 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import zlib
@@ -267,7 +268,8 @@ class Store:
 
     def _table(self, reference: str, known: int | None, columns: Sequence[str] | None) -> pa.Table:
         try:
-            if self.disk.size(reference) > WHOLE:
+            # (of an object, to be told its size may take as long as to get it)
+            if not isinstance(self.disk, ObjectDisk) and self.disk.size(reference) > WHOLE:
                 if known is not None:
                     self.verify(reference, known)
                 source: Any = self.disk.path(reference)
@@ -288,13 +290,13 @@ class Store:
             raise StateError(msg) from fault
 
     def checksum(self, reference: str) -> int:
-        """Of a file as it is now."""
-        size = self.disk.size(reference)
-        if size <= WHOLE:
+        """Of a file as it is now; of an object, of the copy that whoever wants to know reads next."""
+        if not isinstance(self.disk, ObjectDisk) and self.disk.size(reference) <= WHOLE:
             return checksum(self.disk.read(reference))
         with open(self.disk.path(reference), "rb") as file:
-            file.seek(size - END)
-            return zlib.crc32(file.read(), size & 0xFFFFFFFF)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0 if size <= WHOLE else size - END)
+            return zlib.crc32(file.read(), 0 if size <= WHOLE else size & 0xFFFFFFFF)
 
     def verify(self, reference: str, known: int) -> None:
         """Raise if a file is not what was written; looked up once."""

@@ -2,7 +2,7 @@
 
     script = chaos(seed=7, length=20, regions=["edge", "cloud"], devices={"t0": ["west", "east"]}, queries=["q"])
     for step in script.steps:
-        print(step)                     # SendBatches(batches=2), KillProcess(process='edge', away=1.5)
+        print(step)                     # SendBatches(batches=2), KillProcess(process='edge', seconds=1.5)
 
 `godwit.process.chaos` plays them against real processes; the oracle decides at the end.
 """
@@ -43,7 +43,7 @@ class KillProcess:
     """kill -9; started again after that many seconds."""
 
     process: str
-    away: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class DelayLink:
 class KillBroker:
     """kill -9 of the server that keeps the logs; started again, with what it has kept, after that many seconds."""
 
-    away: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,22 @@ Fault = (
     | FullDisk
     | JumpClock
 )
-Step = SendBatches | MoveDevice | PlaceQuery | Fault
 FAULTS = get_args(Fault)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several faults at once, of different processes and perhaps of the store; rows are sent while they last."""
+
+    faults: tuple[Fault, ...]
+
+
+Step = SendBatches | MoveDevice | PlaceQuery | Fault | Together
+#: of faults that come together
+MOST_AT_ONCE = 3
+
+
+_NO_FAULTS = ("send", "move", "place", "together")
 
 
 @dataclass(frozen=True)
@@ -155,6 +169,13 @@ class FaultWeights:
     full_disk: float = 0.0
     #: where the launcher can set clocks
     clock: float = 0.0
+    #: two or three of the faults above at once
+    together: float = 0.0
+
+    @property
+    def faults(self) -> dict[str, float]:
+        """Those of single faults alone."""
+        return {kind: weight for kind, weight in vars(self).items() if kind not in _NO_FAULTS}
 
 
 @dataclass(frozen=True)
@@ -164,7 +185,7 @@ class ChaosScript:
 
     @property
     def faults(self) -> int:
-        return sum(isinstance(step, FAULTS) for step in self.steps)
+        return sum(len(step.faults) if isinstance(step, Together) else isinstance(step, FAULTS) for step in self.steps)
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}", *(f"  {number}: {step}" for number, step in enumerate(self.steps, 1))])
@@ -184,8 +205,20 @@ def chaos(
     sites = sorted({site for those in devices.values() for site in those})
     kinds = list(vars(weights))
     chosen = rng.choices(kinds, [getattr(weights, kind) for kind in kinds], k=length)
-    steps = [_step(kind, rng, regions, devices, sites, queries, longest) for kind in chosen]
-    return ChaosScript(seed, (SendBatches(2), *steps, SendBatches(2)))
+
+    def step(kind: str) -> Step:
+        if kind != "together":
+            return _step(kind, rng, regions, devices, sites, queries, longest)
+        some = weights.faults
+        wanted, found = rng.randint(2, MOST_AT_ONCE), dict[str, Fault]()
+        while len(found) < wanted:
+            (one,) = rng.choices(list(some), list(some.values()))
+            fault = _step(one, rng, regions, devices, sites, queries, longest)
+            assert isinstance(fault, FAULTS)
+            found.setdefault(getattr(fault, "process", "the store"), fault)
+        return Together(tuple(found.values()))
+
+    return ChaosScript(seed, (SendBatches(2), *map(step, chosen), SendBatches(2)))
 
 
 def _step(
