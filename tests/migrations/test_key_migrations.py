@@ -12,6 +12,7 @@ from godwit.ids import Epoch, QueryId, RegionId, SiteId
 from godwit.migration.key_migrations import KeyMigration, KeyMigrations, RouteKeys
 from godwit.migration.phases import AUTO, KEY_STRATEGIES, Await, Cancel, Copy, Switch, chosen, phases
 from godwit.model.keys import HashRange, KeySet, listed
+from godwit.model.ranking import Ranked, TopRows
 from godwit.model.running import OverAhead
 from godwit.protocol.handover import Migration
 from godwit.sim.worlds import FEEDS, STREAMS, asof, full_join, joined, running, session, topology, tumbling
@@ -258,13 +259,15 @@ def test_auto_takes_what_the_operator_declares_and_what_cannot_work_is_refused()
     newest = asof("q", 0).shape.plan.operators[3]
     sessions = session("q", 0).shape.plan.operators[3]
     ahead = OverAhead((0,), ("k", "ts"), ("k",), "ts", (), ())
-    nodes = (window, dual, join, outer, newest)
-    assert [chosen(AUTO, node) for node in nodes] == ["delta", "falcon", "delta", "delta", "falcon"]
-    assert all(chosen(name, node) == name for name in KEY_STRATEGIES for node in (window, join, outer, newest))
+    ranked, best = Ranked((0,), ("k", "ts"), ("ts",), "ts", ()), TopRows((0,), ("k",), ("k",), (), 1, "place", "ts")
+    nodes = (window, dual, join, outer, newest, ahead, ranked, best)
+    taken = ["delta", "falcon", "delta", "delta", "falcon", "falcon", "falcon", "falcon"]
+    assert [chosen(AUTO, node) for node in nodes] == taken
+    any_way = (window, join, outer, newest, ahead, ranked)
+    assert all(chosen(name, node) == name for name in KEY_STRATEGIES for node in any_way)
     for name, node, said in (
         ("delta", dual, "cannot run before its state is there"),
-        ("falcon", ahead, "cannot migrate, by any strategy"),
-        (AUTO, ahead, "move the operator as a whole with fleet.move"),
+        ("delta", best, "cannot run before its state is there"),
         ("hot-backup", sessions, "sessions grow"),
         ("magic", window, "there is no strategy 'magic'"),
     ):

@@ -24,8 +24,9 @@ CHEAP = ("delta", "falcon", "hot-backup")
 
 
 def stateful(fleet: Fleet, name: str) -> int:
+    """The stateful operator of a query that is nearest to its results."""
     operators = fleet.deployment.queries[fleet.known(name)].shape.plan.operators
-    return next(i for i, node in enumerate(operators) if node.stateful)
+    return max(i for i, node in enumerate(operators) if node.stateful)
 
 
 def rounds(world: World, names: list[str], strategy: str, steps: list[Action]) -> None:

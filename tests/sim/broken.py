@@ -9,7 +9,7 @@ from typing import Any
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
 from godwit.model.joins import OuterJoin
-from godwit.model.plan import GENERATION
+from godwit.model.plan import GENERATION, StateSpec
 from godwit.model.routing import RouteTable
 from godwit.protocol import delivery_order, outbox
 from godwit.protocol import kernel as kernel_module
@@ -20,17 +20,30 @@ from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import MemoryDelta, Snapshot, difference
 from godwit.protocol.session_order import SessionOrder
 from godwit.protocol.watermarks import WatermarkTracker
-from godwit.sim import over, running
+from godwit.sim import over, running, top
 from godwit.sim import region as sim_region
 from godwit.sim import step as sim_step
 from godwit.sim.outer import SimMeeting
 from godwit.sim.running import SimRunning
-from godwit.sim.schedule import Action, Deliver, Move, MoveKeys, Schedule, Send, Sight, SubmitQuery, Tick, draw_keys
+from godwit.sim.schedule import (
+    Action,
+    Deliver,
+    Move,
+    MoveKeys,
+    Schedule,
+    Send,
+    Sight,
+    SubmitQuery,
+    Tick,
+    draw_keys,
+    draw_ranked_keys,
+)
 
 _met, _together = sim_step.met, sim_step._Step._together
 _hold_back = Inputs.hold_back
 _apply, _publish = RegionKernel._apply, RegionKernel._publish
-_run, _taken_in = running.run, over.taken_in
+_run, _taken_in, _answers = running.run, over.taken_in, over.answers
+_top, _top_taken_in, _counted = top.run, top.taken_in, top.counted
 _ready, _admits = MigrationLedger.ready, MigrationLedger.admits
 
 
@@ -465,3 +478,87 @@ BROKEN_OUTER_KEYS: dict[str, tuple[Any, str, Any, int | Schedule]] = {
     "copied rows meet no others": (MigrationLedger, "company", _one_generation, 9),
     "rows are parted by moves of other keys": (MigrationLedger, "company", _any_key, 9),
 }
+
+
+def _told_by_time(operator: Any, waiting: Any, kept: Any, came: Any, done: int, here: int, replayed: bool) -> Any:
+    """The source is taken to have answered the rows before its watermark: some of them wait for those behind them."""
+    came = [row for row in came if replayed or row[operator.time] >= done]
+    waiting.extend(row for row in came if row[operator.time] >= here)
+    made = _answers(operator, [row for row in came if row[operator.time] < here], kept)
+    return [row for row in made if row["ts"] >= done]
+
+
+def _passed_by(operator: Any, waiting: Any, kept: Any, came: Any, done: int, here: int, replayed: bool) -> Any:
+    """What the watermark has passed here, because of other keys, is taken to be answered."""
+    return _taken_in(operator, waiting, kept, came, here, here, replayed)
+
+
+def _kept_adds_up(operator: over.SimOver) -> tuple[StateSpec, ...]:
+    """Of what was passed, a later copy has only what is new."""
+    return tuple(StateSpec((operator.key,), operator.time) for _ in range(2))
+
+
+def _in_one_batch(operator: Any, state: list[Any], came: Any) -> None:
+    """Copied rows become state without being counted."""
+    _top_taken_in(operator, state, [{top.SEEN: 0, **row} for row in came])
+
+
+def _batches_counted(old: Any, fresh: list[Any]) -> int:
+    return _counted(old, fresh[:1])
+
+
+def _best_by_generation(operator: Any, state: list[Any], rows: Any) -> list[Any]:
+    made = []
+    for row in rows:
+        own = [s for s in state if s[GENERATION] == row[GENERATION]]
+        others = [s for s in state if s[GENERATION] != row[GENERATION]]
+        made += _top(operator, own, [row])
+        state[:] = [*others, *own]
+    return made
+
+
+#: while key 0 is copied its best row changes twice, each time in a micro-batch of its own, and once when it has gone
+BETTER_AND_BETTER = Schedule(
+    0,
+    "bottom-up",
+    "incremental",
+    (
+        SubmitQuery("q0", "top", 0),
+        *_everybody(),
+        Send("d1", "left", ((21, 0, 1),)),
+        *_everybody(),
+        MoveKeys("q0", (0,), "b1", "falcon"),
+        *(Tick(region, Sight()) for region in ("west", "east", "cloud") * 3),
+        *(
+            action
+            for at in (22, 23)
+            for action in (
+                Send("d1", "left", ((at, 0, at - 20),)),
+                *(Tick(region, Sight()) for region in ("west", "cloud") * 2),
+            )
+        ),
+        *_everybody() * 3,
+        Send("d1", "left", ((25, 0, 4),)),
+        *_everybody(),
+    ),
+)
+
+#: of ranks and of window functions that look ahead, whose keys migrate: (where, its name, the broken rule, the strategy
+#: and the seed of `ranked_by` that see it)
+BROKEN_RANKED_KEYS: dict[str, tuple[Any, str, Any, str, int | Schedule]] = {
+    "no emission filter": (MigrationLedger, "copied", _no_copies, "falcon", 12),
+    "what is answered is seen in its time": (over, "taken_in", _told_by_time, "falcon", 1076),
+    "replayed rows are told": (over, "taken_in", _told_again, "falcon", 12),
+    "what the watermark has passed is not answered": (over, "taken_in", _passed_by, "delta", 0),
+    "what was passed is copied in part": (over.SimOver, "state", property(_kept_adds_up), "hot-backup", 0),
+    "micro-batches are counted, not rows": (top, "counted", _batches_counted, "falcon", BETTER_AND_BETTER),
+    "copied rows are not counted": (top, "taken_in", _in_one_batch, "falcon", 459),
+    "the best of each generation": (top, "run", _best_by_generation, "falcon", 5),
+}
+
+
+def ranked_by(strategy: str, told: int | Schedule) -> Schedule:
+    """A schedule of ranks or window functions whose keys all migrate by one strategy."""
+    schedule = draw_ranked_keys(told) if isinstance(told, int) else told
+    actions = (replace(a, strategy=strategy) if isinstance(a, MoveKeys) else a for a in schedule.actions)
+    return replace(schedule, actions=tuple(actions))

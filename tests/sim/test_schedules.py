@@ -45,6 +45,7 @@ from godwit.sim.schedule import (
     draw_outer,
     draw_outer_keys,
     draw_passing,
+    draw_ranked_keys,
     draw_replicas,
     draw_single_keys,
 )
@@ -56,10 +57,12 @@ from tests.sim.broken import (
     BROKEN_ORDER,
     BROKEN_OUTER,
     BROKEN_OUTER_KEYS,
+    BROKEN_RANKED_KEYS,
     BROKEN_SINKS,
     BROKEN_STRATEGIES,
     PASSED_BY,
     only_by,
+    ranked_by,
 )
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000"))
@@ -245,6 +248,20 @@ def test_a_broken_rule_of_outer_joins_keys_is_caught(monkeypatch: pytest.MonkeyP
     assert play(schedule) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(schedule)
+
+
+@pytest.mark.timeout(900)
+def test_every_schedule_that_migrates_keys_of_ranks_ends_with_the_oracles_answer() -> None:
+    bad = run(SCHEDULES // 20, drawing=draw_ranked_keys)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 20} schedules failed; the first:\n{story(draw_ranked_keys(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_RANKED_KEYS)
+def test_a_broken_rule_of_ranks_whose_keys_migrate_is_caught(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    owner, name, rule, *told = BROKEN_RANKED_KEYS[broken]
+    assert play(ranked_by(*told)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(ranked_by(*told))
 
 
 def test_deltas_lead_to_the_same_memory_as_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

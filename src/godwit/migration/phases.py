@@ -91,12 +91,6 @@ class KeyStrategy(Protocol):
 def chosen(name: str, operator: Operator) -> str:
     """The strategy that `auto` stands for, or the named one; ConfigError if the operator cannot be moved by it."""
     kind = type(operator).__name__
-    if operator.emits == "watermark" and not operator.catches_up:
-        msg = (
-            f"keys of a {kind} cannot migrate, by any strategy: it does not answer state that comes when the "
-            "watermark, which its keys share, has passed it; move the operator as a whole with fleet.move"
-        )
-        raise ConfigError(msg)
     if name == AUTO and operator.needs_order:
         return "falcon"  # every row is answered: until its state is there, the source should go on doing so
     if name == AUTO:

@@ -39,7 +39,6 @@ class OuterJoin(Operator):
     # Absence is reported behind the watermark, which is held until the state of an instance that moved has come.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
-    catches_up: ClassVar[bool] = True
     answered_stay: ClassVar[bool] = True
 
     @property
@@ -139,7 +138,6 @@ class AsofJoin(Operator):
     needs_order: ClassVar[bool] = True
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
-    catches_up: ClassVar[bool] = True
     answered_stay: ClassVar[bool] = True
 
     @property

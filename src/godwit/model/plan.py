@@ -141,9 +141,6 @@ class Operator:
     needs_order: ClassVar[bool] = False
     #: when results are made: as rows arrive, or when the watermark goes on
     emits: ClassVar[Literal["arrival", "watermark"]] = "arrival"
-    #: where the watermark makes results: whether state of some keys may come when the watermark has passed it, because
-    #: of other keys, and is answered then
-    catches_up: ClassVar[bool] = False
     #: whether rows stay in its state when they are answered, for others to meet: who takes it over must be told
     answered_stay: ClassVar[bool] = False
 
@@ -360,7 +357,6 @@ class Aggregate(Operator):
     stateful: ClassVar[bool] = True
     selectivity: ClassVar[float] = 0.2
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
-    catches_up: ClassVar[bool] = True
     # Partials merge in any order, and a window closes only when its state has come.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 

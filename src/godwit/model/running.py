@@ -116,7 +116,6 @@ class Over(Operator):
     stateful: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     emits: ClassVar[Literal["arrival", "watermark"]] = "watermark"
-    catches_up: ClassVar[bool] = True
     # It answers behind the watermark, which is held until its state has come: so nothing is answered without it.
     late_state: ClassVar[Literal["merge", "dual", "wait"]] = "merge"
 
@@ -184,5 +183,3 @@ class OverAhead(Over):
     lie behind the watermark, however far, and have no time."""
 
     looks_ahead: ClassVar[bool] = True
-    # Which rows of a key have their answer follows from how many came after them: the keys of an instance go together.
-    catches_up: ClassVar[bool] = False

@@ -58,25 +58,27 @@ class OverRows(StatefulOperator):
 
     def _taken_in(self, context: OperatorContext, arrived: Arrived, bounds: Watermarks) -> Frame | None:
         """State that came. Where keys have several owners, rows that the watermark here has passed, because of other
-        keys, are answered at once: they are returned. The sender has answered those before its own watermark; if they
-        were sent to both, what is kept of them is made here, and nothing comes of it."""
+        keys, are taken for passed at once: what that answers is returned. The sender has passed those before its own
+        watermark; if they were sent to both, what is kept of them is made here, and what it answers has been told.
+        (Which rows that is, is not to be seen in their time: those that look ahead wait for others behind them.)"""
         query, rows = arrived.move.query, State(arrived.everything.get(WAITING, []))
         context.state(KEPT).live += arrived.parts.get(KEPT, [])
         if not context.divided(query) or not rows.live:
             context.state(WAITING).live += rows.live
             return None
         done = behind({query: arrived.clock}, self.node.lag_us)[query]
-        here, dual = max(done, bounds.get(query, NEVER)), arrived.move.dual
+        here = max(done, bounds.get(query, NEVER))
         frame = rows.read(context.spark, sizes=context.sizes)
         assert frame is not None
         frame = frame.selectExpr(*self._columns)
         later = context.write(self._within(frame, here, FOREVER), "later", WAITING, context.sizes.is_small(rows.rows))
         context.state(WAITING).append(later)
-        due = self._within(frame, NEVER if dual else done, here)
-        if isinstance(due, LazyFrame) and not due.rows:
-            return None
-        made = self._answered(context, due)
-        return self._within(made, done, FOREVER) if dual else made
+        if arrived.move.dual:
+            self._passed(context, self._within(frame, NEVER, done))
+        return self._passed(context, self._within(frame, done, here))
+
+    def _passed(self, context: OperatorContext, rows: Frame) -> Frame | None:
+        return None if isinstance(rows, LazyFrame) and not rows.rows else self._answered(context, rows)
 
     def _within(self, frame: Frame, low: int, high: int) -> Frame:
         """Rows of [low, high); of few, without a plan of their own."""

@@ -125,7 +125,7 @@ def stands_apart(move: Migration, operator: Operator) -> bool:
     That is so where results come with the watermark: there is none before the state anyway. The watermark passes by
     what waits; when the state comes, both are taken in together, and what was passed by is answered at once.
     """
-    return bool(move.number) and not move.copy and operator.catches_up
+    return bool(move.number) and not move.copy and operator.emits == "watermark"
 
 
 def rows_wait(move: Migration, operator: Operator) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 
 from godwit.model.joins import AsofJoin, OuterJoin
 from godwit.model.plan import Aggregate, Filter, Join, Plan, Query, Sink, Window
-from godwit.sim.over import SimOver
+from godwit.sim.over import SimOver, SimRanked
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Reading
+from godwit.sim.top import SimTop
 
 Answer = Counter[tuple[Any, ...]]
 
@@ -24,8 +25,16 @@ def answer(query: Query, scans: Mapping[int, Sequence[Reading]]) -> Answer:
     over = int(query.parameters[0])
     if any(isinstance(op, SimRunning) for op in plan.operators):
         return _running([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
-    if any(isinstance(op, SimOver) for op in plan.operators):
-        return _over([row for i, _ in plan.scans for row in scans[i] if row[2] > over])
+    alone = next((op for op in plan.operators if isinstance(op, SimOver | SimRanked | SimTop)), None)
+    if alone is not None:
+        rows = [row for i, _ in plan.scans for row in scans[i] if row[2] > over]
+        match alone:
+            case SimOver(ahead=ahead):
+                return _over(rows, ahead)
+            case SimRanked():
+                return _ranks(rows)
+            case SimTop(limit=limit):
+                return _top(rows, limit)
     outer = next((op for op in plan.operators if isinstance(op, OuterJoin | AsofJoin)), None)
     aggregate = next((op for op in plan.operators if isinstance(op, Aggregate)), None)
     if outer is not None:
@@ -117,13 +126,42 @@ def _running(rows: Sequence[Reading]) -> Answer:
     return found
 
 
-def _over(rows: Sequence[Reading]) -> Answer:
-    """Each row's number among those of its key, the sum so far, and the value before it."""
+def _over(rows: Sequence[Reading], ahead: int) -> Answer:
+    """Each row's number among those of its key, the sum so far, and the values before it and so far after it; of the
+    last ones nothing is known."""
     found: Answer = Counter()
     for key in {row[1] for row in rows}:
         values = [number for _, k, number in sorted(rows, key=lambda r: (r[0], r[2])) if k == key]
-        for n in range(len(values)):
-            found[key, n + 1, sum(values[: n + 1]), values[n - 1] if n else None] += 1
+        for n in range(len(values) - ahead):
+            found[key, n + 1, sum(values[: n + 1]), values[n - 1] if n else None, values[n + ahead]] += 1
+    return found
+
+
+def _ranks(rows: Sequence[Reading]) -> Answer:
+    """Each row's place among those of its key and time."""
+    found: Answer = Counter()
+    for at, key in {row[:2] for row in rows}:
+        values = sorted(number for ts, k, number in rows if (ts, k) == (at, key))
+        found.update((key, at, number, n) for n, number in enumerate(values, 1))
+    return found
+
+
+def _top(rows: Sequence[Reading], limit: int) -> Answer:
+    """The highest values of each key, in their places."""
+    found: Answer = Counter()
+    for key in {row[1] for row in rows}:
+        values = sorted((number for _, k, number in rows if k == key), reverse=True)
+        found.update((key, place, number) for place, number in enumerate(values[:limit], 1))
+    return found
+
+
+def in_place(changes: Answer) -> Answer:
+    """What stands in each place when all changes have been read, in whichever order; twice where two claim it."""
+    found: Answer = Counter()
+    for key, place in {row[:2] for row in changes}:
+        mine = [row[2:] for row in changes if row[:2] == (key, place)]
+        last = max(n for _, n in mine)
+        found.update((key, place, number) for number, n in mine if n == last)
     return found
 
 

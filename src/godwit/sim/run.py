@@ -18,6 +18,7 @@ from godwit.sim.schedule import (
     draw_moving_sinks,
     draw_passing,
     draw_plans,
+    draw_ranked_keys,
     draw_shared_plans,
 )
 from godwit.sim.world import World
@@ -75,6 +76,7 @@ def run(
 def _drawing(options: argparse.Namespace) -> Callable[[int], Schedule]:
     named = {
         "keys": draw_keys,
+        "ranked_keys": draw_ranked_keys,
         "plans": draw_plans,
         "shared_plans": draw_shared_plans,
         "divided_plans": draw_divided_plans,
@@ -89,6 +91,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keys", action="store_true", help="schedules that migrate keys")
+    parser.add_argument("--ranked-keys", action="store_true", help="the same of ranks and functions that look ahead")
     parser.add_argument("--plans", action="store_true", help="schedules that change plans")
     parser.add_argument("--shared-plans", action="store_true", help="the same of queries that share operators")
     parser.add_argument("--divided-plans", action="store_true", help="the same while keys migrate")

@@ -23,6 +23,7 @@ from godwit.sim.worlds import (
     OUTER,
     OUTER_KEYED,
     PARENT,
+    RANKED,
     REGIONS,
     SHARED_CHAINS,
 )
@@ -317,6 +318,22 @@ def draw_outer_keys(seed: int) -> Schedule:
     drawn, rng = draw_keys(seed), Random(seed)
     kind = rng.choice(list(OUTER_KEYED))
     actions = (replace(a, kind=kind) if isinstance(a, SubmitQuery) else a for a in drawn.actions)
+    return replace(drawn, actions=tuple(actions))
+
+
+def draw_ranked_keys(seed: int) -> Schedule:
+    """The same schedule, with ranks and window functions that look ahead. Where the time is part of the key, keys go by
+    their buckets: there are too many of them to be named."""
+    drawn, rng = draw_keys(seed), Random(seed)
+    kind = rng.choice(list(RANKED))
+    actions: list[Action] = []
+    for action in drawn.actions:
+        if isinstance(action, SubmitQuery):
+            action = replace(action, kind=kind)
+        elif isinstance(action, MoveKeys) and kind == "ranked":
+            low, high = sorted(rng.sample(range(BUCKETS + 1), 2))
+            action = replace(action, keys=("buckets", low, high))
+        actions.append(action)
     return replace(drawn, actions=tuple(actions))
 
 

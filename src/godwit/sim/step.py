@@ -36,11 +36,12 @@ from godwit.protocol.shadows import ShadowKey, shadow_key
 from godwit.protocol.watermarks import NEVER
 from godwit.replan.family import left_name
 from godwit.sim import operators as ops
-from godwit.sim import over, running
+from godwit.sim import over, running, top
 from godwit.sim.operators import Row, bound
 from godwit.sim.outer import SimMeeting, alone, due_rows, met, newest_before, superseded
-from godwit.sim.over import SimOver
+from godwit.sim.over import SimOver, SimRanked
 from godwit.sim.running import SimRunning, as_state
+from godwit.sim.top import SimTop
 
 
 @dataclass
@@ -119,9 +120,9 @@ class _Step:
                     made = self._outer(index, operator, inputs)
                 case AsofJoin():
                     made = self._asof(index, operator, inputs)
-                case SimRunning():
-                    made = self._running(index, operator, inputs[0])
-                case SimOver():
+                case SimRunning() | SimTop():
+                    made = self._arriving(index, operator, inputs[0])
+                case SimOver() | SimRanked():
                     made = self._over(index, operator, inputs[0])
                 case Sink():
                     self._sink(operator, inputs[0])
@@ -333,16 +334,21 @@ class _Step:
         ]
         return done
 
-    def _running(self, index: int, operator: SimRunning, rows: list[Row]) -> list[Row]:
+    def _arriving(self, index: int, operator: SimRunning | SimTop, rows: list[Row]) -> list[Row]:
+        """Operators that answer rows as they arrive."""
+        state = self._state(index)
         for arrived in self._arrivals(index):
-            for part in _rows(arrived.everything, arrived.move).values():
-                self._state(index).extend(part)
-        made = running.run(operator, self._state(index), rows)
+            came = [row for part in _rows(arrived.everything, arrived.move).values() for row in part]
+            if isinstance(operator, SimTop):
+                top.taken_in(operator, state, came)
+            else:
+                state.extend(came)
+        made = top.run(operator, state, rows) if isinstance(operator, SimTop) else running.run(operator, state, rows)
         self._hand_over(index, 1)
         self.kernel.release(index, self.markers)
         return made
 
-    def _over(self, index: int, operator: SimOver, rows: list[Row]) -> list[Row]:
+    def _over(self, index: int, operator: SimOver | SimRanked, rows: list[Row]) -> list[Row]:
         released, waiting, kept = self.kernel.released.get(index, {}), self._state(index, 0), self._state(index, 1)
         for row in rows:
             late = row[operator.time] < released.get(row[QUERY], NEVER)
@@ -353,7 +359,7 @@ class _Step:
             kept.extend(parts.get(1, []))
             here = max(arrived.clock, released.get(arrived.move.query, NEVER))
             made += over.taken_in(operator, waiting, kept, parts.get(0, []), arrived.clock, here, arrived.move.dual)
-        self._hand_over(index, 2)
+        self._hand_over(index, len(operator.state))
         _, now = self.kernel.release(index, self.markers)
         waiting, kept = self._state(index, 0), self._state(index, 1)
         return made + over.run(operator, waiting, kept, now)

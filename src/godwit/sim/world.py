@@ -51,12 +51,13 @@ from godwit.protocol import delivery_order
 from godwit.protocol.watermarks import FOREVER, NEVER, Mark
 from godwit.sim import schedule as act
 from godwit.sim.operators import bound
-from godwit.sim.oracle import Answer, answer, totals
+from godwit.sim.oracle import Answer, answer, in_place, totals
 from godwit.sim.over import SimOver
 from godwit.sim.plan_versions import Shelves, SimPlanVersions
 from godwit.sim.region import LogEntry, Published, SimCommit, SimRunner, StepCrashed
 from godwit.sim.running import SimRunning
 from godwit.sim.schedule import Sight
+from godwit.sim.top import SimTop
 from godwit.sim.worlds import (
     ALL_KINDS,
     DEVICES,
@@ -529,6 +530,8 @@ class World:
             got, wanted = self.emitted(query.id), self.expected(query)
             if any(isinstance(node, SimRunning) for node in query.shape.plan.operators):
                 got = totals(got, ended=query.id not in self.withdrawn)
+            if any(isinstance(node, SimTop) for node in query.shape.plan.operators):
+                got = in_place(got) if query.id not in self.withdrawn else Counter()
             if any(isinstance(node, SimRunning | SimOver) for node in query.shape.plan.operators):
                 found += [] if query.id in self.unordered else self._out_of_order(query.id)
             if not any(node.stateful for node in query.shape.plan.operators):

@@ -35,8 +35,9 @@ from godwit.model.plan import (
 )
 from godwit.model.taps import can_be_tapped, cut_at
 from godwit.model.topology import Device, Link, Site, Topology
-from godwit.sim.over import SimOver
+from godwit.sim.over import SimOver, SimRanked
 from godwit.sim.running import SimRunning
+from godwit.sim.top import SimTop
 
 #: event time is in microseconds; the world's numbers are small so that schedules are readable
 WINDOW, HOP, GAP, BAND, DISORDER = 10, 5, 4, 5, 3
@@ -140,24 +141,27 @@ def nested(name: str, over: int) -> Query:
 
 def running(name: str, over: int) -> Query:
     """SELECT k, count(*), sum(v) FROM left WHERE v > :over GROUP BY k, a result for each row"""
-    operators: list[Operator] = [
-        Scan(LEFT, "a", ("ts", "k", "v")),
-        Filter((0,), "a__v > __p0"),
-        SimRunning((1,), "a__k", "a__v"),
-        Sink((2,), ("k", "n", "s")),
-    ]
-    return _query(name, operators, over)
+    return _alone(name, SimRunning((1,), "a__k", "a__v"), ("k", "n", "s"), over)
 
 
 def over(name: str, over: int) -> Query:
     """SELECT k, row_number(), sum(v), lag(v) OVER (PARTITION BY k ORDER BY ts, v) FROM left WHERE v > :over"""
-    operators: list[Operator] = [
-        Scan(LEFT, "a", ("ts", "k", "v")),
-        Filter((0,), "a__v > __p0"),
-        SimOver((1,), "a__k", "a__ts", "a__v"),
-        Sink((2,), ("k", "n", "s", "before")),
-    ]
-    return _query(name, operators, over)
+    return _alone(name, SimOver((1,), "a__k", "a__ts", "a__v"), ("k", "n", "s", "before", "after"), over)
+
+
+def ahead(name: str, over: int) -> Query:
+    """The same, with lead(v, 2): two rows of each key wait for those after them"""
+    return _alone(name, SimOver((1,), "a__k", "a__ts", "a__v", 2), ("k", "n", "s", "before", "after"), over)
+
+
+def ranked(name: str, over: int) -> Query:
+    """SELECT k, ts, v, row_number() OVER (PARTITION BY k, ts ORDER BY v) FROM left WHERE v > :over"""
+    return _alone(name, SimRanked((1,), "a__k", "a__ts", "a__v"), ("k", "ts", "v", "n"), over)
+
+
+def top(name: str, over: int) -> Query:
+    """SELECT k, v FROM left WHERE v > :over QUALIFY row_number() OVER (PARTITION BY k ORDER BY v DESC) <= 2"""
+    return _alone(name, SimTop((1,), "a__k", "a__v", 2), ("k", "place", "v", "n"), over)
 
 
 def passing(name: str, over: int) -> Query:
@@ -242,6 +246,8 @@ def _triples(below: int) -> Sink:
 KINDS = {f.__name__: f for f in (tumbling, hopping, session, joined, both, counted_join)}
 #: whose first stateful operator has keys that may migrate
 KEYED = {**KINDS, "running": running, "over": over}
+#: the same, of rows that are ranked, and of window functions that look ahead
+RANKED = {f.__name__: f for f in (ranked, ahead, top)}
 #: what may stand for another kind: it has the same keys, and one operator more
 LONGER = {"tumbling": nested}
 #: in which rows without a partner count
@@ -252,7 +258,7 @@ OUTER_KEYED = {**OUTER, "counted_outer": counted_outer, "asof": asof}
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
 #: the same, of which several queries may have joins in common
 SHARED_CHAINS = {**CHAINS, **{f.__name__: f for f in (late_chain, sifted_chain)}}
-ALL_KINDS = {**KEYED, **OUTER_KEYED, **SHARED_CHAINS, "nested": nested, "passing": passing}
+ALL_KINDS = {**KEYED, **RANKED, **OUTER_KEYED, **SHARED_CHAINS, "nested": nested, "passing": passing}
 
 
 def lowest(query: Query) -> Query:
@@ -300,6 +306,12 @@ def _outer(name: str, over: int, how: How) -> Query:
     band = (("a__k", "b__k"),), "a__ts", "b__ts", -BAND, BAND
     operators: list[Operator] = [*_join()[:3], OuterJoin((1, 2), how, *band, left, right), Sink((3,), columns)]
     return _query(name, operators, over)
+
+
+def _alone(name: str, operator: Operator, columns: tuple[str, ...], over: int) -> Query:
+    """One stateful operator over the rows of the left."""
+    scan, wanted = Scan(LEFT, "a", ("ts", "k", "v")), Filter((0,), "a__v > __p0")
+    return _query(name, [scan, wanted, operator, Sink((2,), columns)], over)
 
 
 def _chain() -> list[Operator]:
