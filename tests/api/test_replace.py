@@ -116,7 +116,7 @@ def test_what_both_texts_have_goes_on(fleet: Fleet, other: Fleet, old: str, new:
 def test_a_stream_less_with_a_state_that_is_to_be_computed(fleet: Fleet, other: Fleet) -> None:
     """The running joins have a with b, and then c; without a, the pairs of b and c are a state that was not there."""
     joins = f"JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} JOIN a AS d ON c.k = d.k AND d.ts {NEAR.format('c')}"
-    fleet.submit(f"SELECT a.v AS x, d.v AS u {JOIN} {joins}", "q")
+    fleet.submit(f"SELECT a.v AS x, b.v AS y, d.v AS z {JOIN} {joins}", "q")
     new = f"SELECT b.v AS y, d.v AS z FROM b {joins}"
     other.submit(new, "q")
     _push([fleet, other], 7, range(13))
