@@ -50,12 +50,14 @@ def swaps() -> None:
 
 
 def measured(part: int) -> None:
-    """Changes that are timed, for `constants`; needs a quiet machine."""
-    session, found = spark_session(quick=True), list[dict[str, Any]]()
+    """Changes that are timed, for `constants`, beside those of earlier runs."""
+    here, path = machine(), report.FOLDER / "measured" / f"{part}.json"
+    before = json.loads(path.read_text()) if path.exists() else {"measured": [], "machines": []}
+    session, found = spark_session(quick=True), list[dict[str, Any]](before["measured"])
     for one in fitting.samples(session, part):
         found.append(fitting.to_json(one))
         print(f"{one.setting}, {one.strategy}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
-        save(report.FOLDER / "measured" / f"{part}.json", {"measured": found, "machine": machine()})
+        save(path, {"measured": found, "machines": [*before["machines"], here]})
 
 
 def computed() -> None:
@@ -76,7 +78,7 @@ def constants() -> None:
     parts = [json.loads(path.read_text()) for path in sorted((report.FOLDER / "measured").glob("*.json"))]
     found = [fitting.from_json(told) for part in parts for told in part["measured"]]
     title = "Forecast and measured length of changes on Spark"
-    out = {"title": title, **fitting.fitted(found), "machines": [part["machine"] for part in parts]}
+    out = {"title": title, **fitting.fitted(found), "machines": [one for part in parts for one in part["machines"]]}
     save(report.FOLDER / "constants.json", out)
 
 

@@ -1,8 +1,8 @@
 """The constants of the cost models, fitted to this engine: plans of a running query are changed while rows come, and
 timed from the command to the end.
 
-A setting is one of the paper's, or its first three streams, with a scale. Of each, every strategy makes changes, there
-and back in turn; a setting's length is the median. Constants are fitted to every other setting and judged on those
+A setting is one of the paper's, or its first three streams, with a scale. Of each, every strategy makes a change in
+each run; a setting's length is the median over runs. Constants are fitted to every other setting and judged on those
 between, which the fit has not seen.
 """
 
@@ -48,8 +48,8 @@ SETTINGS: tuple[tuple[tuple[Setting, float], ...], ...] = (
 )
 PARTS = len(SETTINGS)
 SEQUENCE = ("moving-state", "background", "parallel-track")
-#: changes of each strategy in a setting, there and back in turn
-TURNS = 2
+#: rounds of changes in the first setting of a part that compile; one more there, and one in each other
+COLD = 2
 #: the constants that say how long a change takes beyond the work in it, which is measured as such (`costs.py`)
 OF_LENGTH = ("epoch_s", "order_s", "rehearse_s", "compile_s")
 #: off by no more than this, a forecast is right
@@ -105,13 +105,14 @@ def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
     for number, (setting, scale) in enumerate(SETTINGS[part]):
         with runtime.running(spark, setting, scale) as bench:
             bench.load.run(1.5 + setting.window_ms / 1000)
-            for turn in range(TURNS + (2 if number == 0 else 0)):
-                for strategy in SEQUENCE:
-                    yield _changed(bench, part, number, strategy, cold=number == 0 and turn < 2)
+            first = number % len(SEQUENCE)  # (so that each strategy goes there and back)
+            for turn in range(COLD + 1 if number == 0 else 1):
+                for strategy in (*SEQUENCE[first:], *SEQUENCE[:first]):
+                    yield _changed(bench, part, number, strategy, cold=number == 0 and turn < COLD)
             _check(bench, setting, scale)
         with runtime.running(spark, setting, scale, probing=True) as bench:
             bench.load.run(1.0)
-            for _ in range(TURNS):
+            for _ in range(3):
                 yield _changed(bench, part, number, "stateless-order", cold=False)
             _check(bench, setting, scale)
 
