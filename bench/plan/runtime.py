@@ -40,6 +40,7 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
 #: micro-batches in which states are filled before the wall clock begins
 FILLS = 12
+KEYS = ("ab", "bc", "cd")
 COLUMNS = "n int, ab int, bc int, cd int, ts timestamp"
 
 
@@ -165,6 +166,7 @@ class Load:
         times = int(START.timestamp() * 1e6) + np.sort(self._draw.integers(first, last, count))
         keys = {name: self._draw.integers(0, most, count, dtype=np.int32) for name, most in self._values.items()}
         numbers = self._draw.integers(0, 10**6, count, dtype=np.int32)
+        keys |= {name: pa.nulls(count, pa.int32()) for name in KEYS if name not in keys}
         return pa.table({"n": numbers, **keys, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
 
 

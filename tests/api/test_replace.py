@@ -113,28 +113,6 @@ def test_what_both_texts_have_goes_on(fleet: Fleet, other: Fleet, old: str, new:
     assert found.got == sum(since.values())
 
 
-def test_a_stream_less_with_a_state_that_is_to_be_computed(fleet: Fleet, other: Fleet) -> None:
-    """The running joins have a with b, and then c; without a, the pairs of b and c are a state that was not there."""
-    joins = f"JOIN c ON b.k = c.k AND c.ts {NEAR.format('b')} JOIN a AS d ON c.k = d.k AND d.ts {NEAR.format('c')}"
-    fleet.submit(f"SELECT a.v AS x, b.v AS y, d.v AS z {JOIN} {joins}", "q")
-    new = f"SELECT b.v AS y, d.v AS z FROM b {joins}"
-    other.submit(new, "q")
-    _push([fleet, other], 7, range(13))
-    for one in (fleet, other):
-        one.process_available()
-    due = _rows(other, "q")
-    assert "begins again" not in fleet.replace("q", new)
-    _push([fleet, other], 8, range(13, 30))
-    for one in (fleet, other):
-        one.close_sources()
-        one.process_available()
-    (runs,) = fleet.deployment.queries.values()
-    assert runs.output == ("y", "z")
-    assert _rows(fleet, "q") == _rows(other, "q") - due
-    found = fleet.query("q").verdict()
-    assert found.equal, str(found)
-
-
 def test_another_filter_below_begins_again_and_says_so(fleet: Fleet, other: Fleet) -> None:
     old = f"SELECT k, count(*) AS n {WINDOW}"
     new = old.replace("v > 0", "v > 1")
