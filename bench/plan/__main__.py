@@ -50,12 +50,14 @@ def swaps() -> None:
 
 
 def measured(part: int) -> None:
-    """Changes that are timed, for `constants`; needs a quiet machine."""
-    session, found = spark_session(quick=True), list[dict[str, Any]]()
+    """Changes that are timed, for `constants`, beside those of earlier runs."""
+    here, path = machine(), report.FOLDER / "measured" / f"{part}.json"
+    before = json.loads(path.read_text()) if path.exists() else {"measured": [], "machines": []}
+    session, found = spark_session(quick=True), list[dict[str, Any]](before["measured"])
     for one in fitting.samples(session, part):
         found.append(fitting.to_json(one))
-        print(f"{one.setting} x {one.scale:g}, {one.strategy}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
-        save(report.FOLDER / "measured" / f"{part}.json", {"measured": found, "machine": machine()})
+        print(f"{one.setting}, {one.strategy}: {one.measured_s:.3f} s", file=sys.stderr, flush=True)
+        save(path, {"measured": found, "machines": [*before["machines"], here]})
 
 
 def computed() -> None:
@@ -76,14 +78,14 @@ def constants() -> None:
     parts = [json.loads(path.read_text()) for path in sorted((report.FOLDER / "measured").glob("*.json"))]
     found = [fitting.from_json(told) for part in parts for told in part["measured"]]
     title = "Forecast and measured length of changes on Spark"
-    out = {"title": title, **fitting.fitted(found), "machine": parts[0]["machine"]}
+    out = {"title": title, **fitting.fitted(found), "machines": [one for part in parts for one in part["machines"]]}
     save(report.FOLDER / "constants.json", out)
 
 
-def spark_million() -> None:
-    points = spark.million(spark_session(quick=True))
-    title = "On Spark: a change with a million rows of state"
-    save(report.FOLDER / "spark_million.json", {"title": title, "changes": points, "machine": machine()})
+def spark_million(strategy: str) -> None:
+    point = spark.million(spark_session(quick=True), strategy)
+    title = f"On Spark: a change with a million rows of state, by {strategy}"
+    save(report.FOLDER / f"spark_million_{strategy}.json", {"title": title, "changes": [point], "machine": machine()})
 
 
 def spark_lengths() -> None:
@@ -113,7 +115,7 @@ EXPERIMENTS = {
     "spark-lengths": spark_lengths,
     "spark-low": spark_low,
     "spark-high": spark_high,
-    "spark-million": spark_million,
+    **{f"spark-million-{name}": partial(spark_million, name) for name in ("background", "moving-state")},
     **{f"measured-{part}": partial(measured, part) for part in range(fitting.PARTS)},
     "computed": computed,
     "constants": constants,

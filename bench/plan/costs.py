@@ -69,14 +69,14 @@ def samples(spark: SparkSession) -> Iterator[ComputedOnce]:
     clock, setting = CpuClock(spark), Setting(60_000, (100, 100, 100, 100), (0.002, 0.002, 0.002))
     for scale in SCALES:
         with runtime.running(spark, setting, scale, fill_s=60.0, start=False) as bench:
-            yield from _measured(spark, clock, bench)
+            yield from _measured(spark, clock, bench, setting.orders[1])
 
 
-def _measured(spark: SparkSession, clock: CpuClock, bench: runtime.Bench) -> Iterator[ComputedOnce]:
+def _measured(spark: SparkSession, clock: CpuClock, bench: runtime.Bench, order: str) -> Iterator[ComputedOnce]:
     fleet = bench.fleet
     (runner,), streams = list(fleet.pool.runners.values()), fleet.deployment.streams
     old = fleet.execution(bench.query.id)
-    tree = JoinBox.of(old.shape.plan, streams).order(runtime.NEW_ORDER)
+    tree = JoinBox.of(old.shape.plan, streams).order(order)
     new = replace(reordered(old, tree, streams), id=QueryId("q~new"))
     found = match(old, new, streams)
     there = {one.new: list(runner.memory.state(one.old).live) for one in found.matched}

@@ -17,7 +17,7 @@ from godwit.sim.join_box import Combination, SimBox
 from godwit.sim.plan_change import NAMES, SimPlanChange, run
 
 #: nested loops, no epochs, no jobs
-NESTED = CostConstants(0, 0, 0, 1e-6, 1e-6, 0, 0)
+NESTED = CostConstants(0, 0, 0, 1e-6, 1e-6, 0, 0, rehearse_s=0)
 WARM_MS = 10_000
 #: what is shorter cannot be timed on a machine that others use
 SHORTEST_S = 0.02

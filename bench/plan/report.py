@@ -1,4 +1,4 @@
-"""Plots and the report docs/results/plan.md from whatever docs/results/plan has."""
+"""Plots and the second half of docs/results/plan.md from whatever docs/results/plan has; the first half is written."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import matplotlib.pyplot as plt
 from bench._harness import RESULTS, describe, table
 
 FOLDER = RESULTS / "plan"
+#: what follows it in the report is made here
+MADE = "<!-- made by python -m bench.plan report -->"
 
 
 def write() -> None:
-    parts = [
-        "# Changes of plan",
-        "",
-        "`python -m bench.plan`; the row-by-row model is `godwit/sim/plan_change.py`.",
-        "",
-    ]
+    report = RESULTS / "plan.md"
+    parts = [report.read_text().partition(MADE)[0] + MADE, ""]
     for path in sorted(FOLDER.glob("*.json")):
         found = json.loads(path.read_text())
         if "points" in found:
@@ -31,14 +29,14 @@ def write() -> None:
         elif "changes" in found:
             parts += _spark_lengths(found)
         elif "constants" in found and "samples" in found:
-            parts += _forecasts(found)
+            parts += _forecasts(path.stem, found)
         elif "spark" in found:
             parts += _spark_series(path.stem, found)
         elif "swaps" in found:
             parts += ["## Selectivities that swap every 60 s (simulated)", ""]
             head = list(found["swaps"][0])
             parts += table(head, [[_short(swap[key]) for key in head] for swap in found["swaps"]])
-    (RESULTS / "plan.md").write_text("\n".join(parts) + "\n")
+    report.write_text("\n".join(parts) + "\n")
 
 
 def _lengths(name: str, found: Any) -> list[str]:
@@ -79,24 +77,32 @@ def _spark_lengths(found: Any) -> list[str]:
     return [f"## {found['title']}", "", describe(found["machine"]), "", *table(head, rows)]
 
 
-def _forecasts(found: Any) -> list[str]:
-    told = [f"- {name}: {share}" for name, share in found["held back, within 25 %"].items()]
+def _forecasts(name: str, found: Any) -> list[str]:
+    for strategy in dict.fromkeys(one["strategy"] for one in found["samples"]):
+        those = [one for one in found["samples"] if one["strategy"] == strategy and not one["fitted"]]
+        plt.loglog([p["measured_s"] for p in those], [p["forecast_s"] for p in those], "o", label=strategy)
+    line = [min(p["measured_s"] for p in found["samples"]), max(p["measured_s"] for p in found["samples"])]
+    for factor, style in ((1.0, "k-"), (0.75, "k:"), (1.25, "k:")):
+        plt.plot(line, [factor * x for x in line], style, linewidth=0.8)
+    plt.xlabel("measured length, s (settings that the fit has not seen)")
+    plt.ylabel("forecast, s")
+    _finish(name)
+    told = [f"- {which}: {share}" for which, share in found["within 25 %"].items()]
+    constants = ", ".join(f"`{key}` {value:.3g}" for key, value in found["constants"].items())
     head = list(found["samples"][0])
     rows = [[_short(one[key]) for key in head] for one in found["samples"]]
-    parts = [
+    return [
         f"## {found['title']}",
         "",
-        describe(found["machine"]),
+        *(f"{describe(machine)}  " for machine in found["machines"]),
         "",
-        f"{found['settings']} settings; held back from the fit,",
-    ]
-    return [
-        *parts,
-        "forecast within 25 % of the measured length:",
+        f"![{name}](plan/{name}.png)",
+        "",
+        f"{found['settings']} settings. Forecast within 25 % of the measured length:",
         "",
         *told,
         "",
-        f"Constants: {found['constants']}",
+        f"Constants: {constants}.",
         "",
         *table(head, rows),
     ]

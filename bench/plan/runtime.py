@@ -23,37 +23,40 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bench.plan.settings import LINKS, Setting
+from bench.plan.settings import Setting
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.delivery.sinks.base import ResultBatch, ResultSink
 from godwit.maintenance.housekeeping import Retention
-from godwit.model.plan import Join
+from godwit.model.plan import Join, Query
 from godwit.model.signature import StateKey
 from godwit.model.topology import Site, Topology
+from godwit.protocol.handover import Migration
 from godwit.replan.change_progress import under_way
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
-from godwit.replan.tracks import of_new, runs_both
+from godwit.replan.tracks import matching, of_new, runs_both
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
 #: micro-batches in which states are filled before the wall clock begins
 FILLS = 12
-OLD_ORDER, NEW_ORDER = "a JOIN b JOIN c JOIN d", "(b JOIN c) JOIN d JOIN a"
+KEYS = ("ab", "bc", "cd")
+COLUMNS = "n int, ab int, bc int, cd int, ts timestamp"
 
 
-def sql(window_ms: int) -> str:
+def sql(setting: Setting) -> str:
     """Figure 4's query: one window between all pairs."""
 
     def near(x: str, y: str) -> str:
-        half = f"INTERVAL {window_ms} MILLISECONDS"
+        half = f"INTERVAL {setting.window_ms} MILLISECONDS"
         return f"{x}.ts BETWEEN {y}.ts - {half} AND {y}.ts + {half}"
 
-    return (
-        f"SELECT a.n AS an, b.n AS bn, c.n AS cn, d.n AS dn FROM a JOIN b ON a.ab = b.ab AND {near('b', 'a')} "
-        f"JOIN c ON b.bc = c.bc AND {near('c', 'b')} AND {near('c', 'a')} "
-        f"JOIN d ON c.cd = d.cd AND {near('d', 'c')} AND {near('d', 'b')} AND {near('d', 'a')}"
-    )
+    aliases = setting.aliases.lower()
+    text = f"SELECT {', '.join(f'{x}.n AS {x}n' for x in aliases)} FROM {aliases[0]}"
+    for at, (x, y) in enumerate(pairwise(aliases)):
+        bands = " AND ".join(near(y, z) for z in reversed(aliases[: at + 1]))
+        text += f" JOIN {y} ON {x}.{x}{y} = {y}.{x}{y} AND {bands}"
+    return text
 
 
 class Timed(ResultSink):
@@ -76,11 +79,24 @@ class Timed(ResultSink):
 
 
 class Meter:
-    """What all runners have done: rows that boxes beside another one have taken in, how long micro-batches with rows
-    took."""
+    """What all runners have done: how long micro-batches with rows took, and which rows were processed that would not
+    have been without a change of plan, for every strategy alike:
+
+    beside    rows that a box beside another one has taken in, those of its joins for each other included
+    read      rows of states that others were computed of; a state that is only taken over is not read
+    made      rows of the states that were computed
+    """
 
     def __init__(self) -> None:
         self.beside, self.took = 0, list[tuple[float, float]]()
+        #: (version, operator, input) -> rows of its state that were left; (version, its state) -> rows computed for it
+        self._left: dict[tuple[str, int, int], int] = {}
+        self._read: dict[tuple[str, StateKey], int] = {}
+        self._made: dict[tuple[str, StateKey], int] = {}
+
+    @property
+    def extra(self) -> dict[str, int]:
+        return {"beside": self.beside, "read": sum(self._read.values()), "made": sum(self._made.values())}
 
     def committed(self, runner: Any, number: int, record: Any) -> None:
         metrics, plan = record["metrics"], runner.shape.plan
@@ -89,6 +105,26 @@ class Meter:
             self.beside += sum(rows for place, rows in metrics["taken"].items() if int(place.split("/")[0]) in new)
         if metrics["taken"]:
             self.took.append((time.perf_counter(), metrics["took_ms"]))
+        for parcel in record.get("left", ()):
+            move = Migration.from_json(parcel["move"])
+            for side, found in parcel["parts"].items():
+                self._left[move.query, move.operator, int(side)] = sum(segment["rows"] for segment in found)
+        queries, streams = runner.kernel.deployment.queries, runner.kernel.deployment.streams
+        for query in runner.kernel.deployment.of_shape(runner.shape.key):
+            if query.inherits is not None and query.inherits in queries:
+                self._computed(queries[query.inherits], query, streams, runner.memory)
+
+    def _computed(self, old: Query, new: Query, streams: Any, memory: Any) -> None:
+        """As far as it is done; of what was made, those rows too that came in the same micro-batch."""
+        found = matching(old, new, streams)
+        was = {one.new: (old.shape.signatures.index(one.old.signature), one.old.side) for one in found.matched}
+        for step in found.recompute:
+            rows = memory.state(step.new).rows
+            if rows and (new.id, step.new) not in self._made:
+                self._made[new.id, step.new] = rows
+                for key in (step.left, step.right):
+                    if key in was:
+                        self._read[new.id, key] = self._left.get((old.id, *was[key]), 0)
 
 
 class Load:
@@ -96,9 +132,11 @@ class Load:
 
     def __init__(self, fleet: Fleet, setting: Setting, scale: float, seed: int = 1) -> None:
         self._fleet, self._draw = fleet, np.random.default_rng(seed)
-        self._rates = {alias: scale * 1000 / gap for alias, gap in zip("abcd", setting.gaps_ms, strict=True)}
+        self._rates = {
+            alias: scale * 1000 / gap for alias, gap in zip(setting.aliases.lower(), setting.gaps_ms, strict=True)
+        }
         self._values = {
-            link.lower(): max(1, round(scale / sigma)) for link, sigma in zip(LINKS, setting.sigma, strict=True)
+            link.lower(): max(1, round(scale / sigma)) for link, sigma in zip(setting.links, setting.sigma, strict=True)
         }
         self.pushed, self.kept, self._begun, self._step = 0, list[tuple[float, int, int]](), 0.0, 0
 
@@ -128,6 +166,7 @@ class Load:
         times = int(START.timestamp() * 1e6) + np.sort(self._draw.integers(first, last, count))
         keys = {name: self._draw.integers(0, most, count, dtype=np.int32) for name, most in self._values.items()}
         numbers = self._draw.integers(0, 10**6, count, dtype=np.int32)
+        keys |= {name: pa.nulls(count, pa.int32()) for name in KEYS if name not in keys}
         return pa.table({"n": numbers, **keys, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
 
 
@@ -152,19 +191,20 @@ def running(
     setting: Setting,
     scale: float,
     probing: bool = False,
-    order: str = OLD_ORDER,
+    changed: bool = False,
     fill_s: float = 0.0,
     start: bool = True,
 ) -> Iterator[Bench]:
-    """A running fleet with Figure 4's query, its states filled with rows of so many seconds."""
+    """A running fleet with Figure 4's query, its states filled with rows of so many seconds. `changed`: in its new
+    order."""
     options = {"retention": Retention(keep=True), "ack_timeout": 60.0}
     with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), spark, **options) as fleet:
         fleet.topology.add(Topology.of([Site("here")]))  # type: ignore[arg-type]
-        for alias in "abcd":
-            fleet.stream(alias, "n int, ab int, bc int, cd int, ts timestamp", site="here", ahead=None)
-        query = fleet.submit(sql(setting.window_ms), "q", joins="stateless" if probing else "materialised")
-        if order != OLD_ORDER:
-            fleet.replan("q", order=order, strategy="moving-state")
+        for alias in setting.aliases.lower():
+            fleet.stream(alias, COLUMNS, site="here", ahead=None)
+        query = fleet.submit(sql(setting), "q", joins="stateless" if probing else "materialised")
+        if changed:
+            fleet.replan("q", order=setting.orders[1], strategy="moving-state")
             fleet.process_available()
         one = Bench(fleet, query, Timed(), Load(fleet, setting, scale), Meter())
         query.write_to(one.sink)
@@ -184,11 +224,13 @@ class Bench:
     sink: Timed
     load: Load
     meter: Meter
+    #: whether it has its new order
+    new_order: bool = False
 
-    def change(self, strategy: str, order: str, most_s: float = 120.0) -> dict[str, Any]:
+    def change(self, strategy: str, order: str, most_s: float = 120.0, after_s: float = 1.0) -> dict[str, Any]:
         """Change the plan while rows come; SystemExit: it did not come to an end."""
         fleet, load = self.fleet, self.load
-        begun, asked_at, beside, pushed = time.perf_counter(), time.time(), self.meter.beside, load.pushed
+        begun, asked_at, before, pushed = time.perf_counter(), time.time(), self.meter.extra, load.pushed
         asked = threading.Thread(
             target=lambda: fleet.replan("q", order=order, strategy=strategy, run_out=strategy == "pause-drain-resume")
         )
@@ -199,17 +241,18 @@ class Bench:
             msg = f"{strategy}: the change is not over after {most_s:.0f} s; the machine is too busy for this load"
             raise SystemExit(msg)
         meanwhile = load.pushed - pushed
-        load.run(1.0)
+        load.run(after_s)
         told = PlanChangeRecord.from_json(fleet.store.get_document(PLAN_CHANGES)[-1])
         left = [p for p in told.phases if p.phase == "left" and not p.version.endswith("-both")]
-        read = sum(p.rows for p in left) if strategy in ("moving-state", "background") else 0
+        extra = {name: rows - before[name] for name, rows in self.meter.extra.items()}
         return {
             "at_s": round(begun - load._begun, 2),
             "length_s": (told.ended or time.time()) - asked_at,
             "silence_s": self.sink.longest_gap(begun, time.perf_counter()),
             "rows_meanwhile": meanwhile,
             "state_rows": sum(p.rows for p in left),
-            "extra_rows": self.meter.beside - beside + read,
+            "extra_rows": sum(extra.values()),
+            "extra": extra,
             "phases": [(p.phase, round(p.at - asked_at, 3), p.rows, p.bytes) for p in told.phases],
         }
 
@@ -241,13 +284,12 @@ def run(
 ) -> dict[str, Any]:
     """`changes` of plan in a row, each after a calm time; "none": the old plan throughout, "new": the new one. A change
     of probing joins moves nothing."""
-    order, probing = {"new": NEW_ORDER}.get(strategy, OLD_ORDER), strategy == "stateless-order"
-    with running(spark, setting, scale, probing, order, fill_s) as bench:
+    with running(spark, setting, scale, strategy == "stateless-order", strategy == "new", fill_s) as bench:
         bench.load.run(warm_s)
         found = []
         for number in range(changes if strategy not in ("none", "new") else 0):
             gap, _ = bench.calm(calm_s)
-            told = bench.change(strategy, (NEW_ORDER, OLD_ORDER)[number % 2])
+            told = bench.change(strategy, setting.orders[(number + 1) % 2])
             found.append({**told, "calm_gap_s": gap})
         gap, took = bench.calm(calm_s)
         load, sink = bench.load, bench.sink

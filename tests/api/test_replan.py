@@ -13,17 +13,19 @@ from pyspark.sql import SparkSession
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.engine.lazy_frame import PlanKey
-from godwit.engine.plan_cache import java_of
+from godwit.engine.plan_cache import Java, java_of
 from godwit.errors import ConfigError, DeploymentError
-from godwit.ids import DeviceId, SiteId
+from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.maintenance.housekeeping import Retention
 from godwit.model.changes import CapacityChanged
 from godwit.model.plan import CLASS
 from godwit.model.topology import Link, Site, Topology
 from godwit.region import step
+from godwit.region.rehearsal import rehearse
 from godwit.replan.box import JoinBox
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
 from godwit.replan.filters import filters_above
+from godwit.replan.wishes import PlanWish
 from godwit.testing.collected import Collected
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -96,7 +98,9 @@ def test_every_result_once(fleet: Fleet, strategy: str, sql: str) -> None:
     (told,) = [PlanChangeRecord.from_json(one) for one in fleet.store.get_document(PLAN_CHANGES)]
     assert (told.query, told.strategy) == ("q", strategy)
     assert told.length_s is not None
-    assert [p.phase for p in told.phases if p.phase in ("switch", "retire")][-2:] == ["switch", "retire"]
+    steps = [p.phase for p in told.phases if p.phase in ("switch", "retire")]
+    assert (steps[0], steps[-1]) == ("switch", "retire")
+    assert steps.count("switch") == steps.count("retire")
     assert sum(p.rows for p in told.phases if p.phase == "left") > 0
     assert f"by {strategy}" in told.text()
 
@@ -348,6 +352,26 @@ def test_a_probing_join_changes_its_order_in_one_epoch_and_moves_nothing(fleet: 
     (runner,) = fleet.pool.runners.values()
     assert len(runner.memory.states) == 3 + (sql == COUNTED)  # a, b, c; nothing in between
     _ends_well(fleet, query)
+
+
+def test_joins_of_joins_over_few_rows_need_no_job(
+    fleet: Fleet, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probing join joins one stream after the other; so does a state that is computed of a computed one."""
+    jobs, collect = list[object](), Java.collect
+    monkeypatch.setattr(Java, "collect", lambda java, *of: jobs.append(of) or collect(java, *of))
+    fleet.stream("d", "k int, v int, ts timestamp", site="west", ahead=None)
+    random_ = random.Random(3)
+    probing, query = fleet.submit(FOUR, "p", joins="stateless"), fleet.submit(FOUR, "q")
+    _push(fleet, random_, range(12), streams="abcd")
+    wish, plans = PlanWish("((d JOIN a) JOIN b) JOIN c"), fleet._operations.plans
+    found = plans.planned(query.id, wish, "background", QueryId("q~9"))
+    assert found is not None
+    region = next(iter(fleet.pool.runners.values())).region
+    rehearse(spark, fleet.store, region, fleet.deployment, found.first[0])
+    assert not jobs
+    _ends_well(fleet, probing)
+    assert query.verdict().equal
 
 
 def test_a_probing_join_moves_with_its_state_and_shares_its_shape_with_another_order(

@@ -137,6 +137,39 @@ def test_a_query_of_another_shape_that_reads_a_cut_notices_nothing(fleet: Fleet,
     assert {*fleet.deployment.queries} == {fleet.execution(QueryId("q")).id}
 
 
+@pytest.mark.parametrize("changes", ["q", "r"], ids=["who executes", "who taps"])
+def test_one_gets_another_text_and_the_others_go_on(fleet: Fleet, changes: str) -> None:
+    random_ = random.Random(13)
+    fleet.submit(HAVING.format(1), "q")
+    _push(fleet, random_, range(6))
+    fleet.submit(HAVING.format(2), "r")
+    assert _leaders(fleet, "r") == {"q"}
+    _push(fleet, random_, range(6, 12))
+    told = fleet.replace(changes, HAVING.format(0))
+    assert "goes on:" in told
+    assert "begins again" not in told
+    _push(fleet, random_, range(12, 20), process=False)
+    fleet.process_available()
+    _push(fleet, random_, range(20, 42))
+    assert len(fleet.deployment.queries) == 2
+    assert _leaders(fleet, "r") == {fleet.execution(QueryId("q")).id}  # what they have in common they share again
+    _end_well(fleet, "q", "r")
+
+
+def test_a_query_whose_cut_is_read_gets_another_text(fleet: Fleet) -> None:
+    random_ = random.Random(14)
+    fleet.submit(f"SELECT a.v AS x, b.v AS y, c.v AS z {JOINS}", "q")
+    _push(fleet, random_, range(6))
+    fleet.submit(PAIRS, "p")
+    _push(fleet, random_, range(6, 12))
+    with pytest.raises(DeploymentError, match=r"it reads rows that .* makes for it"):
+        fleet.replace("p", PAIRS + " AND a.v > 1")
+    fleet.replace("q", f"SELECT a.v AS x, c.v AS z {JOINS} AND a.v > 1")
+    _push(fleet, random_, range(12, 42))
+    assert len(fleet.execution(QueryId("p")).parts) == 1
+    _end_well(fleet, "q", "p")
+
+
 def test_who_was_withdrawn_and_goes_on_unseen_ends_with_the_change(fleet: Fleet) -> None:
     random_ = random.Random(10)
     gone = fleet.submit(HAVING.format(1), "q")
@@ -190,8 +223,6 @@ def test_what_is_not_possible_is_refused_with_what_is(fleet: Fleet) -> None:
     before = fleet.deployment.epoch
     with pytest.raises(ConfigError, match="use 'moving-state' or 'background'"):
         fleet.replan("q", order=NEW_ORDER, strategy="parallel-track")
-    with pytest.raises(DeploymentError, match="Withdraw it and submit the new text"):
-        fleet.replace("r", ABOVE.format(3).replace("a.v + b.v + c.v", "a.v"))
     assert fleet.deployment.epoch == before
     fleet.replan("q", order=NEW_ORDER, strategy="background")
     with pytest.raises(DeploymentError, match="under way"):

@@ -95,18 +95,21 @@ def _due(fleet: FleetCore, before: Query, query: Query, found: StateMatch) -> st
         return None
     key = StateKey(query.shape.signatures[closing[0]])
     old = next(m.old.signature for m in found.matched if m.new == key)
-    clocks = list(_left(fleet, before, before.shape.signatures.index(old)))
+    clocks = _left(fleet, before, before.shape.signatures.index(old))
     return closed_by(query.oracle_sql, max(clocks) - node.lag_us) if clocks else None
 
 
-def _left(fleet: FleetCore, query: Query, operator: int) -> Iterator[int]:
-    """How far an operator of a version had released the watermark when the version ended."""
+def _left(fleet: FleetCore, query: Query, operator: int) -> list[int]:
+    """How far an operator of a version had released the watermark when the version ended; also where the query that it
+    tapped has executed it."""
+    found: dict[QueryId, list[int]] = {}
     for region in sorted(fleet.pool.regions_of(query.shape.key)):
         for _, record in fleet.pool.commits((region, query.shape.key), 0):
             for parcel in record.get("left", ()):
                 move = Migration.from_json(parcel["move"])
-                if (move.query, move.operator) == (query.id, operator):
-                    yield parcel["clock"]
+                if move.operator == operator:
+                    found.setdefault(move.query, []).append(parcel["clock"])
+    return next((found[one] for one in (query.id, *query.taps.values()) if one in found), [])
 
 
 def expected(

@@ -29,11 +29,10 @@ def obstacle(fleet: FleetCore, name: QueryId, old: Query) -> tuple[str, str] | N
     return None
 
 
-def shared(fleet: FleetCore, old: Query) -> tuple[str, str] | None:
-    """The same for another text, which who shares operators with the query would not have."""
-    others = {one.id for one in family(old, fleet.deployment.queries)} - {old.id} | {*old.parts}
-    if not others:
+def elsewhere(fleet: FleetCore, old: Query) -> tuple[str, str] | None:
+    """The same for another text: a part of the plan that is to be compared with it is another query's."""
+    if not old.parts:
         return None
-    shown = ", ".join(f"'{fleet.aliases.name_of(other)}'" for other in sorted(others))
+    shown = ", ".join(f"'{fleet.aliases.name_of(other)}'" for other in sorted(old.parts))
     begins = "Withdraw it and submit the new text: it begins again, on its own"
-    return f"operators of it are executed once for it and {shown}", begins
+    return f"it reads rows that {shown} makes for it", begins

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from godwit.api.core import FleetCore
-from godwit.api.plan_obstacles import obstacle, shared
+from godwit.api.plan_obstacles import elsewhere, obstacle
 from godwit.api.plan_records import PlanRecords
 from godwit.control.commands import AdvancePlan
 from godwit.control.events import PlanChanged, QueryAdjusted, QueryWithdrawn
@@ -188,6 +188,12 @@ class PlanVersions:
         told = self._forecasts(name, old, new, states).get(chosen)
         return PlannedChange(old, first, new, chosen, bool(states.recompute), told)
 
+    def for_all(self, old: Query, new: Query) -> tuple[Query, ...]:
+        """The next versions of a query, which alone has another plan, and of all that share operators with it."""
+        return self._next_versions(
+            self._members(old), lambda one: new if one.id == old.id else None, lambda one: _version(one, new.id)
+        )
+
     def _members(self, query: Query) -> list[Query]:
         return family(query, self._fleet.deployment.queries)
 
@@ -210,8 +216,8 @@ class PlanVersions:
         load, streams = self.load(name) if states.recompute else None, self._fleet.deployment.streams
         if load is None:
             return {}
-        was, then = (JoinBox.of(query.shape.plan, streams).tree for query in (old, new))
-        return forecasts(ChangeCase(was, then, load, spans_of(old, streams)))
+        was, then = (JoinBox.of(query.shape.plan, streams) for query in (old, new))
+        return forecasts(ChangeCase(was.tree, then.tree, load, spans_of(old, streams), span_s=was.span_us / 1e6))
 
     def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, alone: bool = False) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
@@ -229,7 +235,7 @@ class PlanVersions:
 
     def check(self, name: QueryId, old: Query, text: bool = False) -> None:
         """DeploymentError: its plan cannot be changed now, why not, and what to do. `text`: its text is to change."""
-        found = (shared(self._fleet, old) if text else None) or obstacle(self._fleet, name, old)
+        found = (elsewhere(self._fleet, old) if text else None) or obstacle(self._fleet, name, old)
         if found is not None:
             msg = f"the plan of '{name}' cannot be changed: {found[0]}. {found[1]}"
             raise DeploymentError(msg)
@@ -244,8 +250,9 @@ class PlanVersions:
 
     # --- one epoch
 
-    def switch(self, name: QueryId, versions: Sequence[Query], wait: bool = False) -> None:
-        """All that share operators go over to their next versions at one line, or none does."""
+    def switch(self, name: QueryId, versions: Sequence[Query], wait: bool = False, gone: Sequence[Query] = ()) -> None:
+        """All that share operators go over to their next versions at one line, or none does. `gone`: versions before
+        them that retire in the same epoch."""
         fleet = self._fleet
         before = {_before(new): fleet.deployment.queries[_before(new)] for new in versions}
         known = {new.id: fleet.aliases.name_of(_before(new)) for new in versions if new.cut is None}
@@ -253,7 +260,7 @@ class PlanVersions:
             # Before the epoch: a reader finds the results of both versions from the moment when the new one is there.
             fleet.versions.add(known[new.id], _before(new))
             fleet.aliases.expect(known[new.id], new.id)
-        fleet.control.ask(self._request(versions, wait))
+        fleet.control.ask(self._request(versions, wait), *(QueryWithdrawn(old.id) for old in gone))
         if any(new.id not in fleet.deployment.queries for new in versions):
             for query in known.values():
                 fleet.aliases.expect(query, None)
@@ -348,7 +355,12 @@ class PlanVersions:
                     log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
                     self._reverted |= {_final(one.id): reason for one in members}
                 alone = second if reason is None else first
-                self.switch(name, self._next_versions(members, alone, lambda one: _final(one.id)), False)
+                gone = self._progress.retiring(*members)
+                try:
+                    self.switch(name, self._next_versions(members, alone, lambda one: _final(one.id)), gone=gone)
+                finally:
+                    for old in [old for old in gone if old.id not in self._fleet.deployment.queries]:
+                        self._gone(old, next(one for one in members if one.inherits == old.id))
 
     def _succeed(self, old: Query, new: Query) -> None:
         """What was prepared comes; without a place for it, the old versions go on as before."""
@@ -377,12 +389,13 @@ class PlanVersions:
         first, *others = [QueryWithdrawn(one.id) for one in reversed(ending) if not one.unseen]
         self._fleet.control.ask(first, *others)
         for one in ending:
-            legacy.forget(self._fleet.store, one.id)
-            self._forget(one.id)
-            if one.id in heirs:
-                self._retired(one, heirs[one.id])
+            self._gone(one, heirs.get(one.id))
 
-    def _retired(self, old: Query, new: Query) -> None:
+    def _gone(self, old: Query, new: Query | None) -> None:
+        legacy.forget(self._fleet.store, old.id)
+        self._forget(old.id)
+        if new is None:
+            return
         self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
             self._records.end(_name(new.id), self._reverted.pop(new.id, ""))

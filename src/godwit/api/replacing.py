@@ -23,10 +23,11 @@ class Replacing:
             return
         found = self.planned(name, sql, version)
         if found.new.identity != found.old.identity:
+            versions = self._plans.for_all(found.old, found.new)
             if found.match.recompute:
-                self._plans.prepare(name, found.new)
+                self._plans.prepare(name, *versions)
             else:
-                self._plans.switch(name, [found.new])
+                self._plans.switch(name, versions)
 
     def planned(self, name: QueryId, sql: str, version: QueryId | None = None) -> Replacement:
         """What goes on and what begins again. SqlError, ConfigError or DeploymentError: it cannot be, and why."""
@@ -40,7 +41,7 @@ class Replacing:
         found = replacement(old, new, self._fleet.deployment.streams)
         self._check_columns(name, old, found)
         written = replace(found.new, id=version or QueryId(f"{name}~new"), inherits=old.id, until=0)
-        self._plans.check_place(name, [written])
+        self._plans.check_place(name, self._plans.for_all(old, written))
         return replace(found, new=written)
 
     def _check_columns(self, name: QueryId, old: Query, found: Replacement) -> None:

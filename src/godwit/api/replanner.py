@@ -85,7 +85,8 @@ class Replanner:
             return None
         self._loads[name] = load
         geometry = spans_of(query, self._fleet.deployment.streams)
-        return MeasuredQuery(name, box.tree, tuple(box.orders()), load, geometry, CHOSEN)
+        orders, span_s = tuple(box.orders()), box.span_us / 1e6
+        return MeasuredQuery(name, box.tree, orders, load, geometry, CHOSEN, span_s=span_s)
 
     def _can_change(self, name: QueryId, query: Query) -> bool:
         try:

@@ -124,6 +124,11 @@ class LazyFrame:
         table = self.toArrow()
         return LazyFrame.of(self.spark, table.filter(keep(table)).combine_chunks(), self.schema)
 
+    def now(self) -> LazyFrame:
+        """The rows as they are now, made here. Between joins of joins: Spark takes the result of a join that it has not
+        seen for more than one partition can hold, and a plan that shuffles needs a job."""
+        return self if self.leaf is not None else LazyFrame.of(self.spark, self.toArrow().combine_chunks(), self.schema)
+
     def with_all(self, column: str, value: str) -> LazyFrame:
         """The rows that have this value, chosen here; itself, if all have."""
         same = pc.equal(self.toArrow().column(column), value)

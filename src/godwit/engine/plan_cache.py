@@ -164,6 +164,8 @@ class Java:
         self._classes = self._jvm.org.apache.spark.sql.classic.SparkSession
         self._context = spark.sparkContext._jsc.sc()
         self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        #: how often plans have gone: whoever has seen to it that they are there looks whether they still are
+        self.forgotten = 0
         #: plans that are being made; who needs one of them, too, waits for it
         self._making: dict[Hashable, threading.Lock] = {}
         #: functions of programs that plans may call, by name
@@ -216,6 +218,7 @@ class Java:
         with self._lock:
             if self._functions.get(name, function) is not function:
                 self._plans.clear()
+                self.forgotten += 1
             self._functions[name] = function
 
     def _make(self, key: Hashable, make: Callable[[], Prepared]) -> Prepared:
@@ -226,6 +229,7 @@ class Java:
                 self._plans[key] = found
                 while len(self._plans) > MOST:
                     self._plans.popitem(last=False)
+                    self.forgotten += 1
             return found
         finally:
             with self._lock:

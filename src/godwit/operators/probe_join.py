@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from godwit.engine.lazy_frame import Frame
+from godwit.engine.lazy_frame import Frame, LazyFrame
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, QUERY, Join
 from godwit.model.probes import ProbeJoin
@@ -112,8 +112,9 @@ class ProbeJoinOperator(StatefulOperator):
 
     def _probed(
         self, context: OperatorContext, one: Probing, order: tuple[str, ...], queries: Sequence[QueryId]
-    ) -> Frame:
-        """`queries`: those that probe in this order, where not all do."""
+    ) -> Frame | None:
+        """`queries`: those that probe in this order, where not all do. Few rows find partners in one stream after the
+        other, and end where they find none."""
         few, arrived = context.sizes.is_small(one.size), one.arrived is not None
         flag = [f"1 AS {TOGETHER}"] if arrived else []
         rows = self._read(context, one.rows).selectExpr("*", f"{GENERATION} AS {_GENERATION}", *flag)
@@ -121,6 +122,10 @@ class ProbeJoinOperator(StatefulOperator):
             rows = rows.where(f"{QUERY} IN ({', '.join(map(text, queries))})")
         for side, join in chain(self.node, one.start, order):
             rows = self._met(context, rows, self._theirs(context, one, side), join, few, arrived)
+            if isinstance(rows, LazyFrame):
+                rows = rows.now()
+                if not rows.rows:
+                    return None
         rows = rows.where(f"{TOGETHER} = 0").drop(TOGETHER) if arrived else rows
         return rows.drop(_GENERATION, GENERATION)
 

@@ -155,7 +155,7 @@ class ComputedStates:
     def _alive(self, key: StateKey, rows: Frame) -> Frame:
         """Without what can be part of no result any more (4.1.3): the watermark has passed all it could meet."""
         if self._clock <= NEVER:
-            return rows
+            return rows.now() if isinstance(rows, LazyFrame) else rows
         reader = join_that_keeps(self._query.shape, key)
         if not isinstance(rows, LazyFrame):
             return still_needed(rows, reader, key.side, self._clock)

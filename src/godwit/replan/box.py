@@ -62,6 +62,18 @@ class JoinBox:
         """Join -> the aliases below it."""
         return {index: tree.covers for index, tree in zip(self.joins, self.tree.joins, strict=True)}
 
+    @property
+    def span_us(self) -> int:
+        """How far apart in time two rows of one result can lie at most, and how far their times lag behind the
+        clock."""
+        leaves, bands = self.conditions.leaves, self.conditions.bands
+        limits = [bands.limit(x.time, y.time) for x in leaves for y in leaves if x != y]
+        apart = [limit for limit in limits if limit is not None]
+        if len(apart) < len(limits):  # (as far as the joins, one after the other, allow)
+            joins = (self.plan.operators[i] for i in self.joins)
+            apart = [sum(max(abs(join.lower_us), abs(join.upper_us)) for join in joins if isinstance(join, Join))]
+        return max(apart) + max(leaf.lag_us for leaf in leaves)
+
     def orders(self) -> Iterator[JoinTree]:
         """Every order of the box in which each join has a key and a band."""
         return trees(self.tree.aliases, self.conditions.joinable)

@@ -5,6 +5,7 @@ one switch      the joins let no row go any more ── when their states reach 
 side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
                 (background: when the states that it began with reach back far enough; parallel-track: when no old row
                 is left) ── RETIRE the one with both
+                (background of a query that shares nothing: the old one retires in the epoch of the SWITCH)
                 DELIVER comes before each RETIRE: the old version's results are all there, and sinks follow the new one
 windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
 
@@ -113,12 +114,25 @@ class ChangeProgress:
                 return NextStep.DELIVER
             if both and answers(version.shape.plan) == "later" and not self.released(version):
                 return NextStep.RELEASE if self._only_new_rows(version) else None
-            return NextStep.RETIRE if old.until and self._taken_over(old, version) else None
-        if not under_way(version, self.deployment) or version.until or self.deployment.suspended(version.id):
+            if not old.until or not self._taken_over(old, version):
+                return None
+            return self._switch(version) if self.retiring(version) else NextStep.RETIRE
+        return self._switch(version) if under_way(version, self.deployment) else None
+
+    def retiring(self, *versions: Query) -> list[Query]:
+        """The versions before these that retire in the epoch in which these go over to the new plan: soon after."""
+        beside = [one for one in versions if runs_both(one.shape.plan) and answers(one.shape.plan) == "old"]
+        old = [before for one in beside if (before := self.before(one)) is not None]
+        return [one for one in old if len(family(one, self.deployment.queries)) == 1]
+
+    def _switch(self, version: Query) -> NextStep | None:
+        if version.until or self.deployment.suspended(version.id):
             return None
         if version.cut is not None or self.migrates(version.id):
             return None  # it goes with the query that it is cut out of
-        ready = self._only_new_rows if both and answers(version.shape.plan) == "by age" else self._reaches_back
+        plan = version.shape.plan
+        by_age = runs_both(plan) and answers(plan) == "by age"
+        ready = self._only_new_rows if by_age else self._reaches_back
         return NextStep.SWITCH if ready(version) else None
 
     def before(self, version: Query) -> Query | None:

@@ -36,7 +36,8 @@ def explained(
     lines = [f"now:       {was or 'as it is'}", f"then:      {_then(wish, then)}", *_states(found)]
     if load is None or was is None or then is None or was.same_order(then):
         return "\n".join([*lines, f"possible:  {', '.join(can)}"])
-    case = ChangeCase(was, then, load, spans_of(query, streams), constants)
+    span_s = JoinBox.of(query.shape.plan, streams).span_us / 1e6
+    case = ChangeCase(was, then, load, spans_of(query, streams), constants, span_s=span_s)
     return "\n".join([*lines, "forecast:", auto.explain(forecasts(case), can)])
 
 

@@ -72,7 +72,7 @@ def planned(successors: Mapping[QueryId, Query]) -> Rewrite:
 
     def rewrite(query: Query) -> Query | None:
         new = successors.get(query.id)
-        return None if new is None else replace(new, taps={}, cut=None, output=query.output)
+        return None if new is None else replace(new, taps={}, cut=None)
 
     return rewrite
 

@@ -12,7 +12,7 @@ and not by pairs looked at; where the paper's nested loop is meant, `read_s` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
@@ -49,6 +49,10 @@ class CostConstants:
     compile_s: float = 0.0
     #: to run a plan over few rows, without a job
     direct_s: float = 0.0097
+    #: to publish an epoch that nobody waits for
+    order_s: float = 0.005
+    #: to run one join of a plan before a query goes over to it (`region/rehearsal.py`)
+    rehearse_s: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,10 @@ class ChangeFeatures:
     compiled: float = 0.0
     #: plans that run over few rows
     direct: float = 0.0
+    #: epochs that nobody waits for
+    orders: float = 0.0
+    #: joins of plans that are rehearsed
+    rehearsed: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 
@@ -119,6 +127,8 @@ class ChangeCase:
     free: float = 0.7
     #: micro-batches per second: a plan that runs beside another starts a job in each
     batches_per_s: float = 2.0
+    #: how far apart rows of one result can lie (`JoinBox.span_us`); None: as the joins one by one say
+    span_s: float | None = None
 
     @property
     def before(self) -> tuple[JoinLoad, ...]:
@@ -162,7 +172,8 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
     todo = case.unmatched
     large = [j for j in todo if max(j.left_rows, j.right_rows) > DIRECT_ROWS]
     return ChangeFeatures(
-        epochs=2,
+        epochs=3,  # the joins let no row go; the new version takes over; the old one retires
+        rehearsed=m,
         jobs=len(large),
         direct=len(todo) - len(large),
         read=sum(j.left_rows + j.right_rows for j in todo),
@@ -174,7 +185,14 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
 
 
 def parallel_track_features(case: ChangeCase) -> ChangeFeatures:
-    return ChangeFeatures(epochs=2, waits_s=track_length(case.old, case.geometry))
+    # Both plans, the new one alone, and the end of both; the old version retires meanwhile.
+    return ChangeFeatures(epochs=3, rehearsed=_rehearsed(case), waits_s=_side_by_side_s(case))
+
+
+def _side_by_side_s(case: ChangeCase) -> float:
+    """How long parallel track needs both plans: until rows are past the newest old one by two spans of a result
+    (`change_progress.py`); where these are not known, Equation 4."""
+    return track_length(case.old, case.geometry) if case.span_s is None else 2 * case.span_s
 
 
 def background_features(case: ChangeCase) -> ChangeFeatures:
@@ -187,7 +205,8 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
     share = min(per_s * slow, 0.9)
     catching = build * share / (1 - share)
     return ChangeFeatures(
-        epochs=2,
+        epochs=3,
+        rehearsed=_rehearsed(case),
         jobs=moving.jobs * slow,
         direct=(moving.direct + CATCH_UPS * len(case.new.joins)) * slow,
         read=moving.read * slow,
@@ -199,8 +218,13 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
     )
 
 
+def _rehearsed(case: ChangeCase) -> int:
+    """Joins of the version that runs both plans, and of the new one."""
+    return len(case.old.joins) + 2 * len(case.new.joins)
+
+
 def stateless_order_features(case: ChangeCase) -> ChangeFeatures:
-    return ChangeFeatures(epochs=1)
+    return ChangeFeatures(orders=1)
 
 
 def track_length(tree: JoinTree, geometry: Geometry) -> float:
@@ -223,13 +247,13 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
     computed = moving.read + moving.inserted
     length = moving.seconds(constants)
     track_s, background_s = track.seconds(constants), background.seconds(constants)
-    both = track_length(case.old, case.geometry)
+    both = _side_by_side_s(case)
     flow = sum(case.load.rates.values())
     # The new box starts empty: on average half of its states are there in the first window (Equation 6).
     twice_rows = (flow + sum(j.rate for j in case.after[:-1])) * both * 0.75
     each_batch_s = len(case.new.joins) * constants.direct_s
     twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * each_batch_s
-    caught = max(0.0, background_s - 2 * constants.epoch_s)
+    caught = max(0.0, background_s - background.epochs * constants.epoch_s)
     caught_rows = (flow + sum(j.rate for j in case.after[:-1])) * caught
     run_out_s = track_s + twice_s / max(case.free, 0.05)
     return {
@@ -258,17 +282,21 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
 DEFAULTS = CostConstants()
 
 
-def fit(measured: Iterable[tuple[ChangeFeatures, float]], start: CostConstants = DEFAULTS) -> CostConstants:
+def fit(
+    measured: Iterable[tuple[ChangeFeatures, float]], start: CostConstants = DEFAULTS, only: Collection[str] = ()
+) -> CostConstants:
     """The constants under which forecasts are nearest to measured lengths (least squares, relative, none negative).
-    What no measurement counts stays as it was."""
+    What no measurement counts stays as it was, and so do all but `only` these, where some are named."""
     measured = [(features, length) for features, length in measured if length > 0]
     names = [f.name for f in fields(CostConstants)]
+    free = [not only or name in only for name in names]
     weights = np.array([astuple(features)[: len(names)] for features, _ in measured])
-    rest = np.array([length - features.waits_s for features, length in measured])
-    scale = np.array([1 / length for _, length in measured])
-    used = [k for k in range(len(names)) if measured and weights[:, k].any()]
+    used = [k for k in range(len(names)) if measured and free[k] and weights[:, k].any()]
     if not used:
         return start
+    known = weights @ np.where(free, 0.0, astuple(start))
+    rest = np.array([length - features.waits_s for features, length in measured]) - known
+    scale = np.array([1 / length for _, length in measured])
     # Counts range from two epochs to a billion pairs: columns of one size, or the solver cannot tell them apart.
     size = np.array([weights[:, k].max() for k in used])
     found, _ = nnls(weights[:, used] / size * scale[:, None], np.maximum(rest, 0.0) * scale)

@@ -37,6 +37,8 @@ class MeasuredQuery:
     strategies: tuple[str, ...] = ("moving-state", "parallel-track", "background")
     #: leaves -> what a join of them means, equal for joins of other queries that do the same; None: its own
     meaning: Callable[[frozenset[str]], str] | None = None
+    #: how far apart rows of one result can lie (`JoinBox.span_us`); None: as the joins one by one say
+    span_s: float | None = None
 
     def share_key(self, node: JoinTree) -> tuple[str, object]:
         """Equal for joins that are executed once: the same meaning, made in the same way."""
@@ -194,7 +196,7 @@ def _cheapest(
     for tree in near:
         if tree.same_order(query.order):
             continue
-        case = ChangeCase(query.order, tree, query.load, query.geometry, policy.constants)
+        case = ChangeCase(query.order, tree, query.load, query.geometry, policy.constants, span_s=query.span_s)
         forecast = auto.best(forecasts(case), query.strategies)
         total = costs.get(tree, least) * horizon + forecast.extra_s
         same = before is not None and tree.same_order(before)

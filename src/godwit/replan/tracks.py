@@ -171,16 +171,8 @@ def _with_new_box(found: StateMatch, old: Query, both: Query, streams: Streams) 
 
 
 def reach_us(query: Query, streams: Streams) -> int:
-    """Of plans side by side: how far apart in time two rows of one result can lie at most, and how far their times lag
-    behind the clock."""
-    box = JoinBox.of(first(query).shape.plan, streams)
-    leaves = box.conditions.leaves
-    limits = [box.conditions.bands.limit(x.time, y.time) for x in leaves for y in leaves if x != y]
-    apart = [limit for limit in limits if limit is not None]
-    if len(apart) < len(limits):  # (as far as the joins, one after the other, allow)
-        joins = (box.plan.operators[i] for i in box.joins)
-        apart = [sum(max(abs(join.lower_us), abs(join.upper_us)) for join in joins if isinstance(join, Join))]
-    return max(apart) + max(leaf.lag_us for leaf in leaves)
+    """Of plans side by side (`JoinBox.span_us`)."""
+    return JoinBox.of(first(query).shape.plan, streams).span_us
 
 
 def old_root(plan: Plan) -> int:

@@ -106,8 +106,9 @@ class _Heir:
 
 
 class SimAsks(Protocol):
-    def __call__(self, event: Event) -> bool:
-        """Whether it was done: not so while the coordinator is busy, or if there is no place for it."""
+    def __call__(self, event: Event, *more: QueryWithdrawn) -> bool:
+        """Whether it was done: not so while the coordinator is busy, or if there is no place for it. `more`: in the
+        same epoch."""
 
 
 class SimPlanVersions:
@@ -212,12 +213,19 @@ class SimPlanVersions:
                 coming = {one.id: one.successor for one in members if one.successor is not None}
                 rewrite = planned(coming) if coming else second
                 found = next_versions(members, rewrite, self._name, deployment.queries, STREAMS)
-                return self._switch(members, found, bool(coming))
+                gone = [QueryWithdrawn(one.id) for one in self._progress(deployment).retiring(*members)]
+                return self._switch(members, found, bool(coming), gone)
 
-    def _switch(self, members: Sequence[Query], found: Sequence[Query], wait: bool) -> bool:
+    def _switch(
+        self,
+        members: Sequence[Query],
+        found: Sequence[Query],
+        wait: bool,
+        gone: Sequence[QueryWithdrawn] = (),
+    ) -> bool:
         requests = [PlanChanged(one.inherits or one.id, one, self._sink(one), {}, wait) for one in found]
         ends = tuple(one.id for one in members if one.unseen)
-        done = self._ask(replace(requests[0], others=tuple(requests[1:]), ends=ends))
+        done = self._ask(replace(requests[0], others=tuple(requests[1:]), ends=ends), *gone)
         if done:
             for one in found:
                 self.shelves.versions[self._of(replace(one, id=one.inherits or one.id))].append(one)

@@ -204,12 +204,13 @@ class World:
                 for change in self._changes(action):
                     self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
 
-    def _change_version(self, event: Event) -> bool:
+    def _change_version(self, event: Event, *more: QueryWithdrawn) -> bool:
         """What is asked for while the coordinator is busy comes with its next batch, or turns out to have no place."""
         idle, queries = self.plane.coordinator.phase == "idle", self.plane.planner.rows.queries
-        if not idle and isinstance(event, QueryWithdrawn):
+        if not idle and (more or isinstance(event, QueryWithdrawn)):
             return False
-        self._ask(lambda: self.plane.handle(event))
+        coordinator = self.plane.coordinator
+        self._ask(lambda: coordinator.together([event, *more]) if more else self.plane.handle(event))  # type: ignore[list-item]
         if isinstance(event, QueryWithdrawn):
             return event.query not in queries
         return isinstance(event, PlanChanged) and (not idle or event.query.id in queries)
