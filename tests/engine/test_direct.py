@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from godwit.engine import direct, plan_cache
+from godwit.engine import direct, plan_cache, plan_company
 from godwit.engine.direct import DirectEngine, self_test, wanted_mode
 from godwit.engine.lazy_frame import Frame, LazyFrame, joined, then
 from godwit.engine.plan_cache import Java, java_of
@@ -71,6 +71,49 @@ def test_an_error_of_the_plan_surfaces_and_the_next_run_is_right(spark: SparkSes
     good = rows(spark, range(5)).selectExpr("key", "IF(n = 7, raise_error('seven'), n) AS n")
     assert good._prepared() is frame._prepared()
     assert len(answer(good)) == 5
+
+
+def test_plans_over_the_same_rows_run_in_one_call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    honest = direct.run_together
+
+    def counted(plans: list[direct.DirectPlan], *given: object) -> list[pa.Table | None]:
+        calls.append(len(plans))
+        return honest(plans, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plan_company, "run_together", counted)
+
+    def ask(numbers: range, *texts: str) -> list[list[str]]:
+        shared = rows(spark, numbers).in_company()
+        return [answer(shared.where(text).selectExpr("n", f"n * {k} AS m")) for k, text in enumerate(texts)]
+
+    few, other = ("n % 2 = 0", "n > 3", "n < 0"), ("n % 2 = 0", "n = 5")
+    for numbers, texts, expected in (
+        (range(10), few, [1, 1, 1]),
+        (range(20), few, [3]),
+        (range(5, 9), other, [3, 1]),  # (the first has all run along that were where it was)
+        (range(30), other, [2]),
+        (range(40), few, [2, 2]),  # (the second and the third have both missed the rows before)
+    ):
+        calls.clear()
+        assert ask(numbers, *texts) == [
+            answer(rows(spark, numbers).where(text).selectExpr("n", f"n * {k} AS m")) for k, text in enumerate(texts)
+        ]
+        assert calls == expected
+
+
+def test_a_plan_that_fails_fails_for_whoever_wants_it(spark: SparkSession) -> None:
+    def ask(numbers: range) -> tuple[LazyFrame, LazyFrame]:
+        shared = rows(spark, numbers).in_company()
+        return shared.selectExpr("n + 1 AS n"), shared.selectExpr("IF(n = 7, raise_error('seven'), n) AS n")
+
+    for numbers in (range(5), range(6)):
+        assert [len(answer(frame)) for frame in ask(numbers)] == [len(numbers)] * 2
+    good, bad = ask(range(10))
+    assert len(answer(good)) == 10
+    with pytest.raises(PySparkException, match="seven"):
+        bad.toArrow()
+    assert [len(answer(frame)) for frame in ask(range(4))] == [4, 4]
 
 
 def test_the_memory_of_a_run_is_released(spark: SparkSession) -> None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -88,13 +88,13 @@ class DirectEngine:
         rows = self._rows(plan, compiled=False)
         return DirectPlan(self, frame, plan, self._copy(frame, rows, False)) if self._call("fits", rows) else None
 
-    def copy(self, frame: Any, plan: Any, compiled: bool) -> Any:
+    def copy(self, frame: Any, plan: Any, compiled: bool) -> PlanCopy:
         """One more copy of a plan that fits."""
         return self._copy(frame, self._rows(plan, compiled), compiled)
 
-    def _copy(self, frame: Any, rows: Any, compiled: bool) -> Any:
-        # The method, not the object: Py4J looks a method up each time it is asked for.
-        return self._new(self._plan_class, rows, frame._jdf.schema(), self._settings[compiled], self._memory).run
+    def _copy(self, frame: Any, rows: Any, compiled: bool) -> PlanCopy:
+        made = self._new(self._plan_class, rows, frame._jdf.schema(), self._settings[compiled], self._memory)
+        return PlanCopy(made.number(), made)
 
     def _rows(self, plan: Any, compiled: bool) -> Any:
         # A plan that is copied belongs to the session that is active on the thread.
@@ -151,40 +151,61 @@ class Messages(NamedTuple):
         return Messages(table.num_rows, table.schema.serialize().to_pybytes(), batch)
 
 
+class PlanCopy(NamedTuple):
+    """A plan that one thread at a time may run."""
+
+    number: int
+    #: (Java lets go of it when Python does)
+    java: Any
+
+
 class DirectPlan:
     """One plan. Threads that run it at the same time have a copy each: operators keep what they sort."""
 
-    def __init__(self, engine: DirectEngine, frame: Any, plan: Any, first: Any) -> None:
+    def __init__(self, engine: DirectEngine, frame: Any, plan: Any, first: PlanCopy) -> None:
         self._engine, self._frame, self._plan = engine, frame, plan
+        self.schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
         #: whether they are compiled -> copies that nobody runs
-        self._free: dict[bool, list[Any]] = {False: [first], True: []}
+        self._free: dict[bool, list[PlanCopy]] = {False: [first], True: []}
         self._lock = threading.Lock()
 
-    def run(self, inputs: Mapping[int, Messages], schema: pa.Schema, compiled: bool | None = None) -> pa.Table:
+    def run(self, inputs: Mapping[int, Messages], compiled: bool | None = None) -> pa.Table:
         """What the plan makes of these rows (by slot); errors of the plan surface as those of a job do.
 
         `compiled`: whether Spark compiles it; None: if there are many rows.
         """
         if compiled is None:
             compiled = sum(given.rows for given in inputs.values()) > INTERPRETED
-        files = self._engine.files()
-        files.write(inputs)
-        with self._copy(compiled) as run:
-            count = run(files.java)
-        return pa.Table.from_batches(files.read(count, schema), schema)
+        (made,) = run_together([self], inputs, compiled)
+        assert made is not None
+        return made
 
-    @contextmanager
-    def _copy(self, compiled: bool) -> Iterator[Any]:
+    def take(self, compiled: bool) -> PlanCopy:
         free = self._free[compiled]
         with self._lock:
             copy = free.pop() if free else None
-        copy = copy or self._engine.copy(self._frame, self._plan, compiled)
-        try:
-            yield copy
-        finally:
-            with self._lock:
-                if len(free) < COPIES:
-                    free.append(copy)
+        return copy or self._engine.copy(self._frame, self._plan, compiled)
+
+    def put_back(self, copy: PlanCopy, compiled: bool) -> None:
+        free = self._free[compiled]
+        with self._lock:
+            if len(free) < COPIES:
+                free.append(copy)
+
+
+def run_together(
+    plans: Sequence[DirectPlan], inputs: Mapping[int, Messages], compiled: bool = False
+) -> list[pa.Table | None]:
+    """What each of some plans makes of the same rows, in one call. An error of the first surfaces; None: another one
+    has failed, and will say why when it is run by itself."""
+    files = plans[0]._engine.files()
+    copies = [plan.take(compiled) for plan in plans]
+    try:
+        files.write([copy.number for copy in copies], inputs)
+        return files.read(files.run(), [plan.schema for plan in plans])
+    finally:
+        for plan, copy in zip(plans, copies, strict=True):
+            plan.put_back(copy, compiled)
 
 
 def self_test(spark: SparkSession, engine: DirectEngine) -> str:
@@ -201,8 +222,7 @@ def self_test(spark: SparkSession, engine: DirectEngine) -> str:
     plan = engine.planned(planned, planned._jdf.queryExecution().executedPlan())
     if plan is None:
         return "a simple plan needs the scheduler"
-    arrow = to_arrow_schema(planned.schema, timezone="UTC")
-    answers = [plan.run({0: Messages.of(table)}, arrow, compiled) for compiled in (False, True)]
+    answers = [plan.run({0: Messages.of(table)}, compiled) for compiled in (False, True)]
     expected = sorted(map(repr, usual.toArrow().to_pylist()))
     return "" if all(sorted(map(repr, answer.to_pylist())) == expected for answer in answers) else "answers differ"
 
@@ -223,12 +243,13 @@ class _Files:
         # As few calls of the system as can be: after each, the thread must wait for Python's lock again.
         self._input, self._output = (file.fileno() for file in self._kept)
         self._written = 0
-        # (an object of Java's: whether a text is one of ten other things is asked by PySpark in each call)
-        self.java = engine.java_files(*(f"/proc/{os.getpid()}/fd/{f}" for f in (self._input, self._output)))
+        # (the method, not the object: Py4J looks a method up each time it is asked for)
+        self.run = engine.java_files(*(f"/proc/{os.getpid()}/fd/{f}" for f in (self._input, self._output))).run
 
-    def write(self, inputs: Mapping[int, Messages]) -> None:
-        """[slots], then for each [length][schema][length][record batch]; without rows, the length is 0."""
-        parts = [struct.pack(">i", max(inputs, default=-1) + 1)]
+    def write(self, plans: Sequence[int], inputs: Mapping[int, Messages]) -> None:
+        """[plans][number of each][slots], then for each slot [length][schema][length][record batch]; without rows, the
+        length is 0."""
+        parts = [struct.pack(f">{len(plans) + 2}i", len(plans), *plans, max(inputs, default=-1) + 1)]
         for slot in range(max(inputs, default=-1) + 1):
             for message in inputs[slot][1:] if slot in inputs else (b"",):
                 parts += [struct.pack(">i", len(message)), message]
@@ -241,19 +262,27 @@ class _Files:
             left = left[os.pwrite(self._input, left, len(data) - len(left)) :]
         self._written = max(self._written, len(data))
 
-    def read(self, count: int, schema: pa.Schema) -> list[pa.RecordBatch]:
-        whole, at, batches = pa.py_buffer(self._whole() if count else b""), 0, []
-        for _ in range(count):
-            (length,) = struct.unpack(">i", whole.slice(at, 4))
-            batches.append(pa.ipc.read_record_batch(whole.slice(at + 4, length), schema))
-            at += 4 + length
-        return batches
+    def read(self, size: int, schemas: Sequence[pa.Schema]) -> list[pa.Table | None]:
+        """For each schema [batches], each [length][record batch]; -1 batches: there is no table."""
+        data, at, tables = self._whole(size), 0, list[pa.Table | None]()
+        whole = pa.py_buffer(data)
+        for schema in schemas:
+            (count,), at, batches = _INT.unpack_from(data, at), at + 4, []
+            for _ in range(count):
+                (length,) = _INT.unpack_from(data, at)
+                batches.append(pa.ipc.read_record_batch(whole.slice(at + 4, length), schema))
+                at += 4 + length
+            tables.append(pa.Table.from_batches(batches, schema) if count >= 0 else None)
+        return tables
 
-    def _whole(self) -> bytes:
-        size, found = os.fstat(self._output).st_size, b""
+    def _whole(self, size: int) -> bytes:
+        found = b""
         while len(found) < size and (more := os.pread(self._output, size - len(found), len(found))):
             found = found + more if found else more
         return found
+
+
+_INT = struct.Struct(">i")
 
 
 def _memory_file(name: str) -> IO[bytes]:

@@ -7,14 +7,16 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.FileOutputStream;
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.arrow.memory.BufferAllocator;
@@ -63,21 +65,42 @@ public class DirectPlan {
     private static final ThreadLocal INPUTS = new ThreadLocal();
     /** Rows of one Arrow batch that comes out, at most. */
     private static final int MOST = 10000;
+    /** Plans by the numbers that runs name them by; Python keeps those that it may name. */
+    private static final ConcurrentHashMap PLANS = new ConcurrentHashMap();
+    private static final AtomicInteger LAST = new AtomicInteger();
+    /** What the bytes of an Arrow schema say; of so many at most. */
+    private static final ConcurrentHashMap SCHEMAS = new ConcurrentHashMap();
+    private static final int MOST_SCHEMAS = 4096;
 
+    private final int number = LAST.incrementAndGet();
     private final RDD rows;
     private final Schema schema;
     private final Properties settings;
     private final MemoryManager allMemory;
     private final TaskMetrics metrics = TaskMetrics$.MODULE$.empty();
-    /** Of each slot: its Arrow schema as it came last, and what that says. */
-    private byte[][] schemaBytes = new byte[0][];
-    private Schema[] schemas = new Schema[0];
 
     public DirectPlan(RDD rows, StructType schema, Properties settings, MemoryManager allMemory) {
         this.rows = rows;
         this.schema = ArrowUtils$.MODULE$.toArrowSchema(schema, "UTC", true, false, ArrowUtils$.MODULE$.toArrowSchema$default$5());
         this.settings = settings;
         this.allMemory = allMemory;
+        PLANS.put(Integer.valueOf(number), new WeakReference(this));
+        if (number % 256 == 0) {
+            forgetCollected();
+        }
+    }
+
+    private static void forgetCollected() {
+        java.util.Iterator all = PLANS.values().iterator();
+        while (all.hasNext()) {
+            if (((WeakReference) all.next()).get() == null) {
+                all.remove();
+            }
+        }
+    }
+
+    public int number() {
+        return number;
     }
 
     /** Memory in small pages: a plan over few rows takes a page for each grouping and join, and Java clears it first. */
@@ -122,15 +145,27 @@ public class DirectPlan {
         return true;
     }
 
-    /** Reads the leaves' rows from one file, runs the plan, writes its Arrow batches to another; returns their number. */
-    public int run(RowFiles files) throws Exception {
+    /**
+     * Reads the numbers of plans and the leaves' rows from one file, runs the plans over the rows, writes what they make
+     * to another: for each [batches], each batch [length][record batch]; returns the length of it all. If the first one
+     * fails, so does the call; of others that fail, the number of batches is -1.
+     */
+    static int run(RowFiles files) throws Exception {
         BufferAllocator allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("godwit", 0L, Long.MAX_VALUE);
         VectorSchemaRoot[] roots = new VectorSchemaRoot[0];
         try {
-            roots = read(ByteBuffer.wrap(Files.readAllBytes(Paths.get(files.input))), allocator);
+            ByteBuffer in = ByteBuffer.wrap(Files.readAllBytes(Paths.get(files.input)));
+            int[] numbers = new int[in.getInt()];
+            for (int n = 0; n < numbers.length; n++) {
+                numbers[n] = in.getInt();
+            }
+            roots = read(in, allocator);
             DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(files.output), 1 << 16));
             try {
-                return runAll(roots, out, allocator);
+                for (int n = 0; n < numbers.length; n++) {
+                    plan(numbers[n]).runInto(out, roots, allocator, n == 0);
+                }
+                return out.size();
             } finally {
                 out.close();
             }
@@ -141,6 +176,27 @@ public class DirectPlan {
                 }
             }
             allocator.close();
+        }
+    }
+
+    private static DirectPlan plan(int number) {
+        return (DirectPlan) ((WeakReference) PLANS.get(Integer.valueOf(number))).get();
+    }
+
+    private void runInto(DataOutputStream out, VectorSchemaRoot[] roots, BufferAllocator allocator, boolean fails)
+            throws Exception {
+        ByteArrayOutputStream made = new ByteArrayOutputStream();
+        int count = -1;
+        try {
+            count = runAll(roots, new DataOutputStream(made), allocator);
+        } catch (Exception failed) {
+            if (fails) {
+                throw failed;
+            }
+        }
+        out.writeInt(count);
+        if (count > 0) {
+            made.writeTo(out);
         }
     }
 
@@ -189,23 +245,14 @@ public class DirectPlan {
     }
 
     /** [slots], then for each [length of its schema][schema][batches], each batch [length][record batch]; length 0: none. */
-    private VectorSchemaRoot[] read(ByteBuffer in, BufferAllocator allocator) throws Exception {
-        int slots = in.getInt();
-        if (schemas.length < slots) {
-            schemas = (Schema[]) Arrays.copyOf(schemas, slots);
-            schemaBytes = (byte[][]) Arrays.copyOf(schemaBytes, slots);
-        }
-        VectorSchemaRoot[] roots = new VectorSchemaRoot[slots];
-        for (int slot = 0; slot < slots; slot++) {
+    private static VectorSchemaRoot[] read(ByteBuffer in, BufferAllocator allocator) throws Exception {
+        VectorSchemaRoot[] roots = new VectorSchemaRoot[in.getInt()];
+        for (int slot = 0; slot < roots.length; slot++) {
             byte[] known = bytes(in);
             if (known.length == 0) {
                 continue;
             }
-            if (!Arrays.equals(known, schemaBytes[slot])) {
-                schemas[slot] = schemaOf(known);
-                schemaBytes[slot] = known;
-            }
-            roots[slot] = VectorSchemaRoot.create(schemas[slot], allocator);
+            roots[slot] = VectorSchemaRoot.create(schemaOf(known), allocator);
             byte[] batch = bytes(in);
             if (batch.length > 0) {
                 ArrowRecordBatch loaded = MessageSerializer.deserializeRecordBatch(channel(batch), allocator);
@@ -220,13 +267,22 @@ public class DirectPlan {
     }
 
     private static Schema schemaOf(byte[] known) throws Exception {
-        Schema found = MessageSerializer.deserializeSchema(channel(known));
+        ByteBuffer key = ByteBuffer.wrap(known);
+        Schema found = (Schema) SCHEMAS.get(key);
+        if (found != null) {
+            return found;
+        }
+        found = MessageSerializer.deserializeSchema(channel(known));
         for (int n = 0; n < found.getFields().size(); n++) {
             Field field = (Field) found.getFields().get(n);
             if (field.getDictionary() != null) {
                 throw new IllegalArgumentException("column " + field.getName() + " is dictionary-encoded");
             }
         }
+        if (SCHEMAS.size() >= MOST_SCHEMAS) {
+            SCHEMAS.clear();
+        }
+        SCHEMAS.put(key, found);
         return found;
     }
 
@@ -283,6 +339,11 @@ public class DirectPlan {
         public RowFiles(String input, String output) {
             this.input = input;
             this.output = output;
+        }
+
+        /** One call without arguments: PySpark asks of each whether it is one of ten other things. */
+        public int run() throws Exception {
+            return DirectPlan.run(this);
         }
     }
 

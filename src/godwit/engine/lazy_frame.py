@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from typing import cast
 
@@ -26,8 +26,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 from godwit.engine.file_frame import FileFrame
 from godwit.engine.frame import Frame
 from godwit.engine.plan_cache import MOST, Leaf, Prepared, java_of, json_of, remembered
+from godwit.engine.plan_company import PlanCompany
 
-__all__ = ["Frame", "LazyFrame", "joined", "made", "then", "together"]
+__all__ = ["Frame", "LazyFrame", "chosen", "joined", "made", "then", "together"]
 
 Make = Callable[..., DataFrame]
 
@@ -56,6 +57,11 @@ class LazyFrame:
         wanted = _ordered(schema)
         return LazyFrame.of(spark, table.select(wanted.names), wanted)
 
+    def in_company(self) -> LazyFrame:
+        """These rows, which several shapes read: their plans run together (`plan_company.py`)."""
+        assert self.leaf is not None
+        return _rows(self.spark, replace(self.leaf, company=PlanCompany()))
+
     def then(self, what: Hashable, make: Make, *others: LazyFrame) -> LazyFrame:
         """One more step. `make` must do the same whenever `what` is the same."""
         inputs: tuple[LazyFrame, ...] = (self,)
@@ -75,8 +81,9 @@ class LazyFrame:
 
     def select(self, *names: str) -> LazyFrame:
         if self.leaf is not None:  # rows at hand: nothing for Spark to do
-            chosen = _some(self.leaf.columns, names)
-            return _rows(self.spark, Leaf(self.leaf.label, chosen, self.leaf.table.select(names)))
+            return _rows(
+                self.spark, Leaf(self.leaf.label, chosen(self.leaf.schema, names), self.leaf.table.select(names))
+            )
         return self.then(("columns", names), lambda frame: frame.select(*names))
 
     def where(self, condition: str) -> LazyFrame:
@@ -116,7 +123,8 @@ class LazyFrame:
         For values that change from one micro-batch or epoch to the next: as a text they would make another plan.
         """
         table, schema = self.toArrow(), _and(json_of(self.schema), json_of(_field(name, kind)))
-        column = values(table).cast(to_arrow_type(kind))
+        column, wanted = values(table), to_arrow_type(kind)
+        column = column if column.type == wanted else column.cast(wanted)
         return LazyFrame.in_order(self.spark, table.append_column(name, column).combine_chunks(), schema)
 
     def kept(self, keep: Callable[[pa.Table], pa.Array]) -> LazyFrame:
@@ -199,13 +207,9 @@ def together(frames: Iterable[Frame]) -> Frame:
 
 def _put_together(frames: Sequence[LazyFrame]) -> LazyFrame:
     """Here, without Spark: a plan over all of them would be another one for each mixture of rows that may come."""
-    fields: dict[str, StructField] = {}
-    for frame in frames:
-        for field in frame.schema.fields:
-            fields.setdefault(field.name, StructField(field.name, field.dataType))
-    schema = StructType(list(fields.values()))
+    schema = _all_of(tuple(json_of(frame.schema) for frame in frames))
     whole = pa.concat_tables([frame.toArrow() for frame in frames], promote_options="permissive")
-    table = whole.select(schema.names).cast(to_arrow_schema(schema, timezone="UTC")).combine_chunks()
+    table = whole.select(schema.names).cast(_arrow_of(schema)).combine_chunks()
     return LazyFrame.of(frames[0].spark, table, schema)
 
 
@@ -229,6 +233,24 @@ def _field(name: str, kind: DataType) -> StructType:
 def _and(one: str, other: str) -> StructType:
     """The columns of two schemas; always the same object, of which other things are remembered."""
     return StructType([*_parsed(one).fields, *_parsed(other).fields])
+
+
+@lru_cache(maxsize=MOST)
+def _all_of(schemas: tuple[str, ...]) -> StructType:
+    fields: dict[str, StructField] = {}
+    for field in (field for schema in schemas for field in _parsed(schema).fields):
+        fields.setdefault(field.name, StructField(field.name, field.dataType))
+    return StructType(list(fields.values()))
+
+
+@remembered
+def _arrow_of(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def chosen(schema: StructType, names: Sequence[str]) -> StructType:
+    """Some columns of a schema; always the same object."""
+    return _some(json_of(schema), tuple(names))
 
 
 @lru_cache(maxsize=MOST)

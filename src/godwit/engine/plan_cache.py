@@ -26,6 +26,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from pyspark.util import _load_from_socket
 
 from godwit.engine.direct import DirectEngine, DirectPlan, Messages, self_test, wanted_mode
+from godwit.engine.plan_company import PlanCompany
 from godwit.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class Leaf:
     label: int
     schema: StructType
     table: pa.Table
+    #: of rows that several shapes read: the plans that run over them
+    company: PlanCompany | None = None
 
     @cached_property
     def columns(self) -> str:
@@ -110,7 +113,9 @@ class Prepared:
             return None
         plan, slots = self._plan
         if direct and self._direct is not None:
-            return self._direct.run({label: leaves[label].messages for _, label in slots}, self._arrow)
+            inputs = {label: leaves[label].messages for _, label in slots}
+            company = leaves[slots[0][1]].company if len(slots) == 1 else None
+            return self._direct.run(inputs) if company is None else company.run(self._direct, inputs)
         rows = {label: self.java.rows(leaves[label]) for label in {label for _, label in slots}}
         self.java.settle_in()
         with self._lock:
@@ -290,8 +295,10 @@ _starting = threading.Lock()
 
 def java_of(spark: SparkSession) -> Java:
     """One for each Spark application: PySpark may have several objects for the same session."""
+    context = spark.sparkContext
+    if (found := _known.get(context)) is not None:
+        return found
     with _starting:
-        context = spark.sparkContext
         if context not in _known:
             _known[context] = Java(spark)
         return _known[context]

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -126,15 +126,19 @@ def read(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = U
     return together(frames)
 
 
-def read_shared(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = USUAL) -> Frame | None:
-    """The same, of rows that many shapes read, one after the other: few rows are made ready once for all of them."""
-    key = (id(spark), sizes, *(segment.key for segment in segments))
+def read_shared(
+    spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = USUAL, kind: Hashable = None
+) -> Frame | None:
+    """The same, of rows that many shapes read, one after the other: few rows are made ready once for all of them.
+    Plans of shapes of one `kind` run together."""
+    key = (id(spark), sizes, kind, *(segment.key for segment in segments))
     with _sharing:
         found = _shared.get(key)
     if found is not None:
         return found[1]
     frame = read(spark, segments, sizes)
     if isinstance(frame, LazyFrame) and all(segment.inline is not None for segment in segments):
+        frame = frame.in_company()
         with _sharing:
             _shared[key] = (segments, frame)  # (with the segments: an inline one is known by its id)
             while len(_shared) > SHARED:
@@ -180,11 +184,12 @@ def tables(
         return None
     found = []
     for schema, alike in _by_schema(segments).items():
-        wanted = StructType([*struct(schema).fields, *more.fields]) if more.fields else struct(schema)
+        schema = with_more(schema, more)
+        wanted = struct(schema)
         parts = [revise(part, segment) for segment in alike for part in tables_of(segment)]
         if any(len(part.schema) != len(wanted) for part in parts):
             return None
-        arrow = arrow_of(json_of(wanted) if more.fields else schema)
+        arrow = arrow_of(schema)
         found.append((wanted, pa.concat_tables([p if p.schema.equals(arrow) else p.cast(arrow) for p in parts])))
     return found
 
@@ -253,6 +258,16 @@ def text_of(schema: StructType) -> str:
     return json_of(schema).replace('"nullable":false', '"nullable":true')
 
 
+def with_more(schema: str, more: StructType) -> str:
+    """A schema with columns behind its own."""
+    return _joined(schema, json_of(more)) if more.fields else schema
+
+
+@lru_cache(maxsize=512)
+def _joined(schema: str, more: str) -> str:
+    return json_of(StructType([*struct(schema).fields, *struct(more).fields]))
+
+
 @lru_cache(maxsize=512)
 def struct(schema: str) -> StructType:
     return StructType.fromJson(json.loads(schema))
@@ -269,7 +284,8 @@ def rows_of(segments: Sequence[Segment | None]) -> int:
 
 def micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Times as microseconds since 1970."""
-    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    in_micros = column if column.type.unit == "us" else column.cast(pa.timestamp("us", tz=column.type.tz))
+    return in_micros.cast(pa.int64())
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:

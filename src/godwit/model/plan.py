@@ -512,17 +512,23 @@ class Plan:
         return tuple((i, op) for i, op in enumerate(self.operators) if isinstance(op, Scan))
 
     @cached_property
+    def stateful(self) -> bool:
+        return any(operator.stateful for operator in self.operators)
+
+    @cached_property
     def runs_both(self) -> bool:
         """Whether two plans of a query run side by side in it (`godwit.replan.tracks`)."""
         return any(isinstance(operator, OldRows | Muted) for operator in self.operators)
 
     def consumer(self, index: int) -> tuple[int, int]:
         """(the operator that reads operator `index`, which of its inputs that is)"""
-        for k, operator in enumerate(self.operators):
-            if index in operator.inputs:
-                return k, operator.inputs.index(index)
-        msg = f"operator {index} has no consumer"
-        raise AssertionError(msg)
+        assert index in self._consumers, f"operator {index} has no consumer"
+        return self._consumers[index]
+
+    @cached_property
+    def _consumers(self) -> dict[int, tuple[int, int]]:
+        readers = ((child, (k, side)) for k, op in enumerate(self.operators) for side, child in enumerate(op.inputs))
+        return dict(reversed(list(readers)))  # (of several, the first)
 
     def is_local(self, index: int) -> bool:
         """Whether the operator has one instance a device (everything from a scan up to the first holistic operator)."""

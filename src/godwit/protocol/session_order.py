@@ -38,7 +38,7 @@ Session = tuple[int, str, int]
 
 def keeps_order(plan: Plan) -> bool:
     """Whether results come as rows do, without a watermark, and in the order of each device's rows."""
-    return plan.sink.ordered and not any(operator.stateful for operator in plan.operators)
+    return plan.sink.ordered and not plan.stateful
 
 
 def in_turn(found: Iterable[tuple[Epoch, R]]) -> list[tuple[Epoch, R]]:

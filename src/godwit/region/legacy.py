@@ -83,7 +83,7 @@ class PlanReport:
 def reported(shape: str, kernel: RegionKernel, record: Record) -> PlanReport | None:
     """None: no query of the shape changes its plan."""
     parcels, known = record.get("left", ()), kernel.deployment
-    if not parcels and not any(under_way(query, known) for query in list(known.of_shape(shape))):
+    if not parcels and not any(under_way(query, known) for query in list(kernel.queries.values())):
         return None
     left = []
     for parcel in parcels:

@@ -242,7 +242,7 @@ class RegionLoop:
         self._stepped(member.runner)
         with self._news:
             if self._members.get(shape) is member:
-                self._schedule.add(shape, prompt=not any(o.stateful for o in member.runner.shape.plan.operators))
+                self._schedule.add(shape, prompt=not member.runner.shape.plan.stateful)
 
     def _step_alone(self, shape: str, member: Member) -> None:
         runner = member.runner

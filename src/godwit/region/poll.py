@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from godwit.engine.arrival import arrived
 from godwit.ids import Epoch, RegionId, StreamId
@@ -38,6 +40,18 @@ Parts = dict[int, list[Segment]]
 Arrived = inputs.Arrived[Segment]
 #: the input of one micro-batch
 Work = inputs.Inputs[Segment]
+
+
+#: the newest entries of source logs, by their records
+_entries: OrderedDict[int, tuple[Record, SourceEntry[Segment]]] = OrderedDict()
+MOST_ENTRIES = 64
+
+
+def _source_entry(record: Record, store: Store) -> SourceEntry[Segment]:
+    marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
+    rows = None if record["segment"] is None else Segment.from_json(record["segment"], store)
+    size = (0, 0) if rows is None else (rows.rows, rows.bytes)
+    return SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
 
 
 class Reader:
@@ -127,12 +141,22 @@ class Reader:
     def entries(self, index: int, scan: Scan, after: int | None) -> Iterator[tuple[int, SourceEntry[Segment]]]:
         log = self._sources[scan_log(index, scan)]
         for number, record in log.after(log.first - 1 if after is None else after):
-            marks = {device: Mark.from_json(mark) for device, mark in record["marks"].items()}
-            rows = None if record["segment"] is None else Segment.from_json(record["segment"], self.store)
-            if rows is not None and scan.arrival:
-                rows = arrived(rows, record["entered"], record.get("late", {}) if scan.late else None)
-            size = (0, 0) if rows is None else (rows.rows, rows.bytes)
-            yield number, SourceEntry(marks, rows, record["rows"], *size, record["entered"], record["newest_us"])
+            entry = self._entry(record)
+            if entry.rows is not None and scan.arrival:
+                rows = arrived(entry.rows, record["entered"], record.get("late", {}) if scan.late else None)
+                count, size = (0, 0) if rows is None else (rows.rows, rows.bytes)
+                entry = replace(entry, rows=rows, count=count, bytes=size)
+            yield number, entry
+
+    def _entry(self, record: Record) -> SourceEntry[Segment]:
+        """Made once for all shapes that read a log: those in this process are given the same record."""
+        found = _entries.get(id(record))
+        if found is None or found[0] is not record:
+            found = _entries[id(record)] = record, _source_entry(record, self.store)
+            while len(_entries) > MOST_ENTRIES:
+                with contextlib.suppress(KeyError):
+                    _entries.popitem(last=False)
+        return found[1]
 
     def part(self, scan: Scan, rows: Segment, device: str) -> tuple[Segment | None, Segment | None]:
         return parted(rows, self.device_column(scan.stream), device)

@@ -18,7 +18,6 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from godwit.engine import segments
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
-from godwit.engine.plan_cache import json_of
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
@@ -30,6 +29,7 @@ from godwit.storage.overlays import EDITS, by_query, edited, revised, simple, wi
 from godwit.storage.place import Place
 
 NUMBERED = StructType([StructField(MEETING, IntegerType())])
+WITH_GENERATION = StructType([StructField(GENERATION, LongType())])
 #: number of segments of similar size that are worth compacting
 FAN_IN = 16
 #: bytes of a state that travel in snapshot commits; more are put into a file
@@ -206,8 +206,8 @@ def landed(sent: Sequence[tuple[Segment, Mapping[QueryId, int]]], path: Place, p
     found = []
     for number, (schema, alike) in enumerate(tables.items()):
         whole = pa.concat_tables(alike, promote_options="permissive")
-        known = StructType([*segments.struct(schema).fields, StructField(GENERATION, LongType())])
-        found.append(segments.write_table(whole, path.with_name(f"{path.name}-{number}"), json_of(known), prune_by))
+        place = path.with_name(f"{path.name}-{number}")
+        found.append(segments.write_table(whole, place, segments.with_more(schema, WITH_GENERATION), prune_by))
     return [segment for segment in found if segment is not None]
 
 

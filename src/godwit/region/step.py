@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from godwit.engine import arrival, in_order, segments
 from godwit.engine import lazy_frame as drafts
@@ -153,7 +152,8 @@ class Step:
             elif self._ordered and not segments.are_few(found, sizes):
                 read = in_order.read(spark, found, sizes)
             else:
-                read = segments.read_shared(spark, found, sizes)
+                # (those that answer at once do not wait for the plans of others)
+                read = segments.read_shared(spark, found, sizes, self._plan.stateful)
             if read is not None and not self._batch.small and _as_they_lie(scan, found):
                 read = FileFrame(drafts.made(read), tuple(found))
             self._opened[rows] = read
@@ -184,6 +184,8 @@ class Step:
 
     def _with_place(self, index: int, frame: Frame | None, queries: Sequence[QueryId] | None = None) -> Frame | None:
         """Rows of parked queries wait here, in logs of their own, until their query has a place again."""
+        if not (self._batch.memory.rooms or self._tables.deployment.parked):
+            return frame
         waited, inside = list[Frame | None](), [frame]
         for query in self._tables.queries if queries is None else queries:
             room = Room("parked", query, self._batch.key(index))
@@ -365,7 +367,7 @@ class Step:
             consumer, _ = self._plan.consumer(index)
             ended = {KEY} if self._plan.is_local(consumer) else {DEVICE, KEY}
             names = [name for name in schema.names if name not in ended]
-            kept = segments.text_of(StructType([schema[name] for name in names]))
+            kept = segments.text_of(drafts.chosen(schema, names))
             routes = self._tables.routes(index)
             to = routes.only() or self._tables.regions_of(table, routes)
             ways = [to] if isinstance(to, str) else pc.unique(to).to_pylist()

@@ -72,6 +72,8 @@ def revised(table: pa.Table, segment: Segment) -> pa.Table:
 
 def with_generations(table: pa.Table, since: Mapping[QueryId, int]) -> pa.Table:
     """Add each row's generation: since when its query's rows are ours; 0 where the query is not named."""
+    if not since:  # (as it nearly always is)
+        return table.append_column(GENERATION, pa.repeat(pa.scalar(0, pa.int64()), table.num_rows))
     return table.append_column(GENERATION, pc.fill_null(by_query(table, since), 0))
 
 
