@@ -202,7 +202,13 @@ class _Matching:
         there = [*(m.new for m in self._matched), *(step.new for step in self._recompute)]
         short = {m.new for m in self._matched if self._old.held_us(m.old) < self._new.held_us(m.new)}
         lost = {key.signature for key in (*self._empty, *short)}
-        lost |= {s.new.signature for s in self._recompute if {s.left.signature, s.right.signature} & lost}
+        # What a state would be computed of may be there for its next join, and lack rows that the computed one needs.
+        thin = {m.new for m in self._matched if self._short(m, source=True)}
+        lost |= {
+            step.new.signature
+            for step in self._recompute
+            if {step.left.signature, step.right.signature} & lost or {step.left, step.right} & thin
+        }
         return [key for key in there if key.signature in lost]
 
     def _settle(self, key: StateKey) -> None:
