@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from godwit.model import changes, deployment, joins, keys, plan, probes, ranking, routing, running, topology
 from godwit.model.instances import ONCE, InstanceId, Scope
@@ -66,17 +67,35 @@ def decode(value: Any) -> Any:
     if kind == "float":
         return float(value["value"])
     if kind == "keys":
-        columns, texts = value["columns"], value["texts"]
-        return Listed(frozenset((t,) if columns == 1 else tuple(t.split(KEY_SEPARATOR)) for t in texts))
+        return _listed(value["columns"], value["texts"])
     if kind == "RouteTable":
         return RouteTable.of(decode(value["routes"]), value["turn"], decode(value.get("turns", _NOTHING)))
     return (_CLASSES.get(kind) or plan.KINDS[kind])(**{k: decode(v) for k, v in value.items() if k != "@"})
 
 
+#: large key sets that are in use, by their size and first and last text
+_LISTED: WeakValueDictionary[tuple[int, int, str, str], Listed] = WeakValueDictionary()
+#: key sets of more keys than this are large
+_LARGE = 1000
+
+
 def _texts(keys: Listed) -> dict[str, Any]:
     """Keys as one text each: there may be very many."""
-    columns = {len(key) for key in keys.keys}
-    parted = columns != {1} and any(KEY_SEPARATOR in part for key in keys.keys for part in key)
-    if len(columns) != 1 or parted:
+    if keys.columns is None:
         return {"@": "Listed", "keys": encode(keys.keys)}
-    return {"@": "keys", "columns": columns.pop(), "texts": keys.texts}
+    return {"@": "keys", "columns": keys.columns, "texts": keys.texts}
+
+
+def _listed(columns: int, texts: list[str]) -> Listed:
+    """The inverse. Many records name the same set of a million keys: while it is in use it is made once."""
+    if len(texts) <= _LARGE:
+        return _made(columns, texts)
+    name = columns, len(texts), texts[0], texts[-1]
+    found = _LISTED.get(name)
+    if found is None or (found.texts is not texts and found.texts != texts):
+        found = _LISTED[name] = _made(columns, texts)
+    return found
+
+
+def _made(columns: int, texts: list[str]) -> Listed:
+    return Listed(frozenset((t,) if columns == 1 else tuple(t.split(KEY_SEPARATOR)) for t in texts))

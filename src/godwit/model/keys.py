@@ -35,6 +35,13 @@ class Listed:
         return sorted(map(KEY_SEPARATOR.join, self.keys))
 
     @cached_property
+    def columns(self) -> int | None:
+        """How many columns a key has; None: its text does not say where they end."""
+        widths = {len(key) for key in self.keys}
+        parted = widths != {1} and any(KEY_SEPARATOR in part for key in self.keys for part in key)
+        return widths.pop() if len(widths) == 1 and not parted else None
+
+    @cached_property
     def digest(self) -> str:
         """A short identity of the set."""
         known = crc32(KEY_SEPARATOR.join(self.texts).encode())
