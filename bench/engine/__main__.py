@@ -30,7 +30,7 @@ Keep = Callable[[Any], None]
 
 def run_throughput(spark: SparkSession, work: Path, small: bool, keep: Keep) -> Any:
     done = []
-    for result in throughput.measure(spark, work, 2_000_000 if small else 20_000_000, quick=small):
+    for result in throughput.measure(spark, work, 2_000_000 if small else 20_000_000, better=small):
         done.append(result)
         keep(done)
     return done

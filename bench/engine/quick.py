@@ -18,7 +18,7 @@ def figures() -> Iterator[dict[str, Any]]:
     """See bench/quick.py."""
     spark = ground.session()
     with tempfile.TemporaryDirectory() as folder:
-        for result in throughput.measure(spark, Path(folder) / "throughput", ROWS, quick=True):
+        for result in throughput.measure(spark, Path(folder) / "throughput", ROWS, better=True):
             figure = result["headline"]
             name = figure["experiment"].removeprefix("engine/")
             yield figure | {"experiment": f"engine/{NAMES.get(name, name)}"}

@@ -43,7 +43,7 @@ class Workload:
     slower_rows: int | None = None
 
     def quicker(self) -> Workload:
-        return replace(self, providers=self.providers[:1], rounds=1, slower_rows=None)
+        return replace(self, providers=self.providers[:1], slower_rows=None)
 
     @property
     def rows_a_batch(self) -> int:
@@ -101,16 +101,15 @@ class Run:
 
 
 def measure(
-    spark: SparkSession, work: Path, rows: int, names: tuple[str, ...] = (), quick: bool = False, better: bool = False
+    spark: SparkSession, work: Path, rows: int, names: tuple[str, ...] = (), better: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Every workload with `rows` rows over all its streams; one result each.
 
-    `quick`: against the state store only that was the better one in the full run, and once; `better`: only that.
+    `better`: only against the state store that was the better one in the full run.
     """
     for workload in WORKLOADS:
         if not names or workload.name in names:
-            chosen = workload.quicker() if quick or better else workload
-            chosen = replace(chosen, rounds=workload.rounds) if better else chosen
+            chosen = workload.quicker() if better else workload
             with peak_memory() as peak:
                 yield _compare(spark, chosen, work, rows, peak)
 
