@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
+from godwit.errors import ConfigError
+from godwit.testing import packages
 from godwit.testing.broker import LocalNats
 
 KAFKA = "4.1.0"
-#: where jars are kept from one run to the next
-CACHE = Path(os.environ.get("GODWIT_TEST_CACHE", Path.home() / ".cache" / "godwit-tests"))
 
 
 def free_port() -> int:
@@ -219,18 +218,7 @@ def kafka(folder: Path) -> Iterator[str]:
 
 
 def package_jars(organisation: str, name: str, version: str, *, alone: bool = False) -> Path:
-    """The jars of a package and (unless `alone`) of what it needs, as Ivy is configured to find them."""
-    folder = CACHE / f"{name}-{version}"
-    if (folder / "complete").exists():
-        return folder
-    only = ["-notransitive"] if alone else []
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    got = subprocess.run(
-        [found("java"), "-jar", ivy, "-cache", CACHE / "ivy", "-dependency", organisation, name, version,
-         "-confs", "default,runtime,master", *only, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"],
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    if got.returncode or not list(folder.glob(f"{name}-*.jar")):
-        pytest.skip(f"{name} {version} cannot be downloaded here: {got.stdout[-300:]}")
-    (folder / "complete").touch()
-    return folder
+    try:
+        return packages.package_jars(organisation, name, version, alone=alone)
+    except ConfigError as missing:
+        pytest.skip(str(missing))

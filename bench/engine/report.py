@@ -77,9 +77,9 @@ def _throughput(results: list[dict[str, Any]], out: Path) -> list[str]:
         "Recorded Parquet files, replayed in micro-batches of the same size by a fleet (exactly-once commits, a clock "
         "for each of 64 devices on 16 sites, deployment tables) and by plain Structured Streaming (file source, its "
         "own watermark, Parquet sink, `availableNow`, the better of both state stores), in turns, in one session. "
-        "`oracle`: the results have the same number of rows and the same checksum. The join's slower state store gets "
-        "less of the rows, and so do we once more beside it; the times of the last micro-batches are in "
-        "engine/throughput.json.",
+        "`oracle`: the results have the same number of rows and the same checksum. Of many keys and the join "
+        "the slower state store gets less of the rows, and so do we once more beside it; the "
+        "times of the last micro-batches are in engine/throughput.json.",
         "",
         *table(
             ["workload", "ours rows/s", "native rows/s", "ratio", "target", "", "oracle", "peak MB JVM / Python"], rows

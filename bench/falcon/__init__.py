@@ -1,1 +1,1 @@
-"""Falcon's experiments (seed 003, Section IV): keys migrate by every strategy over links with a latency."""
+"""Falcon's experiments (Section IV of its paper): keys migrate by every strategy over links with a latency."""

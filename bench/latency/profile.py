@@ -1,7 +1,9 @@
 """What a micro-batch costs where many shapes run: `python -m bench.latency.profile [SHAPES] [PUSHES]`.
 
 One thread pushes rows and steps all runners until nothing is left, again and again: so processor time counts, not what
-else the machine does, and a step costs what it costs without others beside it. The rows are those of `shapes.py`.
+else the machine does, and a step costs what it costs without others beside it. The rows are those of `shapes.py`. In
+turns, rows that nobody waits for gather (`protocol/gathering.py`), as in a running fleet with ten pushes a second, or
+do not.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from bench.latency.load import Load, fleet_of
 from godwit.api.fleet import Fleet
 from godwit.delivery.sinks import CallbackSink
 from godwit.engine.session import spark_session
+from godwit.region.runner import Runner
 
-WARM = 150
+WARM, TURNS = 150, 2
 #: what is counted: (file, function) -> its name in the table
 COUNTED = {
     ("runner.py", "_step"): "steps",
@@ -41,20 +44,28 @@ COUNTED = {
 }
 
 
-def pushes(fleet: Fleet, devices: int) -> Callable[[], None]:
-    """One push of 20 rows of the next device at a time, a tenth of a second later in event time each."""
+def pushes(fleet: Fleet, devices: int) -> Callable[[bool], None]:
+    """One push of 20 rows of the next device at a time, a tenth of a second after the one before; `gather`: what nobody
+    waits for is left."""
     handles, number, at = [fleet.device(f"d{k}") for k in range(devices)], 0, time.time()
 
-    def push() -> None:
+    def push(gather: bool) -> None:
         nonlocal number, at
         number, at = number + 1, at + 0.1
         times = [dt.datetime.fromtimestamp(at - 0.005 * (19 - i), dt.UTC) for i in range(20)]
         device = number % devices
         handles[device].push([{"device": f"d{device}", "value": 5 * i, "ts": ts} for i, ts in enumerate(times)])
-        while fleet.pool.step_all():
+        while sum(_stepped(runner, at if gather else None) for runner in fleet.pool.runners.values()):
             pass
 
     return push
+
+
+def _stepped(runner: Runner, now: float | None) -> bool:
+    """`now`: when rows may gather."""
+    if not runner.waiting() or (now is not None and runner.gathers_until(now) is not None):
+        return False
+    return runner.step() is not None
 
 
 class Used:
@@ -75,10 +86,13 @@ class Used:
         else:
             self.collecting += time.perf_counter() - self._began
 
-    def a_commit(self, commits: int) -> dict[str, float]:
+    def stop(self) -> None:
         gc.callbacks.remove(self._collects)
-        spent = {"python": time.process_time() - self._python, "java": self._of_java() - self._java}
-        return {f"{name} ms": round(s * 1000 / commits, 3) for name, s in {**spent, "gc": self.collecting}.items()}
+        self._python, self._java = time.process_time() - self._python, self._of_java() - self._java
+
+    def each(self, count: int, what: str) -> dict[str, float]:
+        spent = {"python": self._python, "java": self._java, "gc": self.collecting}
+        return {f"{name} ms {what}": round(s * 1000 / count, 3) for name, s in spent.items()}
 
 
 def table(stats: Any, commits: int) -> Iterator[dict[str, Any]]:
@@ -97,15 +111,19 @@ def main(count: int, rounds: int) -> None:
                 fleet.query(name).write_to(CallbackSink(len))
             push = pushes(fleet, load.devices)
             for _ in range(WARM):
-                push()
-            before, used = fleet.pool.committed(), Used()
-            for _ in range(rounds):
-                push()
-            commits = fleet.pool.committed() - before
-            found = {"shapes": count, "commits a push": commits / rounds, **used.a_commit(commits)}
-            print(json.dumps(found), flush=True)
+                push(False)
+            for gather in (True, False) * TURNS:
+                before, used = fleet.pool.committed(), Used()
+                for _ in range(rounds):
+                    push(gather)
+                used.stop()
+                commits = fleet.pool.committed() - before
+                found = {"shapes": count, "rows gather": gather, "commits a push": round(commits / rounds, 1)}
+                print(
+                    json.dumps({**found, **used.each(rounds, "a push"), **used.each(commits, "a commit")}), flush=True
+                )
             before, profile = fleet.pool.committed(), cProfile.Profile(time.thread_time)
-            profile.runcall(lambda: [push() for _ in range(rounds)])
+            profile.runcall(lambda: [push(True) for _ in range(rounds)])
             stats = pstats.Stats(profile)
             for line in table(stats.stats, fleet.pool.committed() - before):  # type: ignore[attr-defined]
                 print(json.dumps(line))

@@ -30,7 +30,7 @@ def run(spark: SparkSession, seconds: float = SECONDS) -> Measured:
 
 
 def figures(found: Measured, baseline: Measured | None = None) -> Iterator[dict[str, Any]]:
-    """One line each, with the targets of issue 16; baseline: engine mode `jobs`, where it was run."""
+    """One line each, with its target; baseline: engine mode `jobs`, where it was run."""
     for name, unit, at_most, value in _table(found):
         other = next((v for n, _, _, v in _table(baseline) if n == name), None) if baseline else None
         yield {

@@ -1,7 +1,7 @@
 """Where Flink is: PyPI's apache-flink in a virtual environment of its own, made by `make bench-peers`.
 
     ~/.cache/godwit/peers-flink-2.3.0/       the virtual environment (GODWIT_PEERS_VENV names another place)
-    ~/.cache/.../flink-sql-parquet-2.3.0.jar Flink's Parquet format, which the wheel leaves out, from Maven Central
+    ~/.cache/.../flink-sql-parquet-2.3.0.jar Flink's Parquet format, which the wheel leaves out, as Ivy fetches it
 
 Flink's Parquet format needs Hadoop's classes; PySpark, which is installed anyway, carries them. PyFlink 2.3 has wheels
 for Python 3.9 to 3.12 and runs on Java 11, 17 and 21.
@@ -10,17 +10,18 @@ for Python 3.9 to 3.12 and runs on Java 11, 17 and 21.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench._harness import say
+from godwit.errors import ConfigError
+from godwit.testing.packages import package_jars
 
 VERSION = "2.3.0"
 PARQUET = f"flink-sql-parquet-{VERSION}.jar"
-MAVEN = f"https://repo1.maven.org/maven2/org/apache/flink/flink-sql-parquet/{VERSION}/{PARQUET}"
 HOW = "run `make bench-peers`, which installs it"
 #: what PyFlink has wheels for
 PYTHONS = ((3, 9), (3, 12))
@@ -73,11 +74,20 @@ def install() -> FlinkInstall:
     say(f"installing apache-flink {VERSION} from PyPI into {root} (900 MB)")
     subprocess.run([sys.executable, "-m", "venv", str(root)], check=True)
     subprocess.run([str(root / "bin" / "pip"), "install", "-q", f"apache-flink=={VERSION}"], check=True)
-    say(f"fetching {MAVEN}")
-    draft = root / f".{PARQUET}"
-    urllib.request.urlretrieve(MAVEN, draft)
-    draft.rename(root / PARQUET)
+    if not (root / PARQUET).exists():
+        say(f"fetching {PARQUET}")
+        draft = root / f".{PARQUET}"
+        shutil.copyfile(_fetched(), draft)
+        draft.rename(root / PARQUET)
     return find()
+
+
+def _fetched() -> Path:
+    try:
+        return package_jars("org.apache.flink", "flink-sql-parquet", VERSION, alone=True) / PARQUET
+    except ConfigError as missing:
+        msg = f"{missing}; or put {PARQUET} into {venv()}"
+        raise MissingFlinkError(msg) from missing
 
 
 def _java_home() -> Path:

@@ -90,21 +90,27 @@ def spark_million(strategy: str) -> None:
 
 def spark_lengths() -> None:
     points = spark.lengths(spark_session(quick=True))
-    title = f"On Spark: length and silence of a change against W (Figures 9, 10, 12; rates x {spark.SCALE:g})"
-    save(report.FOLDER / "spark_lengths.json", {"title": title, "changes": points, "machine": machine()})
+    title = "On Spark: length, silence and extra rows of a change (Figures 9 to 12)"
+    save(report.FOLDER / "spark_lengths.json", {"title": title, "points_on_spark": points, "machine": machine()})
+
+
+def spark_overlaps() -> None:
+    points = spark.overlaps(spark_session(quick=True))
+    title = "On Spark: extra rows against how many of three joins the plans have in common"
+    save(report.FOLDER / "spark_overlaps.json", {"title": title, "overlaps": points, "machine": machine()})
 
 
 def spark_low() -> None:
-    _spark_series("13_and_14", LOW)
+    _spark_series("13_and_14", LOW, spark.SCALE)
 
 
 def spark_high() -> None:
-    _spark_series("15_and_16", HIGH)
+    _spark_series("15_and_16", HIGH, spark.HIGH_SCALE)
 
 
-def _spark_series(name: str, setting: Setting) -> None:
-    runs = spark.series(spark_session(quick=True), setting)
-    title = f"On Spark: figures {name.replace('_', ' ')} (rates x {spark.SCALE:g})"
+def _spark_series(name: str, setting: Setting, scale: float) -> None:
+    runs = spark.series(spark_session(quick=True), setting, scale)
+    title = f"On Spark: figures {name.replace('_', ' ')} (rates x {scale:g})"
     save(report.FOLDER / f"spark_{name}.json", {"title": title, "spark": runs, "machine": machine()})
 
 
@@ -113,6 +119,7 @@ EXPERIMENTS = {
     "series": series,
     "swaps": swaps,
     "spark-lengths": spark_lengths,
+    "spark-overlaps": spark_overlaps,
     "spark-low": spark_low,
     "spark-high": spark_high,
     **{f"spark-million-{name}": partial(spark_million, name) for name in ("background", "moving-state")},

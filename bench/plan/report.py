@@ -27,9 +27,13 @@ def write() -> None:
         elif "runs" in found:
             parts += _over_time(path.stem, found)
         elif "changes" in found:
-            parts += _spark_lengths(found)
+            parts += _million(found)
         elif "constants" in found and "samples" in found:
             parts += _forecasts(path.stem, found)
+        elif "points_on_spark" in found:
+            parts += _lengths_on_spark(path.stem, found)
+        elif "overlaps" in found:
+            parts += _overlaps(found)
         elif "spark" in found:
             parts += _spark_series(path.stem, found)
         elif "swaps" in found:
@@ -67,7 +71,42 @@ def _over_time(name: str, found: Any) -> list[str]:
     return [f"## {found['title']}", "", f"![{name}](plan/{name}.png)", "", *table(head, rows)]
 
 
-def _spark_lengths(found: Any) -> list[str]:
+def _lengths_on_spark(name: str, found: Any) -> list[str]:
+    points = found["points_on_spark"]
+    figures = list(dict.fromkeys(point["figure"] for point in points))
+    _, axes = plt.subplots(1, len(figures), figsize=(4 * len(figures), 3.5))
+    for axis, figure in zip(axes, figures, strict=True):
+        those = [point for point in points if point["figure"] == figure]
+        for strategy in dict.fromkeys(point["strategy"] for point in those):
+            line = [(p["x"], p["length_s"]) for p in those if p["strategy"] == strategy]
+            axis.plot(*zip(*line, strict=True), "o-", label=strategy)
+        axis.set_title(f"Figure {figure}")
+        axis.set_xlabel(those[0]["axis"])
+        axis.set_ylabel("length of the change, s")
+    _finish(name)
+    keys = ("figure", "axis", "x", "strategy", "length_s", "silence_s", "calm_gap_s", "extra_rows")
+    head = ("figure", "x is", "x", "strategy", "length, s", "silence, s", "calm gap, s", "extra rows")
+    rows = [[_short(point[key]) for key in keys] for point in points]
+    told = f"{describe(found['machine'])}. Medians of the changes there and back; oracle: equal in every fleet."
+    return [f"## {found['title']}", "", told, "", f"![{name}](plan/{name}.png)", "", *table(head, rows)]
+
+
+def _overlaps(found: Any) -> list[str]:
+    """`track`: what parallel-track took in beside, in the same fleet."""
+    rows = []
+    for point in found["overlaps"]:
+        track = next(
+            p for p in found["overlaps"] if p["in_common"] == point["in_common"] and p["strategy"] == "parallel-track"
+        )
+        share = point["extra_rows"] / max(track["extra_rows"], 1)
+        extra = [f"{point['extra'][key]:g}" for key in ("read", "made", "beside")]
+        rows.append([point["in_common"], point["strategy"], *extra, f"{point['extra_rows']:g}", f"{share:.2f}x"])
+    head = ("joins in common", "strategy", "read", "made", "beside", "extra rows", "of parallel-track's")
+    told = f"{describe(found['machine'])}. Medians of the changes there and back; oracle: equal in every fleet."
+    return [f"## {found['title']}", "", told, "", *table(head, rows)]
+
+
+def _million(found: Any) -> list[str]:
     head = ("W, ms", "strategy", "change", "length, s", "silence, s", "calm gap, s", "extra rows", "oracle")
     rows = [
         [run["window_ms"], run["strategy"], n + 1, *_change(change), run["oracle"]]

@@ -11,7 +11,7 @@ import datetime as dt
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from bench._harness import say
 from bench.plan.settings import Setting
 from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
@@ -34,14 +35,15 @@ from godwit.model.topology import Site, Topology
 from godwit.protocol.handover import Migration
 from godwit.replan.change_progress import under_way
 from godwit.replan.change_record import PLAN_CHANGES, PlanChangeRecord
+from godwit.replan.matching import StateMatch
 from godwit.replan.tracks import matching, of_new, runs_both
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 STEP_S = 0.1
 #: micro-batches in which states are filled before the wall clock begins
 FILLS = 12
-KEYS = ("ab", "bc", "cd")
-COLUMNS = "n int, ab int, bc int, cd int, ts timestamp"
+KEYS = ("ab", "bc", "cd", "de")
+COLUMNS = "n int, ab int, bc int, cd int, de int, ts timestamp"
 
 
 def sql(setting: Setting) -> str:
@@ -93,6 +95,7 @@ class Meter:
         self._left: dict[tuple[str, int, int], int] = {}
         self._read: dict[tuple[str, StateKey], int] = {}
         self._made: dict[tuple[str, StateKey], int] = {}
+        self._matches: dict[tuple[str, str], StateMatch] = {}
 
     @property
     def extra(self) -> dict[str, int]:
@@ -116,7 +119,9 @@ class Meter:
 
     def _computed(self, old: Query, new: Query, streams: Any, memory: Any) -> None:
         """As far as it is done; of what was made, those rows too that came in the same micro-batch."""
-        found = matching(old, new, streams)
+        if (old.id, new.id) not in self._matches:  # (the runner waits for this)
+            self._matches = {(old.id, new.id): matching(old, new, streams)}
+        found = self._matches[old.id, new.id]
         was = {one.new: (old.shape.signatures.index(one.old.signature), one.old.side) for one in found.matched}
         for step in found.recompute:
             rows = memory.state(step.new).rows
@@ -212,6 +217,8 @@ def running(
         for _ in range(FILLS if fill_s else 0):
             one.load.push(round(fill_s / STEP_S / FILLS))
             fleet.process_available()
+        if fill_s:
+            say(f"filled: {rows_kept(fleet)[0]:,} rows of streams in states")
         if start:
             fleet.start()
         yield one
@@ -227,7 +234,7 @@ class Bench:
     #: whether it has its new order
     new_order: bool = False
 
-    def change(self, strategy: str, order: str, most_s: float = 120.0, after_s: float = 1.0) -> dict[str, Any]:
+    def change(self, strategy: str, order: str, most_s: float = 150.0, after_s: float = 1.0) -> dict[str, Any]:
         """Change the plan while rows come; SystemExit: it did not come to an end."""
         fleet, load = self.fleet, self.load
         begun, asked_at, before, pushed = time.perf_counter(), time.time(), self.meter.extra, load.pushed
@@ -238,7 +245,15 @@ class Bench:
         while time.perf_counter() - begun < most_s and (asked.is_alive() or changing(fleet)):
             load.run(STEP_S)
         if asked.is_alive() or changing(fleet):
-            msg = f"{strategy}: the change is not over after {most_s:.0f} s; the machine is too busy for this load"
+            known = fleet.store.get_document(PLAN_CHANGES) or []
+            phases = [
+                (p.phase, round(p.at - asked_at)) for one in known for p in PlanChangeRecord.from_json(one).phases
+            ]
+            took = [round(ms) for _, ms in self.meter.took[-3:]]
+            msg = (
+                f"{strategy}: the change is not over after {most_s:.0f} s; the machine is too busy for this load "
+                f"(phases, s: {phases[-6:]}; last micro-batches, ms: {took})"
+            )
             raise SystemExit(msg)
         meanwhile = load.pushed - pushed
         load.run(after_s)
@@ -255,6 +270,11 @@ class Bench:
             "extra": extra,
             "phases": [(p.phase, round(p.at - asked_at, 3), p.rows, p.bytes) for p in told.phases],
         }
+
+    def change_back(self, strategy: str, orders: tuple[str, str], after_s: float) -> dict[str, Any]:
+        """To the other one of two orders."""
+        back, self.new_order = self.new_order, not self.new_order
+        return {"back": back, **self.change(strategy, orders[0 if back else 1], after_s=after_s)}
 
     def calm(self, seconds: float) -> tuple[float, float | None]:
         """(longest gap between results, micro-batch with rows at the median, ms)"""
@@ -290,6 +310,7 @@ def run(
         for number in range(changes if strategy not in ("none", "new") else 0):
             gap, _ = bench.calm(calm_s)
             told = bench.change(strategy, setting.orders[(number + 1) % 2])
+            say(f"{strategy}: change {number + 1}, {told['length_s']:.2f} s, calm gap {gap:.2f} s")
             found.append({**told, "calm_gap_s": gap})
         gap, took = bench.calm(calm_s)
         load, sink = bench.load, bench.sink
@@ -303,6 +324,31 @@ def run(
             "results_at": [(round(at - load._begun, 2), rows) for at, rows in sink.came],
             **bench.verdict(),
         }
+
+
+def in_turns(
+    spark: SparkSession,
+    setting: Setting,
+    strategies: Sequence[str],
+    scale: float,
+    rounds: int,
+    order: str = "",
+) -> Iterator[dict[str, Any]]:
+    """Changes by each strategy in turn, of one query in one fleet, to another order and back. SystemExit: results are
+    wrong."""
+    with running(spark, setting, scale) as bench:
+        bench.load.run(2 + setting.window_ms / 1000)
+        for turn in range(rounds):
+            # (with an even number of them each would always go the same way)
+            first = turn % len(strategies) if len(strategies) % 2 == 0 else 0
+            for strategy in (*strategies[first:], *strategies[:first]):
+                gap, took = bench.calm(1.2)
+                told = bench.change_back(strategy, (setting.orders[0], order or setting.orders[1]), after_s=0.5)
+                yield {"strategy": strategy, "round": turn, **told, "calm_gap_s": gap, "calm_batch_ms": took or 0.0}
+        oracle = bench.verdict()["oracle"]
+        if oracle != "equal":
+            msg = f"{setting} x {scale:g}: results are {oracle}"
+            raise SystemExit(msg)
 
 
 def changing(fleet: Fleet) -> bool:

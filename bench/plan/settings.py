@@ -16,8 +16,8 @@ OLD, NEW = parse("A JOIN B JOIN C JOIN D"), parse("(B JOIN C) JOIN D JOIN A")
 
 @dataclass(frozen=True)
 class Setting:
-    """Inter-arrival times in milliseconds, reduction factors, one window between all pairs; of three or four
-    streams."""
+    """Inter-arrival times in milliseconds, reduction factors, one window between all pairs; of three to
+    five streams."""
 
     window_ms: int
     gaps_ms: tuple[float, ...]
@@ -25,7 +25,7 @@ class Setting:
 
     @property
     def aliases(self) -> str:
-        return "ABCD"[: len(self.gaps_ms)]
+        return "ABCDE"[: len(self.gaps_ms)]
 
     @property
     def links(self) -> tuple[str, ...]:

@@ -14,6 +14,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.regions")
     parser.add_argument("--chaos", action="store_true", help="random faults instead of figures")
     parser.add_argument("--far", action="store_true", help="Falcon's and ISQD's cells over 80 ms of round trip")
+    parser.add_argument("--cells", nargs="+", choices=("isqd", "tm"), default=("isqd", "tm"), help="of --far")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each strategy migrates to and fro (--far)")
+    parser.add_argument("--cluster", action="store_true", help="a region on a Spark cluster of 2 against local[2]")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of --cluster")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults go on, or the cut lasts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=("file", "nats"), default="file")
@@ -31,7 +35,17 @@ def main() -> None:
         from bench.regions import far
 
         with tempfile.TemporaryDirectory(prefix="godwit-far-") as folder:
-            save(RESULTS / "regions-far.json", {"machine": machine(), "cells": far.run(Path(folder))})
+            here, cells = machine(), list[dict[str, object]]()
+            for cell in far.run(Path(folder), asked.cells, asked.rounds):
+                cells.append(cell)
+                save(RESULTS / "regions-far.json", {"machine": here, "cells": cells})  # (also if it is broken off)
+        return
+    if asked.cluster:
+        from bench.regions.cluster import compared
+
+        told = compared(asked.rows)
+        save(RESULTS / "regions-cluster.json", {"machine": machine(), **told})
+        print(json.dumps(told, indent=1))
         return
     from bench.regions.measure import both
 

@@ -11,7 +11,8 @@ A proxy keeps every byte between them for half a round trip, each way; those of 
     isqd    a filter and a window of one device that hops between edge and cloud, four times a second if the commands
             are answered by then (latency under change against calm; from a command to its answer)
 
-python -m bench.regions --far            # 10 minutes; writes docs/results/regions-far.json
+python -m bench.regions --far            # both in one run, 6 to 7 minutes; writes docs/results/regions-far.json
+python -m bench.regions --far --cells isqd --rounds 3
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ROUND_TRIP_MS = 80.0
 STORES = ("cloud", "leaf")
 STRATEGIES = (NONE, "falcon", "falcon-oop", "on-demand", "partial-pause", "full-restart")
 RATE, SEED = 300.0, 7
-WARM_S, CALM_S, ROUNDS = 8.0, 4.0, 3
+WARM_S, CALM_S = 8.0, 4.0
 PAUSE_S = (0.8, 1.6)
 #: ISQD's cell
 HOPS, HOP_EVERY = 40, 0.25
@@ -110,7 +111,7 @@ def far_fleet(folder: Path, store: str) -> Iterator[Far]:
 # --- Falcon
 
 
-def tm(folder: Path, store: str) -> list[dict[str, Any]]:
+def tm(folder: Path, store: str, rounds: int) -> list[dict[str, Any]]:
     """Every strategy in turn; what each did, and the oracle."""
     asked = QUESTIONS["tm"]
     with far_fleet(folder, store) as far, far.client() as fleet, far.client() as driver:
@@ -134,7 +135,7 @@ def tm(folder: Path, store: str) -> list[dict[str, Any]]:
             fleet.push("speeds", tables["speeds"], device="s0", sequence=number)
             heard.look(every=20)
 
-        _meanwhile(lambda: turns.extend(_turns(driver, played.start, asked.keys[::2])), push)
+        _meanwhile(lambda: turns.extend(_turns(driver, played.start, asked.keys[::2], rounds)), push)
         far.far(False)
         fleet.close_sources()
         fleet.process_available(300)
@@ -144,14 +145,14 @@ def tm(folder: Path, store: str) -> list[dict[str, Any]]:
     return _told(latencies(asked, played), turns, oracle)
 
 
-def _turns(driver: ConnectedFleet, start: float, keys: list[str]) -> Iterator[tuple[str, float, float]]:
+def _turns(driver: ConnectedFleet, start: float, keys: list[str], rounds: int) -> Iterator[tuple[str, float, float]]:
     until(start + WARM_S)
     for strategy in STRATEGIES:
         for to in (EDGE, CLOUD):
             _migrate(driver, strategy, keys, to)
     time.sleep(CALM_S)
     chance = random.Random(SEED)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for strategy in chance.sample(STRATEGIES, len(STRATEGIES)):
             for to in (EDGE, CLOUD):
                 time.sleep(chance.uniform(*PAUSE_S))
@@ -200,7 +201,7 @@ def _told(seen: Latencies, turns: list[tuple[str, float, float]], oracle: str) -
 # --- ISQD
 
 
-def isqd(folder: Path, store: str) -> list[dict[str, Any]]:
+def isqd(folder: Path, store: str, _: int) -> list[dict[str, Any]]:
     """A device hops; its rows are answered at the cloud."""
     found = []
     with far_fleet(folder, store) as far, far.client() as fleet, far.client() as driver:
@@ -294,11 +295,10 @@ def _meanwhile(drive: Callable[[], object], push: Callable[[], None]) -> float:
     return time.time()
 
 
-def run(folder: Path, stores: Sequence[str] = STORES, cells: Sequence[str] = tuple(CELLS)) -> list[dict[str, Any]]:
-    found = []
-    for store in stores:
-        for name in cells:
-            for one in CELLS[name](folder / store / name, store):
-                found.append({"store": store, **one})
-                say(str(found[-1]))
-    return found
+def run(folder: Path, cells: Sequence[str] = tuple(CELLS), rounds: int = 1) -> Iterator[dict[str, Any]]:
+    """Each cell with both stores, one after the other, so that their rows can be compared."""
+    for name in cells:
+        for store in STORES:
+            for one in CELLS[name](folder / store / name, store, rounds):
+                say(str(one))
+                yield {"store": store, **one}

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.ids import RegionId, SiteId
+from godwit.ingest.pipeline import Pipeline
 from godwit.model.topology import Link, Site, Topology
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile, RegionSpec
@@ -50,6 +51,8 @@ class Ran:
     """A running fleet as the bench uses it."""
 
     push: Push
+    #: pushes that need not wait for each other
+    pipeline: Callable[[], Pipeline]
     store: Store
     process_available: Callable[[], None]
     #: of processes
@@ -75,6 +78,7 @@ def embedded(folder: Path) -> Iterator[Ran]:
         fleet.start()
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),  # type: ignore[arg-type]
+            fleet.pipeline,
             fleet.store,
             fleet.process_available,
         )
@@ -105,7 +109,7 @@ def processes(folder: Path, proxied: bool = False) -> Iterator[Ran]:
         fleet.submit(SQL, "q", sink=RESULTS)
         yield Ran(
             lambda device, rows, n: fleet.push("rows", rows, device=device, sequence=n),
-            fleet.store, fleet.process_available, launcher, fleet, link, started,
+            fleet.pipeline, fleet.store, fleet.process_available, launcher, fleet, link, started,
         )  # fmt: skip
 
 
@@ -138,7 +142,11 @@ class Sender:
         moment = dt.datetime.fromtimestamp(time.time() if at is None else at, dt.UTC)
         self._push(device, [{"device": device, "n": self.sent[device], "ts": moment}], 1)
 
-    def many(self, device: str, rows: int) -> None:
+    def pipeline(self) -> Pipeline:
+        return self._ran.pipeline()
+
+    def many(self, device: str, rows: int, pipeline: Pipeline | None = None) -> None:
+        """`pipeline`: pushed without waiting for it."""
         now, first = int(time.time() * 1e6), self.sent[device]
         table = pa.table(
             {
@@ -147,11 +155,14 @@ class Sender:
                 "ts": pa.array(np.full(rows, now), pa.timestamp("us", "UTC")),
             }
         )
-        self._push(device, table, rows)
+        self._push(device, table, rows, pipeline)
 
-    def _push(self, device: str, rows: Any, count: int) -> None:
+    def _push(self, device: str, rows: Any, count: int, pipeline: Pipeline | None = None) -> None:
         self._sequence[device] += 1
-        self._ran.push(device, rows, self._sequence[device])
+        if pipeline is None:
+            self._ran.push(device, rows, self._sequence[device])
+        else:
+            pipeline.push("rows", rows, device=device, sequence=self._sequence[device])
         self.sent[device] += count
 
     def look(self) -> int:

@@ -13,12 +13,15 @@ from typing import Any
 
 from bench._harness import say
 from bench.regions.fleets import REGIONS, Ran, Sender, latency
+from godwit.ingest.pipeline import Pipeline
 
 WARM, ROWS, EVERY = 40, 100, 0.05
 #: pushes of so many rows, as fast as they are taken
 BULK, BATCH = 20, 2_000
 #: so many times before it counts, and then: one alone may meet a plan that is being compiled
 WARM_BULKS, BULKS = 6, 5
+#: of those that do not wait for each other, when most is compiled
+PIPELINED = 4
 
 
 def paced(sender: Sender, rows: int, devices: tuple[str, ...] = tuple(REGIONS)) -> tuple[float, float]:
@@ -42,15 +45,23 @@ def calm(ran: Ran, sender: Sender) -> dict[str, Any]:
     found = latency(sender, *span)
     for _ in range(WARM_BULKS):  # (plans of these sizes are made, and compiled)
         _bulk(sender)
-    return {**found, "rows_per_s": median(_bulk(sender) for _ in range(BULKS))}
+    found["rows_per_s"] = median(_bulk(sender) for _ in range(BULKS))
+    with sender.pipeline() as pipeline:
+        for _ in range(PIPELINED // 2):
+            _bulk(sender, pipeline)
+        found["rows_per_s_pipelined"] = median(_bulk(sender, pipeline) for _ in range(PIPELINED))
+    return found
 
 
-def _bulk(sender: Sender) -> float:
-    """Rows per second, from the first push until the last result."""
+def _bulk(sender: Sender, pipeline: Pipeline | None = None) -> float:
+    """Rows per second, from the first push until the last result; each push waits until it is durable, unless there is
+    a pipeline."""
     began = time.monotonic()
     for _ in range(BULK):
         for device in REGIONS:
-            sender.many(device, BATCH)
+            sender.many(device, BATCH, pipeline)
+    if pipeline is not None:
+        pipeline.flush()
     sender.wait(120)
     return BULK * BATCH * len(REGIONS) / (time.monotonic() - began)
 
@@ -86,8 +97,8 @@ def cut_off(ran: Ran, sender: Sender, seconds: float) -> dict[str, float]:
     }
 
 
-def both(folder: Path, cut_s: float) -> dict[str, Any]:
-    """Embedded, then processes, then processes of which one is cut off; the oracle judges those."""
+def beside(folder: Path) -> dict[str, Any]:
+    """Embedded, then processes; the oracle judges those."""
     from bench.regions.fleets import embedded, processes
 
     with embedded(folder / "embedded") as ran:
@@ -95,27 +106,29 @@ def both(folder: Path, cut_s: float) -> dict[str, Any]:
     say(f"embedded: {threads}")
     with processes(folder / "processes") as ran:
         assert ran.launcher is not None
-        sender = Sender(ran)
-        apart = calm(ran, sender)
+        apart = calm(ran, Sender(ran))
         say(f"processes: {apart}")
         memory, start = {one.name: round(one.megabytes) for one in ran.launcher.running()}, ran.start_s
-        verdicts = {judged(ran)}
+        oracle = judged(ran)
+    return {"embedded": threads, "processes": apart, "start_s": start, "memory": memory, "oracle": oracle}
+
+
+def while_cut(folder: Path, cut_s: float) -> dict[str, Any]:
+    """Processes of which one is cut off; the oracle judges them."""
+    from bench.regions.fleets import processes
+
     with processes(folder / "cut", proxied=True) as ran:
         sender = Sender(ran)
         paced(sender, WARM)
         sender.wait()
         cut = cut_off(ran, sender, cut_s)
         say(f"cut off: {cut}")
-        verdicts.add(judged(ran))
-    oracle = "; ".join(sorted(verdicts))
-    return {
-        "embedded": threads,
-        "processes": apart,
-        "start_s": start,
-        "memory": memory,
-        "cut": cut,
-        "oracle": oracle,
-    }
+        return {"cut": cut, "oracle": judged(ran)}
+
+
+def both(folder: Path, cut_s: float) -> dict[str, Any]:
+    told, cut = beside(folder), while_cut(folder, cut_s)
+    return {**told, **cut, "oracle": "; ".join(sorted({told["oracle"], cut["oracle"]}))}
 
 
 def judged(ran: Ran) -> str:

@@ -231,6 +231,25 @@ def test_what_is_not_possible_is_refused_with_what_is(fleet: Fleet) -> None:
     _end_well(fleet, "q", "r")
 
 
+def test_one_that_has_parted_can_run_both_plans_and_share_the_answers_by_age(fleet: Fleet) -> None:
+    """What `parallel-track` is refused with helps: rows of its states, which had classes for others, are old ones."""
+    random_ = random.Random(13)
+    fleet.submit(ABOVE.format(1), "q")
+    _push(fleet, random_, range(3))
+    fleet.submit(ABOVE.format(1), "r")
+    _push(fleet, random_, range(3, 9))
+    with pytest.raises(ConfigError, match="alone=True"):
+        fleet.replan("q", order=NEW_ORDER, strategy="parallel-track", alone=True)
+    fleet.replan("q", order=NEW_ORDER, strategy="background", alone=True)
+    _push(fleet, random_, range(9, 12))
+    assert len(fleet.deployment.queries) == 2
+    fleet.replan("q", order="(a JOIN c) JOIN b", strategy="parallel-track")
+    _push(fleet, random_, range(12, 42))
+    assert len(fleet.deployment.queries) == 2
+    assert _order(fleet, "q") != _order(fleet, "r")
+    _end_well(fleet, "q", "r")
+
+
 @pytest.mark.parametrize(
     "strategy", ["background", *(pytest.param(s, marks=pytest.mark.full) for s in ("moving-state", "parallel-track"))]
 )

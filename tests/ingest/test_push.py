@@ -130,3 +130,21 @@ def test_a_generator_is_read_once_also_where_the_push_must_wait(open_fleet: Call
     assert fleet.push("readings", (row for row in rows("d0", "d0")))
     assert fleet.push("readings", pa.Table.from_pylist(rows("d0")))
     assert fleet.gateway.log(RegionId("s0"), READINGS).log.last >= 2
+
+
+def test_batches_that_are_sent_again_with_more_are_one_entry_of_what_is_new(open_fleet: Callable[..., Fleet]) -> None:
+    fleet = open_fleet()
+    fleet.topology.add(line(1))
+    fleet.stream("trips", "device string, n int, ts timestamp", device="device")
+    fleet.device("d0", site="s0", streams=["trips"])
+    batches = [(number, [{"device": "d0", "n": number, "ts": START}]) for number in range(1, 7)]
+    device = DeviceId("d0")
+    assert [fleet.push_many("trips", part, device) for part in (batches[:3], batches[1:], batches)] == [3, 3, 0]
+    with fleet.pipeline() as pipeline:
+        for number in range(5, 9):  # two of them are known
+            pipeline.push("trips", [{"device": "d0", "n": number, "ts": START}], device="d0", sequence=number)
+    records = [
+        record for _, record in fleet.gateway.log(fleet.deployment.sites[SiteId("s0")], StreamId("trips")).log.after(0)
+    ]
+    assert sum(record["rows"].get("d0", 0) for record in records) == 8
+    assert [record["sequence"]["d0"] for record in records if record["sequence"]][:2] == [3, 6]

@@ -1,10 +1,13 @@
 """Cost models: the right distribution is found, held-out errors are small, files carry a version."""
 
+import functools
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 
 from godwit.errors import DataError
 from godwit.placement.cost_models.learned import LearnedModel
@@ -119,6 +122,30 @@ def test_models_of_another_version_are_refused(learned, tmp_path):
     (tmp_path / "p.json").write_text("{}")
     with pytest.raises(DataError, match="not a parametric cost model of version"):
         ParametricModel.load(tmp_path / "p.json")
+
+
+def _calls(code):
+    """A skops file of an object that would call something."""
+    return skops.io.dumps(functools.partial(print, code))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (_calls("run"), "it holds .*partial"),
+        (skops.io.dumps([1, 2]), "it holds list"),
+        (pickle.dumps("a model of before"), "cannot be read as a model"),
+    ],
+    ids=["a call", "another object", "a pickle"],
+)
+def test_model_files_that_are_no_regressor_are_refused(learned, tmp_path, body, why):
+    learned.save(tmp_path)
+    (tmp_path / "latency_ms.skops").write_bytes(body)
+    with pytest.raises(DataError, match=rf"latency_ms\.skops .*{why}.*train the model again"):
+        LearnedModel.load(tmp_path)
+    (tmp_path / "latency_ms.skops").unlink()
+    with pytest.raises(DataError, match=r"holds no latency_ms\.skops"):
+        LearnedModel.load(tmp_path)
 
 
 def test_too_few_rows():

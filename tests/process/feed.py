@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+from godwit.ingest.pipeline import Pipeline
 from godwit.process.connect import ConnectedFleet
 from godwit.testing import readings
 from tests.region.world import DISORDER
@@ -28,7 +29,8 @@ class Feed:
         self._second = 0.0
         self.rows = 0
 
-    def send(self, batches: int, rows: int = 5, only: Sequence[str] = ()) -> None:
+    def send(self, batches: int, rows: int = 5, only: Sequence[str] = (), pipeline: Pipeline | None = None) -> None:
+        """`pipeline`: pushed without waiting for it."""
         for _ in range(batches):
             self._second += 2.0
             for train in only or [f"t{number}" for number in range(self._trains)]:
@@ -42,5 +44,8 @@ class Feed:
                     device_column="train",
                     columns=COLUMNS,
                 )
-                self._fleet.push("passengers", made, device=train, sequence=self._sequence[train], timeout=90.0)
+                if pipeline is None:
+                    self._fleet.push("passengers", made, device=train, sequence=self._sequence[train], timeout=90.0)
+                else:
+                    pipeline.push("passengers", made, device=train, sequence=self._sequence[train])
                 self.rows += len(made)

@@ -18,7 +18,7 @@ from godwit.model.topology import Site, Topology
 from godwit.process.connect import ConnectedFleet
 from godwit.process.fleet_file import FleetFile, RegionSpec
 from godwit.process.launcher import Launcher
-from tests.process.cluster import Cluster
+from godwit.testing.spark_cluster import Cluster
 from tests.servers import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]

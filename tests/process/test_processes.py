@@ -76,6 +76,16 @@ def test_devices_and_state_move_between_processes(fleet: ConnectedFleet, feed: F
     fleet.process_available()
 
 
+def test_pushes_that_do_not_wait_follow_a_device_that_moves(fleet: ConnectedFleet, feed: Feed) -> None:
+    with fleet.pipeline(window=8) as pipeline:
+        feed.send(8, pipeline=pipeline)
+        fleet.move_device("t0", "east")
+        feed.send(8, pipeline=pipeline)
+        fleet.move_device("t0", "west")
+        feed.send(4, pipeline=pipeline)
+    fleet.process_available()
+
+
 @pytest.mark.parametrize(
     ("strategy", "order"), [("background", "(b JOIN c) JOIN a"), ("moving-state", "a JOIN b JOIN c")]
 )

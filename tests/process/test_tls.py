@@ -119,10 +119,6 @@ def test_the_environment_names_the_files(tmp_path: Path, authority: Signed) -> N
         TlsFiles(files.ca, files.cert, str(tmp_path / "none")).context(server=True)
 
 
-#: learned cost models (scikit-learn) are files that a user trains and loads himself; no process reads them
-PICKLED_STILL = {"engine/train_cost_models.py", "placement/cost_models/learned.py"}
-
-
 def test_nothing_that_processes_say_or_keep_is_pickled() -> None:
     """Neither on a wire nor in a store: no module imports a library that executes what it reads."""
     forbidden, pickled = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}, set()
@@ -132,4 +128,4 @@ def test_nothing_that_processes_say_or_keep_is_pickled() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if {name.split(".")[0] for name in names} & forbidden:
                 pickled.add(file.relative_to(Path(godwit.__file__).parent).as_posix())
-    assert pickled == PICKLED_STILL, "say it as JSON or Arrow; what no longer pickles goes off the list"
+    assert not pickled, "say it as JSON or Arrow"

@@ -18,7 +18,7 @@ from godwit.cli.main import app
 from godwit.cli.remote import server_of
 from godwit.client.pages import newest
 from godwit.client.remote import RemoteCommand, RemoteFleet, RemoteQuery
-from godwit.errors import ConfigError, DeploymentError, SqlError, UnknownNameError
+from godwit.errors import ConfigError, DeploymentError, SourceError, SqlError, UnknownNameError
 from tests.server.conftest import Running
 from tests.waiting import until
 
@@ -65,6 +65,21 @@ def test_the_methods_of_a_fleet_work_over_a_server(serve: Serve) -> None:
         assert fleet.status()["epoch"] >= 5
         assert any("t1" in json.dumps(story) for story in fleet.history.read())
         assert set(fleet.topology.now.sites) == {"west", "east", "cloud"}
+
+
+def test_pushes_that_do_not_wait_come_in_order_over_a_server(serve: Serve) -> None:
+    server = serve()
+    with RemoteFleet(server.url, "admin") as fleet:
+        declared(fleet)
+        query = fleet.submit(SQL, "busy")
+        with fleet.pipeline(window=3) as pipeline:
+            for number in range(2, 12):
+                pipeline.push("passengers", row(number), device="t1", sequence=number)
+        assert fleet.push_many("passengers", [(11, row(11)), (12, row(12))], "t1") == 1
+        assert until(lambda: [r["boarded"] for r in query.results()] == list(range(2, 13)))
+        refused = pytest.raises(SourceError, match="'t1' for 'nothing' from sequence number 13 on were not taken")
+        with refused, fleet.pipeline() as pipeline:
+            pipeline.push("nothing", row(13), device="t1", sequence=13)
 
 
 def test_refusals_are_the_errors_that_a_fleet_here_would_raise(serve: Serve) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 from godwit.ids import Epoch
 from godwit.model.deployment import Deployment
 from godwit.model.joins import OuterJoin
-from godwit.model.plan import GENERATION, StateSpec
+from godwit.model.plan import GENERATION, Aggregate, StateSpec
 from godwit.model.routing import RouteTable
-from godwit.protocol import delivery_order, outbox
+from godwit.protocol import delivery_order, gathering, outbox
 from godwit.protocol import kernel as kernel_module
+from godwit.protocol.gathering import Gathering
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Inputs
 from godwit.protocol.kernel import RegionKernel
@@ -562,3 +563,17 @@ def ranked_by(strategy: str, told: int | Schedule) -> Schedule:
     schedule = draw_ranked_keys(told) if isinstance(told, int) else told
     actions = (replace(a, strategy=strategy) if isinstance(a, MoveKeys) else a for a in schedule.actions)
     return replace(schedule, actions=tuple(actions))
+
+
+def _always(*_: Any) -> bool:
+    return True
+
+
+#: of rows that gather; the seeds are those of `draw_gathering`
+BROKEN_GATHERING: dict[str, tuple[Any, str, Any, int]] = {
+    "no window ends": (Aggregate, "may_answer", _never_held, 1),
+    "the watermark here is not looked at": (Gathering, "_lets_go", _never_held, 0),
+    "nobody elsewhere waits for our sources": (Gathering, "_lets_others_go", _never_held, 0),
+    "messages bring nothing but marks": (Gathering, "_says_more", _never_held, 1),
+    "all rows wait for a watermark": (gathering, "_held_above", _always, 0),
+}

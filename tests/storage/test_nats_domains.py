@@ -4,6 +4,7 @@ one way's time, and while the link is cut nobody stands still."""
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from statistics import median
 import pyarrow as pa
 import pytest
 
-from godwit.errors import ConfigError, StateError
+from godwit.errors import ConfigError, StateError, StoreAwayError
+from godwit.maintenance.integrity import inspect, sequences
+from godwit.process.coordinator_agent import RemoteGateway
 from godwit.process.proxy import Proxy
 from godwit.storage import names, nats_server
 from godwit.storage.open_store import holder_of, lock_of, no_processes, open_store
@@ -384,3 +387,53 @@ def test_users_with_no_more_rights_than_they_need(tmp_path: Path, monkeypatch: p
             open_store(f"{made.edge.address.replace('edge:secret@', '')}/fleet?domain=edge")
     finally:
         made.stop()
+
+
+def test_logs_behind_a_link_that_is_cut_are_inspected_later(servers: Servers) -> None:
+    """A coordinator that is started meanwhile goes on without them: it has read nothing of them yet."""
+    west = servers.west()
+    west.log(names.source_log("west", "s")).append({"n": 1})
+    west.log(names.commit_log("west", "ab"), create=True)
+    first = servers.store(servers.hub)
+    first.log(CONTROL).append({"starts": {"west/s": 1}})
+    first.log(names.source_log("cloud", "s")).append({"n": 1})
+    servers.link.cut(True)
+    started = servers.store(servers.hub)  # (another process, which has listed nothing)
+    assert inspect(started) == {"west"}
+    with pytest.raises(StoreAwayError, match="'edge'"):
+        list(sequences(started))
+    assert RemoteGateway(started).known_ends == {names.source_log("west", "s"): 1}
+    servers.link.cut(False)
+    assert until(lambda: not inspect(started))
+
+
+def test_who_ends_does_not_wait_for_a_server_that_is_away(servers: Servers) -> None:
+    west = servers.west()
+    west.log(OUTBOX).append({"n": 1})
+    servers.edge.kill()
+    failed: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            west.log(OUTBOX).append({"n": 2})
+        except OSError as fault:
+            failed.append(fault)
+
+    waits = threading.Thread(target=append, daemon=True)
+    waits.start()
+    waits.join(1.0)
+    assert waits.is_alive()  # a server of one's own is waited for
+    began = time.monotonic()
+    west.part()
+    waits.join(20.0)
+    assert failed
+    for _ in range(20):
+        with pytest.raises(OSError, match="is away"):
+            west.log(OUTBOX).append({"n": 2})
+    assert time.monotonic() - began < 12
+
+
+def test_a_connection_that_uvloop_has_closed_counts_as_a_server_that_is_away() -> None:
+    """It says so by an error of no kind of its own; what it ends must be tried again, as after any other loss."""
+    assert nats_server.is_away(RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"))
+    assert not nats_server.is_away(RuntimeError("a bug"))

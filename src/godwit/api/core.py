@@ -6,11 +6,12 @@ logs, the gateway, the runners and the control loop, and none of those who use i
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,12 +41,15 @@ from godwit.engine import segments
 from godwit.engine.analysis import Analyst
 from godwit.engine.upserts import hidden, latest
 from godwit.engine.user_functions import UserFunctions
-from godwit.errors import DeploymentError, NotAttachedError, SourceError
+from godwit.errors import DeploymentError, NotAttachedError, SourceError, StoreAwayError
 from godwit.ids import DeviceId, Epoch, NodeId, QueryId, RegionId, SiteId, StreamId
+from godwit.ingest.batches import MeanwhileError, together
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
+from godwit.ingest.pipeline import WINDOW, Pipeline
 from godwit.ingest.push_gate import PushGate
-from godwit.ingest.schema import Rows, Schema
+from godwit.ingest.rows import Rows
+from godwit.ingest.schema import Schema
 from godwit.maintenance.housekeeping import Retention
 from godwit.maintenance.integrity import inspect
 from godwit.model.change_text import as_changes
@@ -68,6 +72,7 @@ from godwit.storage.base import Durability
 from godwit.storage.command_log import CommandLog
 from godwit.storage.epoch_log import Control
 from godwit.storage.log import Record
+from godwit.storage.names import PROCESSES
 from godwit.storage.open_store import lock_of, no_processes, open_store
 from godwit.storage.store import Store
 
@@ -120,7 +125,12 @@ class FleetCore(ABC):
         self.folder_lock.take()
         if elsewhere is None:
             no_processes(store)
-        inspect(store)
+        #: regions of other processes whose logs could not be reached when this one was started
+        self.uninspected = inspect(store)
+        if self.uninspected and elsewhere is None:
+            away = ", ".join(sorted(self.uninspected))
+            msg = f"the logs of {away} cannot be reached now; open the fleet when they can be"
+            raise StoreAwayError(msg)
         #: held while appending to a source log or publishing an epoch; never while waiting for anything
         self.lock = threading.RLock()
         #: pushes of sources that go back and forth between edges wait here for a moment
@@ -133,7 +143,8 @@ class FleetCore(ABC):
         self.functions = UserFunctions(() if elsewhere is not None else (self.spark, self.analyst.session))
         control, commands = Control(store), CommandLog(store)  # first: who reads the folder looks for its control log
         self.metrics, self.aliases, self.versions = Metrics(store, spark), QueryAliases(store), QueryVersions(store)  # type: ignore[arg-type]
-        self.transfer = StateTransfer(store, options.state, options.links, self.path)
+        landing = "landing" if elsewhere is None else f"{PROCESSES}/landing"  # (a region's process has its own)
+        self.transfer = StateTransfer(store, options.state, options.links, self.path, landing)
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
         self.tracker = tracker
@@ -294,17 +305,38 @@ class FleetCore(ABC):
 
     def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
         """Rows enter the fleet: of one device, or of many, by the stream's device column."""
+        return self._push(StreamId(stream), rows, device, sequence)
+
+    def push_many(self, stream: str, batches: Sequence[tuple[int, Rows]], device: DeviceId) -> int:
+        """Numbered batches of a device, in order: one entry of its source log for those that are new; how many."""
+        name, taken = StreamId(stream), 0
+        self.gateway.schema(name)
+        for group in together(stream, batches):
+            while (fresh := group.after(known := self.gateway.sequence(name, str(device)))).parts:
+                with contextlib.suppress(MeanwhileError):
+                    if self._push(name, fresh.table, device, fresh.last, known):
+                        taken += len(fresh.parts)
+                        break
+        return taken
+
+    def pipeline(self, window: int = WINDOW) -> Pipeline:
+        """Pushes that need not wait for each other: at most `window` of a device's are on their way."""
+        return Pipeline(lambda stream, batches, device: self.push_many(stream, batches, DeviceId(device)), window)
+
+    def _push(
+        self, stream: StreamId, rows: Rows, device: DeviceId | None, sequence: int | None, after: int | None = None
+    ) -> bool:
         until = time.monotonic() + self.control.ack_timeout
-        if self.gateway.is_known(StreamId(stream), device, sequence):
+        if self.gateway.is_known(stream, device, sequence):
             return False
-        conformed = self.gateway.conform(StreamId(stream), rows, device)
+        conformed = self.gateway.conform(stream, rows, device)
         while True:
             try:
                 if device is not None and self.gate.holds(device) and conformed.table.num_rows:
-                    first = pc.min(conformed.table[self.deployment.streams[StreamId(stream)].time])
+                    first = pc.min(conformed.table[self.deployment.streams[stream].time])
                     self.gate.wait(device, first.cast("int64").as_py())
                 with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
-                    return self.gateway.push(StreamId(stream), conformed, self.deployment, device, sequence)
+                    return self.gateway.push(stream, conformed, self.deployment, device, sequence, after)
             except NotAttachedError:
                 # Attached for the first time, by an epoch that is on its way: no other process can take its rows.
                 if device is None or not self.is_attached(device) or time.monotonic() > until:

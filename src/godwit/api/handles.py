@@ -18,7 +18,7 @@ from godwit.delivery.sinks.base import ResultSink
 from godwit.engine import segments
 from godwit.engine.upserts import with_kind
 from godwit.ids import DeviceId, QueryId, SiteId, StreamId
-from godwit.ingest.schema import Rows, as_rows
+from godwit.ingest.rows import Rows, as_rows
 from godwit.maintenance.supervisor import Supervisor
 from godwit.model.explain import explain
 from godwit.model.plan import CLASS, QUERY, Query

@@ -101,6 +101,10 @@ class RunningFleet(FleetCore):
 
     def process_available(self, timeout: float = 300.0) -> None:
         """Work until everything that was pushed has been answered."""
+        with self.pool.pressed():
+            self._process_available(timeout)
+
+    def _process_available(self, timeout: float) -> None:
         until = time.monotonic() + timeout
         self.arrivals.beat()
         while time.monotonic() < until:

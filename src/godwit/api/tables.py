@@ -18,7 +18,8 @@ import pyarrow as pa
 from godwit.api.core import FleetCore
 from godwit.errors import ConfigError, SourceError
 from godwit.ids import StreamId
-from godwit.ingest.schema import Rows, as_rows, columns_of
+from godwit.ingest.rows import Rows, as_rows
+from godwit.ingest.schema import columns_of
 from godwit.ingest.sources.table_followers import FileFollower, PostgresFollower, TableFollower, read_rows
 from godwit.model.plan import GONE, SEQUENCE, Stream
 from godwit.model.tables import SINCE, reference_table

@@ -15,6 +15,7 @@ from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, Remo
 from godwit.client.http import Http, taken
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
+from godwit.ingest.pipeline import WINDOW, Pipeline
 from godwit.migration.phases import REPLICA
 from godwit.model.change_text import as_changes, change_text, move_text
 from godwit.model.changes import Change
@@ -78,6 +79,14 @@ class RemoteFleet:
         given = {k: v for k, v in {"device": device, "sequence": sequence}.items() if v is not None}
         path = f"{named('streams', stream)}/rows"
         return taken(self._http.ask("POST", path, params=given, **body_of(rows)))
+
+    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str) -> int:
+        """Numbered batches of a device, in order, a request each; how many were new."""
+        return sum(self.push(stream, rows, device=device, sequence=number) for number, rows in batches)
+
+    def pipeline(self, window: int = WINDOW) -> Pipeline:
+        """Pushes that need not wait for each other: at most `window` of a device's are on their way."""
+        return Pipeline(self.push_many, window)
 
     def tell_time(self, stream: str, clocks: Mapping[str, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""

@@ -59,6 +59,14 @@ class FileFrame:
         """Everything else a DataFrame has gives what a DataFrame gives."""
         return getattr(self.frame, name)
 
+    def plain(self, text: str) -> str | None:
+        """The column of the files that an expression passes on as it is; None: it makes something of it."""
+        name: str | None = text
+        for texts in reversed((*self.selects, (text,))):
+            plain = None if name is None else _NAME.fullmatch(name)
+            name = None if plain is None else _below(plain[1], texts)
+        return name
+
     def source(self, name: str) -> tuple[str, Callable[[int], int]] | None:
         """The column of the files that a column of times follows from, and how; None: not known."""
         steps: list[Callable[[int], int]] = []

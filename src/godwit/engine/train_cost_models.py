@@ -11,7 +11,6 @@ gets parametric.json and learned/, both with a version, and errors.json with the
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -23,7 +22,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from godwit.errors import DataError, GodwitError
-from godwit.placement.cost_models.learned import Dimension, HeldOutError, LearnedModel, train_dimension
+from godwit.placement.cost_models.learned import (
+    Dimension,
+    HeldOutError,
+    LearnedModel,
+    from_bytes,
+    to_bytes,
+    train_dimension,
+)
 from godwit.placement.cost_models.metrics_log import COLUMNS, TARGETS, check_columns
 from godwit.placement.cost_models.parametric import Fit, Group, ParametricModel, fit
 
@@ -110,15 +116,15 @@ def train_learned(log: DataFrame, seed: int = 0) -> LearnedModel:
         # partitions arrive in any order: sort, or the held-out rows would differ from run to run
         ordered = rows.drop(columns="target").sort_values(list(COLUMNS)).reset_index(drop=True)
         trained = train_dimension(target, ordered, kinds, platforms, seed)
-        body = pickle.dumps((trained.regressor, asdict(trained.error)))
-        return pd.DataFrame({"target": [target], "body": [body]})
+        body, error = to_bytes(trained.regressor), json.dumps(asdict(trained.error))
+        return pd.DataFrame({"target": [target], "body": [body], "error": [error]})
 
     spread = sample.withColumn("target", F.explode(F.array(*[F.lit(t) for t in TARGETS])))
-    trained = spread.groupBy("target").applyInPandas(train, "target string, body binary").collect()
+    trained = spread.groupBy("target").applyInPandas(train, "target string, body binary, error string").collect()
     dimensions = {}
     for row in trained:
-        regressor, error = pickle.loads(bytes(row["body"]))
-        dimensions[row["target"]] = Dimension(row["target"], regressor, HeldOutError(**error))
+        regressor = from_bytes(bytes(row["body"]), f"what was trained for {row['target']}")
+        dimensions[row["target"]] = Dimension(row["target"], regressor, HeldOutError(**json.loads(row["error"])))
     return LearnedModel({t: dimensions[t] for t in TARGETS}, kinds, platforms)
 
 

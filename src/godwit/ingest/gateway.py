@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
-from godwit.ingest.schema import Conformed, Rows, Schema, micros
+from godwit.ingest.batches import MeanwhileError
+from godwit.ingest.rows import Rows
+from godwit.ingest.schema import Conformed, Schema, micros
 from godwit.ingest.sessions import Sessions
 from godwit.ingest.source_log import DeadLetters, UnknownColumns, came_late, newest_by_device
 from godwit.ingest.source_logs import SourceLogs, nothing
@@ -66,12 +68,22 @@ class Gateway(SourceLogs):
         return sequence <= self.sequence(stream, device)
 
     def push(
-        self, stream: StreamId, rows: Conformed, deployment: Deployment, device: DeviceId | None, sequence: int | None
+        self,
+        stream: StreamId,
+        rows: Conformed,
+        deployment: Deployment,
+        device: DeviceId | None,
+        sequence: int | None,
+        after: int | None = None,
     ) -> bool:
-        """Rows of one device, or of many told apart by the device column. False: this sequence number is known."""
+        """Rows of one device, or of many told apart by the device column. False: this sequence number is known.
+        `after`: the last number that may be known; MeanwhileError if it is another."""
         if self.schema(stream).stream.key:
             msg = f"'{stream}' is a reference table; change it with fleet.table(..).upsert(rows) or .delete(keys)"
             raise SourceError(msg)
+        if after is not None and after != self.sequence(stream, str(device)):
+            msg = f"rows of '{device}' behind sequence number {after} have come through meanwhile"
+            raise MeanwhileError(msg)
         if self.is_known(stream, device, sequence):
             return False
         self.push_numbered(stream, rows, deployment, device, {} if sequence is None else {str(device): sequence})

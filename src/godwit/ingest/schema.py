@@ -23,11 +23,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from godwit.errors import SourceError
+from godwit.ingest.rows import Rows, as_rows
 from godwit.model.plan import Column, Stream
 from godwit.names import hint
 
-#: rows as users have them: a list, tuple or generator of dicts, one dict, a pyarrow table or batch, a pandas frame
-Rows: TypeAlias = Any
 Dead: TypeAlias = list[dict[str, Any]]
 #: of a table, which rows are meant
 Mask: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
@@ -59,27 +58,6 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
         raise SourceError(msg) from error
     assert isinstance(parsed, StructType)
     return tuple(Column(field.name, field.dataType.simpleString()) for field in parsed.fields)
-
-
-def as_rows(stream: str, rows: Rows) -> pa.Table | list[Any]:
-    """Rows in one of two forms: a table, or a list of dicts."""
-    if isinstance(rows, pa.Table | list):
-        return rows
-    if isinstance(rows, Mapping):
-        return [rows]
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
-    if type(rows).__module__.startswith("pandas") and hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        return list(rows)
-    msg = (
-        f"{type(rows).__name__} is not rows of stream '{stream}'; push a list of dicts such as [{{'ts': ..}}], one "
-        "dict, a pyarrow table or record batch, or a pandas frame"
-    )
-    raise SourceError(msg)
 
 
 class Schema:

@@ -178,6 +178,10 @@ class Operator:
         by partials that it keeps by class, and merges for each reader (`OperatorContext.for_readers`); or not."""
         return None if self.stateful else "rows"
 
+    def may_answer(self, before: int, now: int) -> bool:
+        """Whether results may come of it when its watermark goes from one time (microseconds) to another."""
+        return self.emits == "watermark" and now > before
+
     @property
     def detail(self) -> str:
         """What `explain` adds to the line."""
@@ -384,6 +388,13 @@ class Aggregate(Operator):
     def told_apart(self) -> Literal["rows", "partials"] | None:
         """Where a session ends depends on all its rows."""
         return None if self.window.kind == "session" else "partials"
+
+    def may_answer(self, before: int, now: int) -> bool:
+        if self.window.kind not in ("tumbling", "hopping", "sliced"):
+            return now > before
+        # Windows end once in a slide.
+        slide, first = self.window.slide_us, self.window.offset_us + self.window.size_us + self.lag_us
+        return (now - first) // slide > (before - first) // slide
 
     @property
     def detail(self) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,6 +46,8 @@ from godwit.errors import (
     StoreAwayError,
 )
 from godwit.ids import DeviceId, QueryId, RegionId, SiteId, StreamId
+from godwit.ingest.batches import as_table, together
+from godwit.ingest.pipeline import WINDOW, Pipeline
 from godwit.model.change_text import as_changes
 from godwit.model.changes import Change, DeviceMoved, LinkAdded, SiteAdded
 from godwit.model.codec import decode
@@ -233,38 +236,43 @@ class ConnectedFleet:
                 unknown.update(answer["unknown"])
             return bool(answer["taken"])
 
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
+        table = as_table(stream, rows)
+        head: Head = {"do": "push", "stream": stream, "device": device, "sequence": sequence}
         if device is not None:
-            return self._push(stream, table, device, device, sequence, timeout, told)
+            return told(self._push(head, table, device, timeout))
         known = self.deployment.streams.get(StreamId(stream))
         if known is None or known.device is None:
-            return self._push(stream, table, stream, None, sequence, timeout, told)
+            return told(self._push(head, table, stream, timeout))
         taken = False
         senders = table.column(known.device).cast(pa.string())
         for one in pc.unique(senders).to_pylist():
             mine = table.filter(pc.equal(senders, one))
-            taken = self._push(stream, mine, one, one, sequence, timeout, told) or taken
+            taken = told(self._push({**head, "device": one}, mine, one, timeout)) or taken
         return taken
 
-    def _push(
-        self,
-        stream: str,
-        rows: pa.Table,
-        of: str,
-        device: str | None,
-        sequence: int | None,
-        timeout: float,
-        told: Callable[[Head], bool],
-    ) -> bool:
+    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str, timeout: float = 30.0) -> int:
+        """Numbered batches of a device, in order: one trip, and one entry of its source log, for those that are new.
+        They are sent again until they are taken, once; how many were new."""
+        taken = 0
+        for group in together(stream, batches):
+            head: Head = {"do": "push_many", "stream": stream, "device": device, "batches": list(group.parts)}
+            taken += int(self._push(head, group.table, device, timeout)["taken"])
+        return taken
+
+    def pipeline(self, window: int = WINDOW) -> Pipeline:
+        """Pushes that need not wait for each other: at most `window` of a device's are on their way."""
+        workers = _Workers(self.url, self.token)
+        return Pipeline(workers.push_many, window, workers.close)
+
+    def _push(self, head: Head, rows: pa.Table, of: str, timeout: float) -> Head:
         from godwit.process.region_process import as_body
 
-        head: Head = {"do": "push", "stream": stream, "device": device, "sequence": sequence}
+        numbered = "batches" in head or head["sequence"] is not None
         body, until, region = as_body(rows), time.monotonic() + timeout, None
         while True:
             try:
                 region = region or self._home(of)
-                answer, _ = self._caller(region_document(region)).call(head, body)
-                return told(answer)
+                return self._caller(region_document(region)).call(head, body)[0]
             except ElsewhereError as elsewhere:
                 region = RegionId(elsewhere.region)
             except NotAttachedError:
@@ -273,8 +281,8 @@ class ConnectedFleet:
                 region = None
             except (WireError, StoreAwayError) as lost:
                 self._forget(region_document(region or ""))
-                if sequence is None or time.monotonic() > until:
-                    if sequence is None:
+                if not numbered or time.monotonic() > until:
+                    if not numbered:
                         msg = f"{lost}; whether the rows were taken is not known: push with a sequence number"
                         raise SourceError(msg) from lost
                     raise
@@ -316,22 +324,23 @@ class ConnectedFleet:
         """The processes that were ever there."""
         return region_members(self.store)
 
-    def status(self) -> dict[str, Head]:
-        """What each process that answers says of itself."""
+    def status(self, waits: bool = False) -> dict[str, Head]:
+        """What each process that answers says of itself. `waits`: somebody waits for all that has been pushed."""
         told: dict[str, Head] = {}
         for name in (COORDINATOR, *map(region_document, self.regions())):
             try:
-                told[name], _ = self._caller(name).call({"do": "status"}, timeout=5.0)
+                told[name], _ = self._caller(name).call({"do": "status", "waits": waits}, timeout=5.0)
             except (GodwitError, OSError) as fault:
                 self._forget(name)
                 told[name] = {"error": str(fault)}
         return told
 
     def process_available(self, timeout: float = 120.0) -> None:
-        """Wait until everything that was pushed has been answered."""
+        """Wait until everything that was pushed has been answered: also while a disk is full, or a server away, for
+        what these have ended is tried again. DeploymentError: something has failed for good, or the time is over."""
         until, before = time.monotonic() + timeout, None
         while time.monotonic() < until:
-            told = self.status()
+            told = self.status(waits=True)
             failed = {name: one["failures"] for name, one in told.items() if one.get("failures")}
             if failed:
                 msg = f"the fleet cannot go on: {failed}"
@@ -381,3 +390,22 @@ class ConnectedFleet:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Workers:
+    """Clients for the threads of a pipeline, one each."""
+
+    def __init__(self, url: str | Path, token: str) -> None:
+        self._url, self._token, self._mine = url, token, threading.local()
+        self._all: list[ConnectedFleet] = []
+
+    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str) -> int:
+        if not hasattr(self._mine, "fleet"):
+            self._mine.fleet = ConnectedFleet(self._url, self._token)
+            self._all.append(self._mine.fleet)
+        fleet: ConnectedFleet = self._mine.fleet
+        return fleet.push_many(stream, batches, device)
+
+    def close(self) -> None:
+        for one in self._all:
+            one.close()

@@ -27,6 +27,7 @@ from godwit.ids import DeviceId, Epoch, QueryId, RegionId, StreamId
 from godwit.ingest.gateway import Gateway
 from godwit.maintenance.duties import Duty
 from godwit.maintenance.housekeeping import MANY_EPOCHS, Housekeeper, Swept
+from godwit.maintenance.integrity import inspect
 from godwit.model.codec import decode, encode
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Column, Query, Stream
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: how often reports and beats are looked at, should nobody have told us (seconds)
 LOOK_EVERY = 0.2
+#: how often logs are tried that could not be inspected at the start (seconds)
+INSPECT_EVERY = 5.0
 #: how often sinks are served and housekeeping is looked at (seconds)
 DUTIES_EVERY = 0.05
 
@@ -67,8 +70,8 @@ class RemoteGateway(Gateway):
     def __init__(self, store: Store) -> None:
         super().__init__(store, only=RegionId(""))
         self._declared: set[StreamId] = set()
-        #: how far source logs went when they were last looked at
-        self._ends: dict[str, int] = {}
+        #: how far source logs went when they were last looked at, by an earlier process for a start
+        self.known_ends = {source_log(*place.split("/", 1)): end for place, end in _known_ends(store).items()}
 
     def declare(self, schema: Any, deployment: Deployment) -> None:
         self._declared.add(schema.id)
@@ -80,9 +83,16 @@ class RemoteGateway(Gateway):
         for stream, region in itertools.product(self._declared & set(streams), regions):
             name = source_log(region, stream)
             with contextlib.suppress(OSError):
-                self._ends[name] = self.store.log(name).last
-            found[f"{region}/{stream}"] = self._ends.get(name, 0)
+                self.known_ends[name] = self.store.log(name).last
+            found[f"{region}/{stream}"] = self.known_ends.get(name, 0)
         return found
+
+
+def _known_ends(store: Store) -> dict[str, int]:
+    control, ends = store.log(names.CONTROL), dict[str, int]()
+    for _, record in control.after(control.first - 1):
+        ends |= record["starts"]
+    return ends
 
 
 class RemoteAnalyst:
@@ -142,7 +152,9 @@ class CoordinatorAgent(RunningFleet):
         write_fleet_options(store, FleetDocument(options.rule, options.redeployment, options.state))
         elsewhere = Elsewhere(RemoteAnalyst(store, token), RemoteGateway(store))
         super().__init__(store, None, options, extras.admission, extras.reoptimise, elsewhere=elsewhere)
-        self._wanted, self._swept_at = dict(extras.sinks), 0
+        self._wanted, self._swept_at, self._inspect_at = dict(extras.sinks), 0, 0.0
+        if self.uninspected:
+            log.warning("logs of %s are cut off: they are inspected later", ", ".join(sorted(self.uninspected)))
         self._departures, self._keeper = (
             Departures(),
             Housekeeper(self.store, options.retention, mine=lambda region: False, epochs=self._followed_by_all),
@@ -160,6 +172,7 @@ class CoordinatorAgent(RunningFleet):
         self._beats = threading.Thread(target=self._watch_beats, name="coordinator/beats", daemon=True)
         self._duties = (
             Duty("copies of the control log", self.keep_copies),
+            Duty("inspection", self._inspect_the_rest),
             Duty("housekeeping", self._keep_house),
             Duty("re-optimiser", self.reoptimiser.look_if_due),
             Duty("admission", self.admission.look_if_due),
@@ -254,6 +267,12 @@ class CoordinatorAgent(RunningFleet):
         while not self._stopping_watch.wait(DUTIES_EVERY):
             for duty in self._duties:
                 duty.run()
+
+    def _inspect_the_rest(self) -> None:
+        """Logs that were cut off when this process was started, once they can be reached."""
+        if self.uninspected and time.monotonic() >= self._inspect_at:
+            self._inspect_at = time.monotonic() + INSPECT_EVERY
+            self.uninspected = inspect(self.store)
 
     def _keep_house(self) -> None:
         """Epochs that every region has followed go, and devices that have left and were read to the end."""

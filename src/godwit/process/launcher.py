@@ -24,6 +24,7 @@ from godwit.process.members import COORDINATOR, ProcessMember, member, region_do
 from godwit.process.proxy import Proxy
 from godwit.process.shifted_clock import sitecustomize as clock
 from godwit.process.wire import TOKEN
+from godwit.storage.lease import born
 from godwit.storage.open_store import holder_of, open_store
 
 #: how long a process may take to start, or to stop (seconds)
@@ -191,7 +192,7 @@ class Launcher:
             return self._lock_holder(document)
         except StoreAwayError:  # (the lease lies in a domain that is cut off, and the process on this machine)
             known = member(self.store, document)
-            alive = known is not None and not known.left and Path(f"/proc/{known.pid}").exists()
+            alive = known is not None and not known.left and bool(born(known.pid))  # (one that has ended may remain)
             return known.pid if known is not None and alive else None
 
     def _lock_holder(self, document: str) -> int | None:

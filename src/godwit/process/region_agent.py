@@ -7,6 +7,7 @@ coordinator is away nothing is published, and the region goes on under the last 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,9 +21,11 @@ from godwit.engine.analysis import Analyst
 from godwit.errors import StateError
 from godwit.ids import DeviceId, Epoch, RegionId, StreamId
 from godwit.ingest.arrival_clocks import ArrivalClocks
+from godwit.ingest.batches import Batches, MeanwhileError
 from godwit.ingest.derived import Publisher
 from godwit.ingest.gateway import Gateway
-from godwit.ingest.schema import Conformed, Rows
+from godwit.ingest.rows import Rows
+from godwit.ingest.schema import Conformed
 from godwit.maintenance.housekeeping import Housekeeper, Retention, Swept
 from godwit.model.codec import decode
 from godwit.model.deployment import Delta, Deployment
@@ -36,6 +39,7 @@ from godwit.process.sequences import SequenceIndex
 from godwit.protocol.inputs import parts_plans
 from godwit.region.epochs import EpochReader
 from godwit.region.legacy import reported
+from godwit.region.loop import passes
 from godwit.region.plan_lines import draw_line
 from godwit.region.pool import RunnerPool
 from godwit.region.runner import Limits, Runner
@@ -119,7 +123,7 @@ class RegionAgent:
     def start(self, address: str) -> None:
         """Join: stand where an earlier process of this name stood, follow what was published since, and run."""
         self._recall()
-        self.membership.describe = lambda: ProcessMember(address, self._followed, failures=self.failures())
+        self.membership.describe = lambda: self._described(address)
         self.notifier.start()
         self.pool.start()
         self.look()
@@ -135,12 +139,19 @@ class RegionAgent:
             if thread.is_alive():
                 thread.join()
         self.pool.stop()
-        self._save()
+        with contextlib.suppress(OSError):  # (a store that is away: an epoch that is followed twice changes nothing)
+            self._save()
         self.notifier.stop()
         self.membership.leave()
 
-    def failures(self) -> dict[str, str]:
-        return {name: f"{type(why).__name__}: {why}" for name, why in self.pool.failures().items()}
+    def failures(self, *, passing: bool = False) -> dict[str, str]:
+        """What has failed for good; `passing`: what is tried again, every second."""
+        found = self.pool.failures().items()
+        return {name: f"{type(why).__name__}: {why}" for name, why in found if passes(why) == passing}
+
+    def _described(self, address: str) -> ProcessMember:
+        tried = {name: f"{why} (tried again)" for name, why in self.failures(passing=True).items()}
+        return ProcessMember(address, self._followed, failures=self.failures() | tried)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -266,9 +277,26 @@ class RegionAgent:
         self.look()
         return self.gateway.conform(stream, rows, device)
 
-    def push(self, stream: StreamId, rows: Conformed, device: DeviceId | None, sequence: int | None) -> bool:
+    def push_many(self, stream: StreamId, batches: Batches, device: DeviceId) -> int:
+        """Numbered batches of a device that is attached here: one entry for those that are new; how many."""
+        self.look()
+        self.gateway.schema(stream)
+        while (fresh := batches.after(known := self.gateway.sequence(stream, device))).parts:
+            with contextlib.suppress(MeanwhileError):  # (also if it is only now known what another region has taken)
+                self.push(stream, self.conform(stream, fresh.table, device), device, fresh.last, known)
+                return len(fresh.parts)
+        return 0
+
+    def push(
+        self,
+        stream: StreamId,
+        rows: Conformed,
+        device: DeviceId | None,
+        sequence: int | None,
+        after: int | None = None,
+    ) -> bool:
         """Rows of devices that are attached here, under the epoch that they were conformed by or a newer one;
-        ElsewhereError says where they are."""
+        ElsewhereError says where they are. `after`: see `Gateway.push`."""
         if device is None or sequence is None:
             with self.lock:
                 return self.gateway.push(stream, rows, self.deployment, device, sequence)
@@ -281,7 +309,7 @@ class RegionAgent:
                     self.gateway.remember(stream, device, max(self.gateway.sequence(stream, device), newest))
                     self._sequences.known(stream, device, session)
                 if session == self.deployment.sessions.get(device, 1):
-                    return self.gateway.push(stream, rows, self.deployment, device, sequence)
+                    return self.gateway.push(stream, rows, self.deployment, device, sequence, after)
 
     def tell_time(self, stream: StreamId, clocks: dict[DeviceId, int]) -> None:
         self.look()
@@ -308,15 +336,17 @@ class RegionAgent:
             idle = not self._epochs.control.exists(self._followed + 1) and self.pool.idle() and not self.pool.underway
         except OSError:  # another region's messages, or epochs, cannot be reached: there may be some
             idle = False
+        tried = self.failures(passing=True)
         return {
             "region": self.region,
             "epoch": self._followed,
             "adopted": self.pool.adopted,
-            "idle": idle,
+            "idle": idle and not tried,
             "committed": self.pool.committed(),
             "runners": len(self.pool.runners),
             "executors": self._executors(),
             "failures": self.failures(),
+            "tried_again": tried,
         }
 
     def _executors(self) -> int:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 
 from godwit.delivery.json_rows import plain
 from godwit.errors import SourceError
 from godwit.ids import DeviceId, RegionId, StreamId
+from godwit.ingest.batches import Batches
 from godwit.ingest.schema import columns_of
 from godwit.model.codec import decode, encode
 from godwit.operators.schema import row_columns
 from godwit.process.region_agent import RegionAgent
 from godwit.process.wire import Head
+
+#: how long nothing gathers after somebody has said that he waits; he says it again (seconds)
+PRESSED_S = 2.0
 
 
 class RegionService:
@@ -30,6 +36,9 @@ class RegionService:
                 taken = agent.push(stream, fits, device, head.get("sequence"))
                 dead, unknown = (fits.dead, agent.gateway.said_of(stream, fits.unknown)) if taken else ([], {})
                 return {"taken": taken, "dead": [plain(one) for one in dead], "unknown": unknown}, b""
+            case "push_many":
+                batches = Batches(rows_of(body), tuple((int(n), int(rows)) for n, rows in head["batches"]))
+                return {"taken": agent.push_many(StreamId(head["stream"]), batches, DeviceId(head["device"]))}, b""
             case "tell":
                 agent.tell_time(StreamId(head["stream"]), {DeviceId(d): int(c) for d, c in head["clocks"].items()})
             case "end":
@@ -53,6 +62,8 @@ class RegionService:
                 found = row_columns(agent.analyst.session, decode(head["query"]), head["operator"])
                 return {"columns": encode(found)}, b""
             case "status":
+                if head.get("waits"):
+                    agent.pool.press_until(time.time() + PRESSED_S)
                 return agent.status(), b""
             case other:
                 msg = f"a region's process does not know '{other}'"

@@ -70,6 +70,7 @@ def serve_coordinator(
         listener.start()
         log.warning("the coordinator of %s listens at %s (pid %s)", store.disk.root, listener.address, os.getpid())
         wait_for_signal()
+        store.part()
     log.warning("the coordinator has stopped")
 
 
@@ -120,4 +121,5 @@ def serve_region(
         listener.start()  # who calls before the agent stands where its predecessor stood waits in the queue
         log.warning("region %s of %s listens at %s (pid %s)", region, store.disk.root, listener.address, os.getpid())
         wait_for_signal()
+        store.part()
     log.warning("region %s has stopped", region)

@@ -35,7 +35,7 @@ class IdleSources:
         back unless all are idle: then nothing moves, so what the last one allows must be released before.
         """
         self._stale = True
-        if not any(_limit(deployment, scan.stream) is not None for scan in self._scans.values()):
+        if not any(limit_of(deployment, scan.stream) is not None for scan in self._scans.values()):
             return
         here = {source for _, source, _ in own_marks}
         self._heard = {source: at for source, at in self._heard.items() if source in here}
@@ -66,7 +66,7 @@ class IdleSources:
         self, own_marks: OwnMarks, deployment: Deployment, now: float
     ) -> Iterator[tuple[tuple[int, str, int], Mark, float]]:
         """The sources that may become idle, and when each does."""
-        limits = {i: _limit(deployment, scan.stream) for i, scan in self._scans.items()}
+        limits = {i: limit_of(deployment, scan.stream) for i, scan in self._scans.items()}
         if not any(limit is not None for limit in limits.values()):
             return
         for key, mark in list(own_marks.items()):  # others may ask while a micro-batch is under way
@@ -76,6 +76,6 @@ class IdleSources:
                 yield key, mark, self._heard.setdefault(key[1], now) + limit
 
 
-def _limit(deployment: Deployment, stream: Any) -> float | None:
+def limit_of(deployment: Deployment, stream: Any) -> float | None:
     known = deployment.streams.get(stream)
     return None if known is None else known.idle_seconds

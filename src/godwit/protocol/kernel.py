@@ -22,7 +22,7 @@ from godwit.model.routing import RouteTable
 from godwit.protocol import outbox
 from godwit.protocol.commit import ProtocolCommit, is_due
 from godwit.protocol.handover import EpochChange, Migration, sinks_between
-from godwit.protocol.idle import IdleSources
+from godwit.protocol.idle import IdleSources, limit_of
 from godwit.protocol.inputs import CONTROL, Arrived, Heard, Inputs, peer_log
 from godwit.protocol.ledger import MigrationLedger
 from godwit.protocol.memory import Failure, MemoryDelta, Snapshot, difference
@@ -134,8 +134,12 @@ class RegionKernel:
         moved = tuple(c.deployment.epoch for c in inputs.changes if c.moves_of(self.shape.key))
         members = self.members(inputs.peers)
         markers = self.moves.markers(members)
-        newcomers = not members <= {self.region, *self._informed} or bool(self._unaware & members & self._listeners)
-        commit = news or newcomers or self._must_publish(markers) or self._far_ahead(inputs.positions) > read_ahead
+        commit = (
+            news
+            or self._newcomers(members)
+            or self._must_publish(markers)
+            or self._far_ahead(inputs.positions) > read_ahead
+        )
         if not commit:
             self.positions = inputs.positions
             self._go_on = False
@@ -153,6 +157,17 @@ class RegionKernel:
         """Whether what had to come first has come: sessions that waited may go on, or a peer's next message."""
         came = (self.positions.get(peer_log(peer), 0) >= number for peer, number in self._first)
         return any(came) or bool(self.order.due())
+
+    def may_gather(self, peers: Iterable[RegionId]) -> bool:
+        """Whether rows may wait to be read (`gathering.py`): no state is on its way, nobody waits for our word, and no
+        query's results are other's rows, or its watermark others' clock."""
+        moving = bool(self.moves.incoming or self.moves.outgoing) or self._go_on or self.goes_on
+        failing = self.failed.keys() != self._committed_failed
+        return not (moving or failing or self._newcomers(self.members(peers))) and self._alone
+
+    def _newcomers(self, members: set[RegionId]) -> bool:
+        """Whether somebody has not been told what all must know."""
+        return not self._informed.issuperset(members - {self.region}) or bool(self._unaware & members & self.listeners)
 
     def members(self, peers: Iterable[RegionId]) -> set[RegionId]:
         """The regions that may still send rows, or be sent some. `peers`: those whose messages can be read."""
@@ -324,8 +339,11 @@ class RegionKernel:
         sink = len(self.shape.plan.operators) - 1
         waits = [(q, i) for q in self.queries.values() for i in (*stateful, *([sink] if q.target is not None else []))]
         #: where operators that wait for watermarks live, or a derived stream's clock is made
-        self._listeners = frozenset(region for query, i in waits for region in now.owners(query, i))
+        self.listeners = frozenset(region for query, i in waits for region in now.owners(query, i))
         self._running_in = now.regions_of(self.shape)
+        bound = any(q.target or q.cut is not None or q.until or q.successor for q in self.queries.values())
+        idle = any(limit_of(now, scan.stream) is not None for _, scan in self.shape.plan.scans)
+        self._alone = not (bound or idle)
 
     def _expect(self, progress: Progress, deployment: Deployment) -> None:
         for scan, source, session in progress.expected():
@@ -363,9 +381,9 @@ class RegionKernel:
 
     def _apply(self, inputs: Inputs[Any]) -> bool:
         """Take in what was heard; whether a watermark here may go on by it."""
-        news, listening = False, self.region in self._listeners
+        news, listening = False, self.region in self.listeners
         for operator, source, mark in inputs.marks:
-            if self._counts(operator, source):
+            if self.counts(operator, source):
                 news = news or (listening and self.book.is_news(operator, source, mark))
                 self.book.hear(operator, source, mark)
         for operator, source, mark in inputs.own_marks:
@@ -374,7 +392,7 @@ class RegionKernel:
             self.moves.hear(region, markers)
         return news
 
-    def _counts(self, operator: int, source: str) -> bool:
+    def counts(self, operator: int, source: str) -> bool:
         """Nothing is kept of queries that have ended, nor of devices that are gone and forgotten."""
         if known := releasing(source):
             return any(query in self.queries and self.queries[query].begins == since for since, query in known)
@@ -455,7 +473,7 @@ class RegionKernel:
     ) -> tuple[tuple[Heard, ...], dict[RegionId, int]]:
         """What all others must hear of a commit, and who gets which message."""
         members = self.members(inputs.peers) - {self.region}
-        listening = members & self._listeners
+        listening = members & self.listeners
         everything = self._announce_all or not {*members, *addressed} <= self._informed
         everything = everything or not self._unaware.isdisjoint(listening)
         marks = self._publish(everything)

@@ -103,6 +103,10 @@ class MigrationLedger:
             key = (region, operator)
             self.drained[key] = max(self.drained.get(key, Epoch(0)), epoch)
 
+    def hears_of(self, region: RegionId, markers: Mapping[int, Epoch]) -> bool:
+        """Whether it would learn anything by that."""
+        return any(epoch > self.drained.get((region, operator), 0) for operator, epoch in markers.items())
+
     def markers(self, regions: Iterable[RegionId]) -> dict[int, Epoch]:
         """How far each operator is drained here; goes into the next commit. `regions`: all that may still send rows."""
         regions = set(regions) | {self.region}

@@ -194,6 +194,8 @@ class Batch:
         deferring = self.memory.deferring
         if index in self.deferred:
             deferring[index] -= 1
+            if not deferring[index]:
+                del deferring[index]  # to be guessed again
         elif fresh is not None and not self.small and index in self.deferrable:
             deferring[index] = TRY_AGAIN if fresh.rows > self.work.rows // 2 else 0
 

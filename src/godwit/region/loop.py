@@ -4,6 +4,7 @@
     epoch     all shapes adopt it in one pass, before anything else is read: the region acknowledges it after the pass
     timers    idle sources, deadlines of operators: one queue of times; an idle region sleeps
     hurry     shapes that answer at once go first, also before those of other regions in this process
+    gather    rows that nobody waits for are left until there are some, unless somebody waits for everything (`press`)
     beside    a large micro-batch, and the first ones of a new shape (Spark compiles their plans), run on a thread of
               their own, by Spark's scheduler; meanwhile the loop passes over that shape and steps the others
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from godwit.engine.threads import region_thread
+from godwit.errors import StoreAwayError
 from godwit.ids import RegionId
 from godwit.region.runner import Runner, TooLargeError
 from godwit.region.schedule import Hurry, StepSchedule
@@ -50,6 +52,11 @@ class Member:
     failure: BaseException | None = None
 
 
+def passes(failure: BaseException) -> bool:
+    """Whether what has ended a runner is the store's, and goes by itself (room on the disk, a server that is back)."""
+    return isinstance(failure, OSError | StoreAwayError)
+
+
 class RegionLoop:
     """Drives the runners of one region until stopped."""
 
@@ -62,6 +69,8 @@ class RegionLoop:
         #: guards the two above; never held while a runner is built or stepped
         self._news = threading.Condition()
         self._epoch = False
+        #: until when somebody waits for everything to be answered
+        self._pressed_until = 0.0
         self._beside = threading.BoundedSemaphore(BESIDE)
         self._threads: set[threading.Thread] = set()
         self._stopping = False
@@ -103,6 +112,13 @@ class RegionLoop:
                 self._hurry.say(self._region, True)
             self._news.notify_all()
 
+    def press(self, until: float) -> None:
+        """Until when somebody waits for everything that is there: nothing gathers then."""
+        began = self._pressed_until <= time.time() < until
+        self._pressed_until = until
+        if began:
+            self.wake(list(self._members))
+
     def stop(self, wait: bool = True) -> None:
         """End after the micro-batches that are under way."""
         with self._news:
@@ -117,7 +133,7 @@ class RegionLoop:
         """Build runners again that the store has ended (a full disk, a broker that was away): they stand where their
         last commit stands."""
         with self._news:
-            broken = [(shape, m) for shape, m in self._members.items() if isinstance(m.failure, OSError)]
+            broken = [(shape, m) for shape, m in self._members.items() if m.failure and passes(m.failure)]
         for shape, member in broken:
             log.warning("%s is tried again", member.name)
             self.add(shape, member.name, member.build)
@@ -190,6 +206,12 @@ class RegionLoop:
         if not runner.waiting():
             self._rest(shape, runner, None, idle=True)
             return
+        now = time.time()
+        many = len(self._members) >= runner.limits.patience.shapes
+        gathers = many and not member.cold and now >= self._pressed_until
+        if gathers and (until := runner.gathers_until(now)) is not None:
+            self._rest(shape, runner, None, idle=True, until=until)
+            return
         if member.cold or runner.large:
             self._aside(shape, member, lambda: self._step_alone(shape, member))
             return
@@ -206,9 +228,11 @@ class RegionLoop:
         self._stepped(runner)
         return record
 
-    def _rest(self, shape: str, runner: Runner, record: Record | None, idle: bool = False) -> None:
-        """When to look at a shape again, if nobody announces anything."""
-        again = runner.next_due()
+    def _rest(
+        self, shape: str, runner: Runner, record: Record | None, idle: bool = False, until: float | None = None
+    ) -> None:
+        """When to look at a shape again, if nobody announces anything. `until`: what there is gathers so long."""
+        again = min((at for at in (runner.next_due(), until) if at is not None), default=None)
         if (runner.held_back and not idle) or runner.memory.underway:
             again = min(again or float("inf"), time.time() + LOOK_AGAIN)
         more = record is not None and runner.more and runner.waiting()  # (what has come since was announced)

@@ -65,6 +65,8 @@ class RunnerPool:
         self._loops: dict[RegionId, RegionLoop] = {}
         self._hurry: Hurry[RegionId] = Hurry()
         self._running = False
+        #: how many wait here until everything has been answered, and until when others do
+        self._pressing, self._pressed_until = 0, 0.0
         self._entries: dict[Key, list[ArchiveEntry]] = {}
         #: the newest epoch that is, or is about to be, published
         self._expected = Epoch(0)
@@ -152,6 +154,7 @@ class RunnerPool:
             loop, new = self._loops.get(region), region not in self._loops
             if loop is None:
                 loop = self._loops[region] = RegionLoop(region, self._stepped, self._hurry)
+                loop.press(self._until())
         if new:
             loop.start()
         if name not in loop:
@@ -284,6 +287,30 @@ class RunnerPool:
 
     def failures(self) -> dict[str, BaseException]:
         return {name: why for loop in list(self._loops.values()) for name, why in loop.failures().items()}
+
+    @contextlib.contextmanager
+    def pressed(self) -> Iterator[None]:
+        """Meanwhile no rows gather: somebody waits for all of them."""
+        self._press(1)
+        try:
+            yield
+        finally:
+            self._press(-1)
+
+    def press_until(self, until: float) -> None:
+        """The same for somebody in another process, who says it again while he waits."""
+        self._press(0, until)
+
+    def _press(self, more: int, until: float = 0.0) -> None:
+        with self._changing:
+            self._pressing += more
+            self._pressed_until = max(self._pressed_until, until)
+            loops, until = list(self._loops.values()), self._until()
+        for loop in loops:
+            loop.press(until)
+
+    def _until(self) -> float:
+        return float("inf") if self._pressing else self._pressed_until
 
     def step_all(self, sources: bool = True) -> bool:
         """One micro-batch of every runner that has something to do; whether there was any. Without `sources`, only

@@ -27,6 +27,7 @@ from godwit.model.plan import Shape
 from godwit.model.taps import time_of
 from godwit.protocol import recovery
 from godwit.protocol.commit import ProtocolCommit, recall
+from godwit.protocol.gathering import Gathering, Patience
 from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import InputPoller
 from godwit.protocol.kernel import Decision, RegionKernel
@@ -69,6 +70,8 @@ class Limits:
     max_lag: int = 200
     #: how a number of rows is executed
     sizes: SizePolicy = USUAL
+    #: how many rows gather, and for how long, where nobody waits for them
+    patience: Patience = Patience()  # noqa: RUF009 - a frozen value
 
 
 class TooLargeError(Exception):
@@ -97,6 +100,7 @@ class Runner:
         self.reader = Reader(store, region, shape, epochs, delays)
         self.reader.device_column = lambda stream: self.kernel.whole.streams[stream].device
         self._poller = InputPoller(region, shape, self.reader, limits.max_rows)
+        self._gathering = Gathering(region, shape, self.reader, limits.patience)
         self.transfer = transfer or StateTransfer(store)
         self._at, self._after = at, after
         self.kernel: RegionKernel
@@ -252,6 +256,13 @@ class Runner:
             return True
         coming = [p for p in list(self.memory.underway) if Migration.from_json(p["move"]) not in self._held_back]
         return any(map(self.transfer.due, coming))
+
+    def gathers_until(self, now: float) -> float | None:
+        """Until when (wall clock) what there is may wait, and others may come to it; None: a step is to be made now."""
+        due = self.next_due()
+        if self.held_back or self.memory.underway or self._inherited() or (due is not None and due <= now):
+            return None
+        return self._gathering.until(self.kernel, now)
 
     def next_due(self) -> float | None:
         """When (wall clock) something is to be done though nothing comes; None: never."""

@@ -36,9 +36,10 @@ from godwit.model.taps import LEAVING
 from godwit.operators.base import implementation
 from godwit.operators.deferred import can_defer, defer
 from godwit.operators.partial import partial
+from godwit.operators.reduction import hardly_reduces
 from godwit.protocol.session_order import ROUTED, keeps_order
 from godwit.region import keyed, sink_order
-from godwit.region.batch import Batch, Outputs
+from godwit.region.batch import TRY_AGAIN, Batch, Outputs
 from godwit.region.context import StepContext
 from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
 from godwit.region.sql_text import text
@@ -220,7 +221,7 @@ class Step:
         consumer, _ = self._plan.consumer(index)
         if can_defer(operator):
             self._batch.deferrable.add(consumer)
-        if self._may_defer(index, consumer):
+        if self._may_defer(index, consumer, operator, frame):
             kept = frame if isinstance(frame, FileFrame) else drafts.made(frame)
             if (deferred := defer(kept, operator, self._tables.only)) is not None:
                 rows, self._batch.deferred[consumer] = deferred
@@ -228,13 +229,19 @@ class Step:
         only = self._tables.only
         return drafts.then(("partial", operator, only), lambda rows: partial(rows, operator, only), frame)
 
-    def _may_defer(self, index: int, consumer: int) -> bool:
-        """Only where grouping did not pay lately, and all rows stay here and meet no partials from elsewhere."""
+    def _may_defer(self, index: int, consumer: int, operator: Partial, frame: Frame) -> bool:
+        """Only where grouping did not pay lately, or will hardly pay, and all rows stay here and meet no partials from
+        elsewhere."""
         batch = self._batch
         alone = (consumer, 0) not in self._work.channels and not batch.incoming(consumer)
         stays = self._tables.routes(index).only() == batch.region
         apart = bool(self._tables.readers.classes)
-        return batch.memory.deferring.get(consumer, 0) > 0 and alone and stays and not batch.small and not apart
+        if not (can_defer(operator) and alone and stays) or batch.small or apart:
+            return False
+        deferring = batch.memory.deferring
+        if consumer not in deferring and isinstance(frame, FileFrame) and hardly_reduces(frame, operator):
+            deferring[consumer] = TRY_AGAIN
+        return deferring.get(consumer, 0) > 0
 
     def _union(self, inputs: list[Frame | None]) -> Frame | None:
         there = [frame for frame in inputs if frame is not None]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from godwit.ids import StreamId
 from godwit.model.joins import OuterJoin
@@ -27,6 +27,8 @@ from godwit.replan.fault import fault
 from godwit.replan.join_tree import JoinTree, parse, trees
 
 Streams = Mapping[StreamId, Stream]
+#: how many plans' boxes are kept
+BOXES = 256
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,7 @@ class JoinBox:
     @staticmethod
     def of(plan: Plan, streams: Streams) -> JoinBox:
         """The box of a plan; ConfigError where it has none that could be ordered in another way."""
-        roots = _roots(plan)
-        if not roots:
-            msg = "the query joins nothing"
-            raise fault(msg, remedy="only a query with a JOIN has an order that can be changed")
-        root = max(roots, key=lambda index: len(_leaf_roots(plan, index)))
-        leaves = tuple(_leaf(plan, index, join, side) for index, join, side in _leaf_roots(plan, root))
-        joins = (plan.operators[i] for i in _joins(plan, root))
-        types = _types(plan, streams)
-        read = JoinConditions.read((j for j in joins if isinstance(j, Join)), leaves, types)
-        _check_times(read)
-        return JoinBox(plan, root, _tree(plan, root, {leaf.root: leaf for leaf in leaves}), read)
+        return _read(plan, tuple(sorted(_types(plan, streams).items())))
 
     @property
     def joins(self) -> tuple[int, ...]:
@@ -98,6 +90,21 @@ class JoinBox:
                 msg = f"nothing joins {node.left} with {node.right}: there is no {lacking} between them"
                 raise fault(msg, at=str(node), remedy=f"choose an order like {other}")
         return tree
+
+
+@lru_cache(maxsize=BOXES)
+def _read(plan: Plan, types: tuple[tuple[str, str], ...]) -> JoinBox:
+    """Once a plan: its conditions are parsed, and a change asks for the boxes of a few plans again and again."""
+    roots = _roots(plan)
+    if not roots:
+        msg = "the query joins nothing"
+        raise fault(msg, remedy="only a query with a JOIN has an order that can be changed")
+    root = max(roots, key=lambda index: len(_leaf_roots(plan, index)))
+    leaves = tuple(_leaf(plan, index, join, side) for index, join, side in _leaf_roots(plan, root))
+    joins = (plan.operators[i] for i in _joins(plan, root))
+    read = JoinConditions.read((j for j in joins if isinstance(j, Join)), leaves, dict(types))
+    _check_times(read)
+    return JoinBox(plan, root, _tree(plan, root, {leaf.root: leaf for leaf in leaves}), read)
 
 
 def reordered(query: Query, tree: JoinTree, streams: Streams) -> Query:

@@ -63,8 +63,10 @@ def for_shared(strategy: str, chosen: bool, states: StateMatch) -> str:
         lacking = ", ".join(" ".join(one.covers) for one in states.short)
         problem = f"the state of {lacking} does not reach back far enough for this plan, and {problem}"
     others = " or ".join(f"'{name}'" for name in SHARED_STRATEGIES)
-    remedy = f"use {others}" if not states.short else "withdraw it and submit it with its streams in that order"
-    raise fault(problem, remedy=remedy)
+    if states.short:
+        raise fault(problem, remedy="withdraw it and submit it with its streams in that order")
+    parting = "with alone=True it parts from the others, and can use every strategy afterwards"
+    raise fault(problem, remedy=f"use {others}; {parting}")
 
 
 def planned(successors: Mapping[QueryId, Query]) -> Rewrite:

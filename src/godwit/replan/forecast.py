@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import nnls
@@ -53,6 +54,8 @@ class CostConstants:
     order_s: float = 0.005
     #: to run one join of a plan before a query goes over to it (`region/rehearsal.py`)
     rehearse_s: float = 0.02
+    #: by which an epoch is longer for each row per second that joins take in or make: it ends with a micro-batch
+    flow_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class ChangeFeatures:
     orders: float = 0.0
     #: joins of plans that are rehearsed
     rehearsed: float = 0.0
+    #: rows per second of the plans that run, summed over epochs
+    flow: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 
@@ -130,15 +135,15 @@ class ChangeCase:
     #: how far apart rows of one result can lie (`JoinBox.span_us`); None: as the joins one by one say
     span_s: float | None = None
 
-    @property
+    @cached_property
     def before(self) -> tuple[JoinLoad, ...]:
         return loads(self.old, self.load, self.geometry)
 
-    @property
+    @cached_property
     def after(self) -> tuple[JoinLoad, ...]:
         return loads(self.new, self.load, self.geometry)
 
-    @property
+    @cached_property
     def unmatched(self) -> tuple[Computation, ...]:
         """The states that the new box keeps and the old one does not, inputs before outputs.
 
@@ -173,6 +178,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
     large = [j for j in todo if max(j.left_rows, j.right_rows) > DIRECT_ROWS]
     return ChangeFeatures(
         epochs=3,  # the joins let no row go; the new version takes over; the old one retires
+        flow=_flow(case.before) + 2 * _flow(case.after),
         rehearsed=m,
         jobs=len(large),
         direct=len(todo) - len(large),
@@ -186,7 +192,8 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
 
 def parallel_track_features(case: ChangeCase) -> ChangeFeatures:
     # Both plans, the new one alone, and the end of both; the old version retires meanwhile.
-    return ChangeFeatures(epochs=3, rehearsed=_rehearsed(case), waits_s=_side_by_side_s(case))
+    waits = _side_by_side_s(case)
+    return ChangeFeatures(epochs=3, flow=_flow_of_both(case), rehearsed=_rehearsed(case), waits_s=waits)
 
 
 def _side_by_side_s(case: ChangeCase) -> float:
@@ -206,6 +213,7 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
     catching = build * share / (1 - share)
     return ChangeFeatures(
         epochs=3,
+        flow=_flow_of_both(case),
         rehearsed=_rehearsed(case),
         jobs=moving.jobs * slow,
         direct=(moving.direct + CATCH_UPS * len(case.new.joins)) * slow,
@@ -216,6 +224,16 @@ def background_features(case: ChangeCase) -> ChangeFeatures:
         shared=moving.shared,
         waits_s=catching,
     )
+
+
+def _flow(joins: Iterable[JoinLoad]) -> float:
+    """Rows per second that joins take in and make."""
+    return sum(j.left_rate + j.right_rate + j.rate for j in joins)
+
+
+def _flow_of_both(case: ChangeCase) -> float:
+    """Two epochs are awaited while both plans run, and the last one under the new plan."""
+    return 2 * _flow(case.before) + 3 * _flow(case.after)
 
 
 def _rehearsed(case: ChangeCase) -> int:

@@ -6,7 +6,7 @@ Which states match, what is computed of what, when a step may be taken: the code
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -60,6 +60,10 @@ class Shelves:
             mine = {side: [row for row in part if row[CLASS] >= one.since] for side, part in rows.items()}
             found[one.operator] = mine, min(clock for _, clock in known)
         return found
+
+    def forget(self, versions: Collection[QueryId]) -> None:
+        """They are gone, and what they have left goes with them."""
+        self.left = {place: found for place, found in self.left.items() if place[0] not in versions}
 
     def arrived(self, deployment: Deployment, move: Migration) -> Arrived[list[Row]] | None:
         """The state of a move, if all that it can be made of is there."""
@@ -201,8 +205,10 @@ class SimPlanVersions:
                     if runs_both(new.shape.plan):
                         self._line_us(deployment, new)
                 # Readers first; who was withdrawn before goes with the last of them.
-                done = [self._ask(QueryWithdrawn(one.id)) for one in reversed(ending) if not one.unseen]
-                return any(done)
+                last, *others = [QueryWithdrawn(one.id) for one in reversed(ending) if not one.unseen]
+                done = self._ask(last, *others)
+                self.shelves.forget([one.id for one in ending] if done else [])
+                return done
             case NextStep.DELIVER:
                 return False
             case NextStep.SWITCH:
@@ -214,7 +220,9 @@ class SimPlanVersions:
                 rewrite = planned(coming) if coming else second
                 found = next_versions(members, rewrite, self._name, deployment.queries, STREAMS)
                 gone = [QueryWithdrawn(one.id) for one in self._progress(deployment).retiring(*members)]
-                return self._switch(members, found, bool(coming), gone)
+                switched = self._switch(members, found, bool(coming), gone)
+                self.shelves.forget([one.query for one in gone] if switched else [])
+                return switched
 
     def _switch(
         self,

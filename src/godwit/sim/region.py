@@ -7,6 +7,7 @@ logs, which are lists, and how much of them a step sees. A commit holds everythi
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from godwit.model.plan import DEVICE, QUERY, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.protocol import recovery
 from godwit.protocol.commit import recall
+from godwit.protocol.gathering import Gathering, Patience
 from godwit.protocol.handover import EpochChange, Migration
 from godwit.protocol.inputs import Arrived, InputPoller, Inputs, PeerCommit, Sent, SourceEntry
 from godwit.protocol.kernel import RegionKernel
@@ -98,6 +100,8 @@ class Surroundings(Protocol):
     shelves: Shelves
     #: the commits of all regions so far
     committed: int
+    #: whether rows that nobody waits for gather, for as long as that is so
+    gathers: bool
 
     def source_log(self, region: RegionId, stream: StreamId) -> list[LogEntry]: ...
 
@@ -167,6 +171,8 @@ class SimRunner:
         self.reported = 0
         self.logs = Logs(world, region, shape)
         self.poller: InputPoller[Rows] = InputPoller(region, shape, self.logs)
+        everything = Patience(float("inf"), sys.maxsize, sys.maxsize)
+        self.gathering: Gathering[Rows] = Gathering(region, shape, self.logs, everything)
         self.kernel: RegionKernel
         #: (operator, input) -> rows
         self.states: dict[tuple[int, int], Rows]
@@ -183,6 +189,10 @@ class SimRunner:
         inherited = self._inherited()
         if not inherited and not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
             return False
+        if self.world.gathers and not (inherited or self.pending) and (due is None or due > now):
+            self.logs.sight = Sight()
+            if self.gathering.until(kernel, now) is not None:
+                return False
         self.logs.sight = sight
         self.poller.poll(kernel.positions, kernel.deployment, kernel.fenced, inputs)
         inputs.arrived = [*self.pending, *(Arrived(*parcel) for parcel in inputs.parcels), *inherited]

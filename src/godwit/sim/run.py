@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+from godwit.sim.drawn_gathering import draw_gathering
 from godwit.sim.schedule import (
     Schedule,
     draw,
@@ -82,6 +83,7 @@ def _drawing(options: argparse.Namespace) -> Callable[[int], Schedule]:
         "divided_plans": draw_divided_plans,
         "passing": draw_passing,
         "sinks": draw_moving_sinks,
+        "gathering": draw_gathering,
     }
     return next((drawing for name, drawing in named.items() if getattr(options, name)), draw)
 
@@ -97,6 +99,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--divided-plans", action="store_true", help="the same while keys migrate")
     parser.add_argument("--passing", action="store_true", help="schedules of queries that answer each row")
     parser.add_argument("--sinks", action="store_true", help="the same, and their sinks move")
+    parser.add_argument("--gathering", action="store_true", help="schedules in which rows wait until they are needed")
     parser.add_argument("--seed", type=int, help="play one schedule and print its script and what happened")
     options = parser.parse_args(arguments)
     drawing = _drawing(options)

@@ -155,6 +155,11 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Settle:
+    """Everybody comes to rest before it goes on."""
+
+
+@dataclass(frozen=True)
 class SubmitQuery:
     name: str
     kind: str
@@ -228,6 +233,7 @@ Action = (
     | Up
     | Timeout
     | Wait
+    | Settle
     | SubmitQuery
     | WithdrawQuery
     | MoveKeys
@@ -247,6 +253,8 @@ class Schedule:
     actions: tuple[Action, ...]
     #: whether queries tap what they have in common with others
     shares: bool = False
+    #: whether rows that nobody waits for gather (`protocol/gathering.py`)
+    gathers: bool = False
 
     def script(self) -> str:
         """For people: one action a line."""

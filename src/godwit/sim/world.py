@@ -102,10 +102,14 @@ class World:
     now: float = 0.0
     #: the commits of all regions so far
     committed: int = 0
+    #: what came of rows that had gathered although somebody waited for it
+    waited_for: list[str] = field(default_factory=list)
     #: what the control plane did, for the script of a failing run
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        #: whether rows gather now
+        self.gathers = self.schedule.gathers
         self.plane = ControlPlane(
             topology(),
             rule=self.schedule.rule,
@@ -149,6 +153,8 @@ class World:
                 self._up(RegionId(region))
             case act.Wait(seconds):
                 self.now += seconds
+            case act.Settle():
+                self._rest()
             case act.Timeout():
                 self._handle(TimedOut(self.plane.epoch))
             case act.Enter(device, _):
@@ -474,8 +480,25 @@ class World:
         yield from (CapacityChanged(name, float("inf")) for name in tight)
         yield from (DeviceMoved(d.id, SiteId("c")) for d in ground.devices.values() if d.site is None)
 
-    def _rest(self, rounds: int = 300) -> None:
-        """Until nothing moves any more."""
+    def _rest(self) -> None:
+        """Until nothing moves any more; by rows that have gathered nothing must change then that anybody sees."""
+        self._come_to_rest()
+        if not self.gathers:
+            return
+        before, self.gathers = self._seen_outside(), False
+        self._come_to_rest()
+        self.gathers = True
+        if self._seen_outside() != before:
+            self.waited_for.append(f"rows had gathered that somebody waited for: {before} -> {self._seen_outside()}")
+
+    def _seen_outside(self) -> dict[tuple[RegionId, str], list[int]]:
+        """How many results, late rows and hand-overs there were, and how far each region is with the epochs."""
+        return {
+            key: [*(sum(len(part) for part in parts) for parts in _columns(one)), int(one.kernel.deployment.epoch)]
+            for key, one in self.runners.items()
+        }
+
+    def _come_to_rest(self, rounds: int = 300) -> None:
         for _ in range(rounds):
             moved = bool(self.inbox)
             while self.inbox:
@@ -554,7 +577,7 @@ class World:
             if runner.shadows or runner.rooms or runner.pending or runner.held or runner.kernel.order.held:
                 left = (runner.shadows, runner.rooms, runner.pending, runner.held, runner.kernel.order.held)
                 found.append(f"{region}: copies, rows or state still wait: {left}")
-        found += self.plans.unfinished(self.deployment)
+        found += [*self.waited_for, *self.plans.unfinished(self.deployment)]
         found += [str(violation) for violation in self.plane.planner.violations()]
         if self.plane.planner.parked():
             found.append(f"still parked: {dict(self.plane.planner.parked())}")
@@ -608,6 +631,12 @@ def _as_read(every: Mapping[RegionId, Sequence[SimCommit]], first: RegionId) -> 
         for one, commit in delivery_order.read_in_order(region, at, lambda one, after: iter(every[one][after:])):
             at[one] = commit.number
             yield commit
+
+
+def _columns(runner: SimRunner) -> Iterator[list[Sequence[object]]]:
+    yield [commit.results for commit in runner.commits]
+    yield [commit.late for commit in runner.commits]
+    yield [commit.arrived for commit in runner.commits]
 
 
 def _line(one: Instruction) -> str:

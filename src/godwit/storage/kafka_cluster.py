@@ -60,7 +60,7 @@ class KafkaCluster:
         self._told: dict[str, Callable[[Message], None]] = {}
         #: (topic, from which offset on, who is told; None: nobody any more): the client's consumer wants one thread
         self._wanted: SimpleQueue[tuple[str, int, Callable[[Message], None] | None]] = SimpleQueue()
-        self._over = threading.Event()
+        self._over, self._parting = threading.Event(), False
         try:
             self._admin.list_topics(timeout=TIMEOUT)
         except self._kafka.KafkaException as fault:
@@ -187,6 +187,10 @@ class KafkaCluster:
         while not self._over.is_set():
             self._producer.poll(0.1)
 
+    def part(self) -> None:
+        """This process is about to end: from now on nobody waits for brokers that are away."""
+        self._parting = True
+
     def _partition(self, topic: str, offset: int | None = None) -> Any:
         return self._kafka.TopicPartition(topic, 0, *([] if offset is None else [offset]))
 
@@ -207,7 +211,7 @@ class KafkaCluster:
                 if told:
                     log.warning("Kafka at %s is back", self.servers)
                 return answer
-            if time.monotonic() > until or self._over.is_set():
+            if time.monotonic() > until or self._over.is_set() or self._parting:
                 msg = f"Kafka at {self.servers} is away: {fault}"
                 raise OSError(msg) from fault
             if not told:

@@ -52,6 +52,9 @@ class KafkaLogs:
     def claim(self, region: str) -> None:
         pass
 
+    def part(self) -> None:
+        self.cluster.part()
+
     def close(self) -> None:
         self.cluster.close()
 

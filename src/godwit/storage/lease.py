@@ -127,14 +127,14 @@ def _me() -> dict[str, Any]:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "machine": _machine(),
-        "born": _born(os.getpid()),
+        "born": born(os.getpid()),
         "since": since,
     }
 
 
 def _dead(who: dict[str, Any]) -> bool:
     """For certain: it ran on this machine, and its process is gone."""
-    return who.get("machine") == _machine() and _born(int(who.get("pid", 0))) != who.get("born")
+    return who.get("machine") == _machine() and born(int(who.get("pid", 0))) != who.get("born")
 
 
 def _machine() -> str:
@@ -146,7 +146,7 @@ def _machine() -> str:
         return ""
 
 
-def _born(pid: int) -> str:
+def born(pid: int) -> str:
     """When a process was started, in ticks of its machine; empty: it is not there, or only its remains are."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -161,17 +161,27 @@ def shape_folder(region: str, shape: str) -> str:
 def shapes(disk: Disk) -> Iterator[Key]:
     """Every (region, shape) that ever ran."""
     for region in regions(disk):
-        for shape in sorted(disk.names(f"regions/{region}/shapes")):
-            if disk.is_folder(commit_log(region, shape)):
-                yield region, shape
+        for shape in shapes_of(disk, region):
+            yield region, shape
+
+
+def shapes_of(disk: Disk, region: str) -> Iterator[str]:
+    for shape in sorted(disk.names(f"regions/{region}/shapes")):
+        if disk.is_folder(commit_log(region, shape)):
+            yield shape
 
 
 def sources(disk: Disk) -> Iterator[tuple[RegionId, StreamId]]:
     """Every source log: its region and stream."""
     for region in regions(disk):
-        folder = f"regions/{region}/sources"
-        for stream in sorted(disk.names(folder)):
-            # (a file that somebody left there is no log)
-            there = disk.names(f"{folder}/{stream}")
-            if any(chunk_first(name) is not None for name in there) or disk.exists(f"{folder}/{stream}/{MARK}"):
-                yield region, StreamId(stream)
+        for stream in streams_of(disk, region):
+            yield region, stream
+
+
+def streams_of(disk: Disk, region: str) -> Iterator[StreamId]:
+    folder = f"regions/{region}/sources"
+    for stream in sorted(disk.names(folder)):
+        # (a file that somebody left there is no log)
+        there = disk.names(f"{folder}/{stream}")
+        if any(chunk_first(name) is not None for name in there) or disk.exists(f"{folder}/{stream}/{MARK}"):
+            yield StreamId(stream)

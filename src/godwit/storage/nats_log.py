@@ -88,6 +88,9 @@ class NatsLogs:
                     request(lambda js, gone=one.config.name: js.delete_stream(gone), domain)  # type: ignore[misc]
                     offset -= 1
 
+    def part(self) -> None:
+        self.server.part()
+
     def close(self) -> None:
         self.server.close()
 

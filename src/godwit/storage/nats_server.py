@@ -32,6 +32,8 @@ TIMEOUT, PATIENCE, PAUSE = 5.0, 600.0, 0.1
 #: the same for a domain behind a leaf link (which a leaf node makes again within a second); how often one that is away
 #: is tried
 FAR_PATIENCE, PROBE_EVERY = 3.0, 0.5
+#: how long a request may take once this process is about to end (seconds)
+PARTING = 1.0
 #: a file with a user's JWT and key, if the server wants one; a certificate authority of one's own
 CREDENTIALS = "GODWIT_NATS_CREDENTIALS"
 #: how the domain of the hub is written: the names of a fleet that belong to no region with a domain of its own
@@ -67,6 +69,7 @@ class NatsServer:
         #: raised whenever a message may have been published that was not delivered: the connection was lost
         self.interruptions = 0
         self._away: set[str] = set()
+        self._parting = False
         self._repeated: list[Future[None]] = []
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
@@ -90,16 +93,21 @@ class NatsServer:
             self._contexts[domain] = self._client.jetstream(timeout=TIMEOUT, domain=name)
         return self._contexts[domain]
 
+    def part(self) -> None:
+        """This process is about to end: from now on nobody waits for a server that is away."""
+        self._parting = True
+
     def request(self, question: Question[T], domain: str = HUB) -> T:
         """A request to a JetStream, repeated while its server is away: so it must be one that may be sent twice.
         Errors of JetStream itself are the caller's; OSError: the server has not come back."""
         far = self.is_far(domain)
-        if far and domain in self._away:
+        if domain in self._away:
             raise self._unreachable(domain, "the leaf link is cut, or the server behind it is down")
         until, reported = time.monotonic() + (min(FAR_PATIENCE, self._patience) if far else self._patience), False
         while True:
             try:
-                answer = self.run(question(self.jetstream(domain)))
+                asked = question(self.jetstream(domain))
+                answer = self.run(asyncio.wait_for(asked, PARTING) if self._parting else asked)
             except Exception as fault:
                 if not is_away(fault):
                     raise
@@ -108,8 +116,8 @@ class NatsServer:
                 if reported:
                     log.warning("%s is back", self._named(domain))
                 return answer
-            if time.monotonic() > until or self._client.is_closed:
-                if far and domain not in self._away:
+            if time.monotonic() > until or self._client.is_closed or self._parting:
+                if (far or self._parting) and domain not in self._away:
                     log.warning("%s is away (%s); going on without it", self._named(domain), type(failed).__name__)
                     self._away.add(domain)
                 raise self._unreachable(domain, f"{type(failed).__name__} {failed}") from failed
@@ -171,7 +179,8 @@ class NatsServer:
     def close(self) -> None:
         for one in self._repeated:
             one.cancel()
-        self.run(self._client.close())
+        with contextlib.suppress(Exception):  # (a server that is away: there is nobody to say goodbye to)
+            self.run(self._client.close())
         self._stop()
 
     def _stop(self) -> None:
@@ -187,7 +196,9 @@ def is_away(fault: Exception) -> bool:
 
     if isinstance(fault, APIError):  # (503: JetStream is about to start, or to stop; or nobody serves the domain)
         return isinstance(fault, ServiceUnavailableError) or fault.code == 503
-    return isinstance(fault, TimeoutError | NatsError | OSError)
+    # (uvloop, of a connection that was lost and is not made again yet)
+    lost = isinstance(fault, RuntimeError) and "handler is closed" in str(fault)
+    return lost or isinstance(fault, TimeoutError | NatsError | OSError)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

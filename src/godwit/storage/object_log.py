@@ -33,6 +33,9 @@ class ObjectLogs:
     def claim(self, region: str) -> None:
         pass
 
+    def part(self) -> None:
+        """(The client gives up by itself.)"""
+
     def close(self) -> None:
         pass
 

@@ -58,6 +58,9 @@ class ServedLogs(Protocol):
     def claim(self, region: str) -> None:
         """A region's process joins: what it writes lies where its URL says. ConfigError: it lies elsewhere."""
 
+    def part(self) -> None:
+        """This process is about to end: from now on nobody waits for a server that is away."""
+
     def close(self) -> None: ...
 
 
@@ -148,6 +151,11 @@ class Store:
         """From now on readers see what was appended before, in these logs or in all; OSError: it cannot be known."""
         if self.served is not None:
             self.served.refresh(logs)
+
+    def part(self) -> None:
+        """This process is about to end: from now on nobody waits for a server that is away; OSError at once."""
+        if self.served is not None:
+            self.served.part()
 
     def close(self) -> None:
         """Hang up, if somebody else keeps the logs."""

@@ -5,6 +5,8 @@
     topologies.py    line, star, ring, tree
     rows.py          seeded rows
     queries.py       logical plans without SQL, for tests of the control plane
+    broker.py, spark_cluster.py     a NATS server, a standalone Spark cluster, on loopback
+    packages.py      jars of Java packages, by Ivy
     oracle.py        assert_equal_to_oracle
 
 `Links` says what the links between sites are like, for `Fleet(links=..)`; the runtime emulates them

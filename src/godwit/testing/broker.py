@@ -27,7 +27,7 @@ class LocalNats:
     def __init__(self, folder: Path, domain: str = "", hub: str = "") -> None:
         """`domain`: of its JetStream, if it is a hub of leaf nodes or one of them; `hub`: the address of the hub (or of
         a proxy before it)."""
-        self._port, leaf_port = _free_port(), _free_port()
+        self._port, leaf_port = free_port(), free_port()
         self._folder, self.address = folder, f"nats://127.0.0.1:{self._port}"
         self.leaf_address, self._domain, self._hub = f"127.0.0.1:{leaf_port}", domain, hub
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +75,6 @@ class LocalNats:
         self.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])

@@ -1,8 +1,8 @@
 """Learned cost model: gradient-boosted trees, one a dimension (throughput, latency, traffic, migration).
 
 As in APEROL's homogeneous setup. `train_dimension` fits one of them and measures its error on rows it has not seen;
-the Spark pipeline in `engine/train_cost_models.py` runs the four side by side. Files: DIMENSION.joblib and
-model.json with versions and errors. Load only models you trained: joblib files can carry code.
+the Spark pipeline in `engine/train_cost_models.py` runs the four side by side. Files: DIMENSION.skops and
+model.json with versions and errors. The regressors are written by skops: a file that would run code is refused.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 import sklearn
+import skops.io
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_absolute_error, r2_score
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -27,7 +27,9 @@ from godwit.placement.cost_models.metrics_log import FEATURES, TARGETS, check_co
 from godwit.placement.problem.network import Floats, Network
 from godwit.placement.problem.workflow import Workflow
 
-VERSION = 1
+VERSION = 2
+#: what a regressor is made of besides the types that skops trusts by itself
+TRUSTED = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"]
 HELD_OUT = 0.2
 #: rates and neighbours an operator is expected to meet where the workflow does not say
 EXPECTED_KTPS = 1.0
@@ -59,6 +61,24 @@ class Dimension:
         with threadpool_limits(limits=1):
             logs = self.regressor.predict(features)
         return np.asarray(np.maximum(np.expm1(logs), 0.0))
+
+
+def to_bytes(regressor: HistGradientBoostingRegressor) -> bytes:
+    return bytes(skops.io.dumps(regressor))
+
+
+def from_bytes(body: bytes, place: str) -> HistGradientBoostingRegressor:
+    """Makes no object of another type than a regressor needs: a file that was tampered with cannot run code."""
+    try:
+        unknown = sorted(set(skops.io.get_untrusted_types(data=body)) - set(TRUSTED))
+        found = None if unknown else skops.io.loads(body, trusted=TRUSTED)
+    except Exception as fault:  # (skops and zipfile raise many kinds)
+        msg = f"{place} cannot be read as a model: {fault}; train the model again"
+        raise DataError(msg) from fault
+    if not isinstance(found, HistGradientBoostingRegressor):
+        msg = f"{place} is no model: it holds {', '.join(unknown) or type(found).__name__}; train the model again"
+        raise DataError(msg)
+    return found
 
 
 def _features(frame: pd.DataFrame, kinds: Mapping[str, int], platforms: Mapping[str, int]) -> Floats:
@@ -157,7 +177,7 @@ class LearnedModel:
         """One file a dimension and model.json."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, dimension in self.dimensions.items():
-            joblib.dump(dimension.regressor, folder / f"{name}.joblib")
+            (folder / f"{name}.skops").write_bytes(to_bytes(dimension.regressor))
         body = {
             "model": "learned",
             "version": VERSION,
@@ -181,7 +201,12 @@ class LearnedModel:
         if theirs != mine:
             msg = f"{path} is {theirs}, this installation reads {mine}; train the model again"
             raise DataError(msg)
-        dimensions = {
-            t: Dimension(t, joblib.load(folder / f"{t}.joblib"), HeldOutError(**body["errors"][t])) for t in TARGETS
-        }
+        dimensions = {}
+        for name in TARGETS:
+            file = folder / f"{name}.skops"
+            if not file.is_file():
+                msg = f"{folder} holds no {file.name}; train the model again"
+                raise DataError(msg)
+            regressor = from_bytes(file.read_bytes(), str(file))
+            dimensions[name] = Dimension(name, regressor, HeldOutError(**body["errors"][name]))
         return LearnedModel(dimensions, body["kinds"], body["platforms"])

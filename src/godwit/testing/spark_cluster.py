@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import psutil
-import pyspark
 
 from godwit.engine.java import find_java_home
-from tests.servers import answers, free_port, until
+from godwit.errors import ConfigError
+from godwit.testing.broker import free_port
+from godwit.testing.packages import spark_home
 
-HOME = Path(pyspark.__file__).parent
+STARTS_WITHIN = 60.0
 
 
 class Cluster:
@@ -25,24 +27,35 @@ class Cluster:
         self.work.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.url = f"spark://127.0.0.1:{self.port}"
-        self._started: list[subprocess.Popen[bytes]] = []
-        page = str(free_port())
+        self._started, self.workers = list[subprocess.Popen[bytes]](), list[subprocess.Popen[bytes]]()
+        self._home, page = spark_home(), str(free_port())
         self._start("master.Master", "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", page)
-        assert until(lambda: answers(self.port), 60), (folder / "cluster.log").read_text()[-2000:]
+        self._await_master()
         self.workers = [self.start_worker() for _ in range(workers)]
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         more = ["--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.work)]
         return self._start("worker.Worker", "--host", "127.0.0.1", "--webui-port", str(free_port()), *more, self.url)
 
+    def _await_master(self) -> None:
+        end = time.monotonic() + STARTS_WITHIN
+        while time.monotonic() < end:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        self.stop()
+        msg = f"Spark's master has not started: {(self._folder / 'cluster.log').read_text()[-2000:]}"
+        raise ConfigError(msg)
+
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {
-            **os.environ, "SPARK_HOME": str(HOME), "JAVA_HOME": str(find_java_home()), "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            **os.environ, "SPARK_HOME": str(self._home), "JAVA_HOME": str(find_java_home()),
+            "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1",
         }  # fmt: skip
         with (self._folder / "cluster.log").open("ab") as out:
             made = subprocess.Popen(
-                [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
+                [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
                 stdout=out, stderr=out, env=environment,
             )  # fmt: skip
         self._started.append(made)
