@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from godwit.client.bodies import body_of, keys_json
 from godwit.client.handles import RemoteCommand, RemoteDevice, RemoteQuery, RemoteTable, finished, named
 from godwit.client.http import Http, taken
 from godwit.client.topology import RemoteHistory, RemoteTopology
 from godwit.errors import DeploymentError
-from godwit.ingest.pipeline import WINDOW, Pipeline
 from godwit.migration.phases import REPLICA
 from godwit.model.change_text import as_changes, change_text, move_text
 from godwit.model.changes import Change
+
+if TYPE_CHECKING:
+    from godwit.ingest.pipeline import Pipeline
 
 log = logging.getLogger("godwit.client")
 
@@ -84,9 +86,11 @@ class RemoteFleet:
         """Numbered batches of a device, in order, a request each; how many were new."""
         return sum(self.push(stream, rows, device=device, sequence=number) for number, rows in batches)
 
-    def pipeline(self, window: int = WINDOW) -> Pipeline:
+    def pipeline(self, window: int | None = None) -> Pipeline:
         """Pushes that need not wait for each other: at most `window` of a device's are on their way."""
-        return Pipeline(self.push_many, window)
+        from godwit.ingest.pipeline import WINDOW, Pipeline  # (pyarrow, which no other call needs)
+
+        return Pipeline(self.push_many, WINDOW if window is None else window)
 
     def tell_time(self, stream: str, clocks: Mapping[str, int]) -> None:
         """Attached devices without rows say how far they have come (microseconds), so that windows can close."""
