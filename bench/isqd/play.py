@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from bench.isqd import latency
 from bench.isqd.figures import changes
-from bench.isqd.inputs import Cut, Stage
+from bench.isqd.inputs import ROOT, Cut, Stage
 from bench.isqd.reconfigure import QueueTarget
 from bench.isqd.workload import SCHEMA, STREAM, Asked, Readings
 from godwit.api.fleet import Fleet
@@ -81,7 +81,7 @@ def prepare(spark: SparkSession, folder: Path, stage: Stage, queries: list[Asked
     for device in stage.topology.devices:
         fleet.device(device, streams=[STREAM])
     for query in queries:
-        fleet.submit(query.sql, query.name)
+        fleet.submit(query.sql, query.name, sink=ROOT)  # as published: results leave in the cloud
     fleet.start()
     return fleet
 

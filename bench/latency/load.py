@@ -27,6 +27,7 @@ from godwit.control.events import DeviceFeeds, QuerySubmitted
 from godwit.delivery.sinks import CallbackSink
 from godwit.ids import DeviceId, QueryId, StreamId
 from godwit.maintenance.housekeeping import Retention
+from godwit.model.scattering import scattered
 from godwit.model.topology import Topology
 from godwit.sql import compile_query
 from godwit.testing.topologies import build
@@ -164,7 +165,7 @@ def fleet_of(spark: SparkSession, folder: Path, load: Load) -> Iterator[Fleet]:
         if load.at_once:
             fleet.control.ask(*(DeviceFeeds(DeviceId(name), (StreamId(STREAM),)) for name in names))
             compiled = (compile_query(sql, fleet.deployment.streams, QueryId(q)) for q, sql in load.queries.items())
-            fleet.control.ask(*map(QuerySubmitted, compiled))
+            fleet.control.ask(*(QuerySubmitted(scattered(query)) for query in compiled))  # (as `submit` does)
         else:
             for k, name in enumerate(names):
                 fleet.device(name, site=f"s{k % load.regions}", streams=[STREAM])

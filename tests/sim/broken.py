@@ -12,6 +12,7 @@ from godwit.model.joins import OuterJoin
 from godwit.model.plan import GENERATION, Aggregate, StateSpec
 from godwit.model.routing import RouteTable
 from godwit.protocol import delivery_order, gathering, outbox
+from godwit.protocol import inputs as inputs_module
 from godwit.protocol import kernel as kernel_module
 from godwit.protocol.gathering import Gathering
 from godwit.protocol.handover import EpochChange, Migration
@@ -421,6 +422,13 @@ BROKEN_SINKS: dict[str, tuple[Any, str, Any, int]] = {
     "a sink whose rows wait is drained": (MigrationLedger, "_strict", _as_if_out, 64),
     "rows that wait are never let out": (MigrationLedger, "drained_sinks", lambda *_: [], 0),
     "a sink reads the log of one region to its end": (delivery_order, "first_of_all", _nothing, 1),
+}
+
+#: of results that leave where their rows are; the seeds are those of `draw_scattered`
+BROKEN_SCATTERED: dict[str, tuple[Any, str, Any, int]] = {
+    "no session waits for the one before": (SessionOrder, "waits", _never_held, 5),
+    "a sink reads the log of one region to its end": (delivery_order, "first_of_all", _nothing, 5),
+    "a region reads rows of before its first query": (inputs_module, "begins_reading", _never_held, 3),
 }
 
 

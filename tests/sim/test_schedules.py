@@ -47,6 +47,7 @@ from godwit.sim.schedule import (
     draw_passing,
     draw_ranked_keys,
     draw_replicas,
+    draw_scattered,
     draw_single_keys,
 )
 from godwit.sim.world import World
@@ -58,6 +59,7 @@ from tests.sim.broken import (
     BROKEN_OUTER,
     BROKEN_OUTER_KEYS,
     BROKEN_RANKED_KEYS,
+    BROKEN_SCATTERED,
     BROKEN_SINKS,
     BROKEN_STRATEGIES,
     PASSED_BY,
@@ -211,6 +213,21 @@ def test_a_broken_rule_of_the_order_is_caught(monkeypatch: pytest.MonkeyPatch, b
     assert play(draw_passing(seed)) == []
     monkeypatch.setattr(owner, name, rule)
     assert play(draw_passing(seed))
+
+
+def test_results_that_leave_where_they_are_made_are_all_there_in_order() -> None:
+    bad = run(SCHEDULES // 20, drawing=draw_scattered)
+    assert not bad, f"{len(bad)} of {SCHEDULES // 20} schedules failed; the first:\n{story(draw_scattered(bad[0]))}"
+
+
+@pytest.mark.parametrize("broken", BROKEN_SCATTERED)
+def test_a_broken_rule_of_results_that_leave_where_they_are_made_is_caught(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    owner, name, rule, seed = BROKEN_SCATTERED[broken]
+    assert play(draw_scattered(seed)) == []
+    monkeypatch.setattr(owner, name, rule)
+    assert play(draw_scattered(seed))
 
 
 @pytest.mark.timeout(900)

@@ -148,6 +148,8 @@ class FleetCore(ABC):
         self.retention = replace(options.retention, backup=self.transfer.replays)
         tracker = ReconfigurationTracker(self.history, lambda i, epoch: self._post(HandoverDone(i, epoch)))
         self.tracker = tracker
+        #: whether ways between regions have a speed or a latency here
+        self.has_links = options.links is not None
         self._delays = LinkDelays(options.links) if options.links and options.links.round_trip_ms else None
         tracker.keys_arrived = self._keys_arrived
         self.dispatcher = Dispatcher(store)

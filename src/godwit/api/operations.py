@@ -46,6 +46,7 @@ from godwit.ids import DeviceId, QueryId, SiteId, StreamId
 from godwit.model.changes import DeviceAdded, DeviceMoved, DeviceRemoved
 from godwit.model.instances import InstanceId
 from godwit.model.plan import ARRIVED, Column, Query, Stream
+from godwit.model.scattering import scattered
 from godwit.model.taps import producer
 from godwit.model.topology import Device
 from godwit.replan.probing import probing
@@ -142,7 +143,7 @@ class Operations:
             self._declare(stream)
             self._connect(producer(part.id), admitted.outlet, [stream.id])
         pinned = sink or (self._fleet.plane.planner.default_root() if query.target else None)
-        self._deploy(admitted.reader, columns, pinned, admitted)
+        self._deploy(self._scattered(admitted.reader, pinned), columns, pinned, admitted)
         for part, _ in admitted.parts:  # after their reader: it is to see all that they make
             self._cut(part, admitted)
         self._admission.settle(admitted)
@@ -165,6 +166,12 @@ class Operations:
         """Let a running query feed the stream of what it shares with a reader."""
         assert admitted.outlet is not None
         self._fleet.control.ask(QuerySubmitted(part, admitted.outlet))
+
+    def _scattered(self, query: Query, sink: str | None) -> Query:
+        """Where nobody asked for a place, results leave wherever they are made, unless the way to one is what counts:
+        admission plans it, or links are emulated."""
+        counts = sink is not None or self._admission.on or self._fleet.has_links
+        return query if counts else scattered(query)
 
     def _deploy(self, query: Query, columns: tuple[Column, ...], sink: str | None, let: Let) -> None:
         """Place a query that was let in, and start it."""
@@ -233,7 +240,7 @@ class Operations:
 
     def _replace(self, name: QueryId, new: Query, sink: SiteId | None) -> None:
         """One epoch: the execution of a name ends, another begins."""
-        new = self._admission.tapping(new)
+        new = self._scattered(self._admission.tapping(new), sink)
         ended = self._fleet.aliases.leave(name, self._fleet.deployment)
         self._fleet.control.ask(QueryWithdrawn(ended.id), QuerySubmitted(new, sink))
         self._admission.leave(ended)
@@ -246,6 +253,12 @@ class Operations:
                 raise DeploymentError(msg)
             if site not in self._fleet.deployment.sites:
                 msg = f"'{instance}' cannot be placed on '{site}': there is no such site; add it first"
+                raise DeploymentError(msg)
+            if known.scattered and instance.operator == len(known.shape.plan.operators) - 1:
+                msg = (
+                    f"'{instance}' cannot be placed: results of '{instance.query}' leave wherever its rows are. "
+                    "To have them leave at one place, withdraw the query and submit it with sink='SITE'"
+                )
                 raise DeploymentError(msg)
             if known.target and instance.operator == len(known.shape.plan.operators) - 1:
                 msg = f"'{instance.query}' feeds stream '{known.target}': its sink is pinned. Move its other operators"

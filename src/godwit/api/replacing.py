@@ -9,6 +9,7 @@ from godwit.api.plan_versions import PlanVersions
 from godwit.errors import DeploymentError
 from godwit.ids import QueryId
 from godwit.model.plan import Query
+from godwit.model.scattering import scattered
 from godwit.replan.replacement import Replacement, replacement
 from godwit.sql import compile_query
 
@@ -41,6 +42,7 @@ class Replacing:
         found = replacement(old, new, self._fleet.deployment.streams)
         self._check_columns(name, old, found)
         written = replace(found.new, id=version or QueryId(f"{name}~new"), inherits=old.id, until=0)
+        written = scattered(written) if old.scattered else written
         self._plans.check_place(name, self._plans.for_all(old, written))
         return replace(found, new=written)
 

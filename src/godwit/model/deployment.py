@@ -139,6 +139,7 @@ class Deployment:
         Between two holistic operators, or between a device and the first one, rows cross regions at most once: an
         operator that is placed in neither of the two regions runs in the latter. So progress is reported
         at first hand, by the region where a source or a stateful operator lives, and rows and clocks never part ways.
+        Results that are scattered leave where their rows are: nothing crosses.
         """
         query = executor(query, operator, self.queries)
         plan = query.shape.plan
@@ -148,6 +149,8 @@ class Deployment:
             return _undivided(self.sites.get(site) if site is not None else None)
         placed = self.placement.get(instance_id(query.id, operator, device))
         own = _undivided(None if placed is None else self.region_of(placed))
+        if query.scattered and node.holistic:
+            return None
         divided = self.key_routes.get((query.id, operator))
         if divided is not None:
             # The rest is where the operator is placed; without a place, where it was when it was last divided.

@@ -646,6 +646,8 @@ class Query:
     finishes: bool = False
     #: of such a version: operators whose keys were divided -> the regions that leave their state
     left_in: Mapping[int, tuple[RegionId, ...]] = field(default_factory=dict)
+    #: its results leave in whichever region its rows are read: its sink has no region of its own
+    scattered: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _SHAPES.setdefault(self.shape.key, self.shape))

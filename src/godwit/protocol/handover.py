@@ -190,7 +190,8 @@ def sinks_between(old: Deployment, new: Deployment, shape: str) -> list[Migratio
         sink = len(query.shape.plan.operators) - 1
         instance = instance_id(query.id, sink)
         before, after = _region(old, instance), _region(new, instance)
-        if query.id in old.queries and before is not None and after is not None and before != after:
+        known = query.id in old.queries and not query.scattered
+        if known and before is not None and after is not None and before != after:
             found.append(Migration(new.epoch, query.id, sink, before, after, wait=True, sink=True))
     return found
 

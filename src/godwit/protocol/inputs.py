@@ -289,7 +289,7 @@ class InputPoller(Generic[R]):
         read = {i: list(self._read(i, scan, positions)) for i, scan in scans} if sources else {}
         needed = max([deployment.epoch, *(commit.epoch for found in sent.values() for _, commit in found)])
         changes = list(self.logs.epochs(positions[CONTROL], deployment, needed))
-        line = self._line(positions, changes)
+        line = self._line(positions, deployment, changes)
         for peer in into.peers:
             self._take_peer(into, peer, sent[peer], line, positions)
         for number, change in changes:
@@ -324,10 +324,15 @@ class InputPoller(Generic[R]):
         stands = other not in fenced and positions.get(peer_log(peer)) == after
         return stands and (positions.get(peer_log(other)) or 0) < number
 
-    def _line(self, positions: Mapping[str, int], changes: Iterable[tuple[int, EpochChange]]) -> Line | None:
+    def _line(
+        self, positions: Mapping[str, int], deployment: Deployment, changes: Iterable[tuple[int, EpochChange]]
+    ) -> Line | None:
         """The next epoch with a line that is not reached; those before it may be adopted."""
+        before = list(deployment.of_shape(self.shape.key))
         for number, change in changes:
-            if not any(parts_plans(query, number) for query in change.deployment.of_shape(self.shape.key)):
+            queries = list(change.deployment.of_shape(self.shape.key))
+            begins, before = begins_reading(before, queries), queries
+            if not (begins or any(parts_plans(query, number) for query in queries)):
                 continue
             ends = {
                 index: self.logs.start(number, f"{self.region}/{scan.stream}") for index, scan in self.shape.plan.scans
@@ -402,6 +407,11 @@ def _by_arrival(entry: SourceEntry[R]) -> dict[str, Mark]:
 def arrived_us(entered: float) -> int:
     """When the rows of an entry arrived, in microseconds: what queries read as `_arrived`."""
     return round(entered * 1e6)
+
+
+def begins_reading(before: Sequence[Query], queries: Sequence[Query]) -> bool:
+    """Whether a shape gets its first query: rows from before that, which nobody has read, are nobody's."""
+    return bool(queries) and not before
 
 
 def parts_plans(query: Query, epoch: int) -> bool:

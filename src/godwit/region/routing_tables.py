@@ -264,6 +264,9 @@ class Tables:
         found: dict[RegionId, set[tuple[QueryId, DeviceId | None]]] = {}
         divided: dict[QueryId, RouteTable] = {}
         for query in (q for q in self.queries.values() if index in q.executed and index != q.cut):
+            if query.scattered:
+                found.setdefault(self.region, set()).add((query.id, None))
+                continue
             for device in self._devices(query, index) if plan.is_local(consumer) else (None,):
                 table = self.deployment.route(query, consumer, device, self.region)
                 if table.only is None:

@@ -31,7 +31,8 @@ def tells_epochs_apart(batch: Batch) -> bool:
     older = any(e < batch.epoch for (operator, _), sent in channels.items() if operator != sink for _, e in sent)
     if not older or not keeps_order(plan):
         return False
-    here = (batch.region in batch.tables.deployment.owners(query, sink) for query in batch.tables.queries.values())
+    apart = (query for query in batch.tables.queries.values() if not query.scattered)
+    here = (batch.region in batch.tables.deployment.owners(query, sink) for query in apart)
     return len({operator for operator, _ in channels}) > 1 or bool(batch.incoming(sink)) or not all(here)
 
 

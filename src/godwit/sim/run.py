@@ -20,6 +20,7 @@ from godwit.sim.schedule import (
     draw_passing,
     draw_plans,
     draw_ranked_keys,
+    draw_scattered,
     draw_shared_plans,
 )
 from godwit.sim.world import World
@@ -83,6 +84,7 @@ def _drawing(options: argparse.Namespace) -> Callable[[int], Schedule]:
         "divided_plans": draw_divided_plans,
         "passing": draw_passing,
         "sinks": draw_moving_sinks,
+        "scattered": draw_scattered,
         "gathering": draw_gathering,
     }
     return next((drawing for name, drawing in named.items() if getattr(options, name)), draw)
@@ -99,6 +101,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--divided-plans", action="store_true", help="the same while keys migrate")
     parser.add_argument("--passing", action="store_true", help="schedules of queries that answer each row")
     parser.add_argument("--sinks", action="store_true", help="the same, and their sinks move")
+    parser.add_argument("--scattered", action="store_true", help="the same, and results leave where their rows are")
     parser.add_argument("--gathering", action="store_true", help="schedules in which rows wait until they are needed")
     parser.add_argument("--seed", type=int, help="play one schedule and print its script and what happened")
     options = parser.parse_args(arguments)

@@ -294,6 +294,17 @@ def draw_passing(seed: int) -> Schedule:
     return replace(drawn, actions=tuple(actions))
 
 
+def draw_scattered(seed: int) -> Schedule:
+    """The same schedule with queries whose results leave wherever their rows are, some beside one whose do not."""
+    drawn, rng = draw_passing(seed), Random(seed)
+    kinds = {"q1": "passing"} if rng.random() < 0.3 else {}
+    submitted = (
+        replace(action, kind=kinds.get(action.name, "scattered")) if isinstance(action, SubmitQuery) else action
+        for action in drawn.actions
+    )
+    return replace(drawn, actions=tuple(submitted))
+
+
 def draw_moving_sinks(seed: int) -> Schedule:
     """The same schedule, and now and then the place where a query's results leave moves."""
     drawn, rng = draw_passing(seed), Random(seed)

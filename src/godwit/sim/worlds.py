@@ -174,6 +174,11 @@ def passing(name: str, over: int) -> Query:
     return _query(name, operators, over)
 
 
+def scattered(name: str, over: int) -> Query:
+    """The same, and its results leave in whichever region its rows are"""
+    return replace(passing(name, over), scattered=True)
+
+
 def full_join(name: str, over: int) -> Query:
     """SELECT a.ts, a.v, b.ts, b.v FROM left a FULL JOIN right b ON a.k = b.k AND band, of left rows WHERE v > :over"""
     return _outer(name, over, "full")
@@ -258,7 +263,8 @@ OUTER_KEYED = {**OUTER, "counted_outer": counted_outer, "asof": asof}
 CHAINS = {f.__name__: f for f in (chain, counted_chain)}
 #: the same, of which several queries may have joins in common
 SHARED_CHAINS = {**CHAINS, **{f.__name__: f for f in (late_chain, sifted_chain)}}
-ALL_KINDS = {**KEYED, **RANKED, **OUTER_KEYED, **SHARED_CHAINS, "nested": nested, "passing": passing}
+_OTHERS = {f.__name__: f for f in (nested, passing, scattered)}
+ALL_KINDS = {**KEYED, **RANKED, **OUTER_KEYED, **SHARED_CHAINS, **_OTHERS}
 
 
 def lowest(query: Query) -> Query:
