@@ -39,10 +39,12 @@ def explain(
 ) -> None:
     """Show a query's plan and places and, with --change, what a reconfiguration would do. Nothing is run."""
     how = form(output)
+    from godwit.admission.fleet_spec import gives_capacities
     from godwit.control.checks import check_sink
     from godwit.control.control_plane import ControlPlane
     from godwit.control.events import Park
     from godwit.ids import QueryId, SiteId
+    from godwit.model.scattering import scattered
     from godwit.model.topology_file import load_topology
     from godwit.sql import compile_query
 
@@ -50,6 +52,8 @@ def explain(
     declared, feeds = _streams(streams or _beside(topology), ground)
     check_sink(_name(query), sink, ground)
     compiled = compile_query(text(query), declared, QueryId(_name(query)))
+    if sink is None and not gives_capacities(ground):
+        compiled = scattered(compiled)
     plane = ControlPlane(
         ground,
         rule=rule,

@@ -43,6 +43,8 @@ def _summary(query: Query) -> Iterator[str]:
     if query.target:
         yield f"into:    {query.target}"
     yield f"columns: {', '.join(query.output)}"
+    if query.scattered:
+        yield "results: leave in the region where a row is read, for no site was asked for"
     if sink.time:
         yield f"time:    {sink.time}, at most {_seconds(sink.lag_us)} behind the query's clock"
     else:
