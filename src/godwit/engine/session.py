@@ -42,6 +42,8 @@ SETTINGS = {
     # Plans of few rows are made before the rows are there (`lazy_frame.py`): Spark would expect many, and shuffle.
     "spark.sql.defaultSizeInBytes": str(2**30),
     "spark.sql.maxSinglePartitionBytes": "1t",
+    # Of a heap of 2 GB Spark makes pages of 64 MB, and whatever is broadcast (a reference table) keeps at least one.
+    "spark.buffer.pageSize": "4m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
