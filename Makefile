@@ -18,7 +18,7 @@ demo: setup  ## trains on a ring, a dozen queries, three regions; ends with the 
 	@$(PY) -m godwit demo --plots demo
 
 test: setup  ## everything CI runs: unit, property and Spark tests
-	@GODWIT_SCHEDULES=$${GODWIT_SCHEDULES:-4000} bash scripts/test.sh -m "not full"
+	@GODWIT_SCHEDULES=$${GODWIT_SCHEDULES:-2500} bash scripts/test.sh -m "not full"
 
 test-full: setup  ## the long suites too
 	@bash scripts/test.sh

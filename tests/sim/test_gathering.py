@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from godwit.sim.run import play, run, story
 from godwit.sim.schedule import Schedule, draw, draw_keys, draw_outer_keys, draw_plans
 from tests.sim.broken import BROKEN_GATHERING
 
-SCHEDULES = 400
+SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 10
 
 
 @pytest.mark.timeout(900)
