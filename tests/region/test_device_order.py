@@ -167,7 +167,7 @@ def test_results_of_a_moved_sink_wait_for_those_of_its_old_region(
     open_sized = sized(open_fleet, SizePolicy.forced(Execution.LARGE)) if large else open_fleet
     fleet, found = open_sized(), Committed()
     ground(fleet)
-    fleet.submit(PASSING.format(0), "q")
+    fleet.submit(PASSING.format(0), "q", sink="cloud")
     sink = len(fleet.execution(QueryId("q")).shape.plan.operators) - 1
     fleet.process_available()
     found.watch(fleet)

@@ -147,8 +147,9 @@ class World:
         for number in range(self.trains):
             fleet.device(f"t{number}", site=SITES[number % 2], streams=["passengers"])
         self.declare(fleet)
-        for name, sql in self.queries.items():
-            fleet.submit(sql, name)
+        for number, (name, sql) in enumerate(self.queries.items()):
+            # (results of the others, if they keep no rows, leave wherever their rows are)
+            fleet.submit(sql, name, sink="cloud" if number % 2 == 0 else None)
 
     def declare(self, fleet: Fleet) -> None:
         """What else the queries read."""
@@ -199,8 +200,11 @@ class World:
     def _move(self, query: str, site: str, only: int | None) -> None:
         if query not in self.fleet.deployment.queries:
             return
-        plan = self.fleet.deployment.queries[query].shape.plan  # type: ignore[index]
+        known = self.fleet.deployment.queries[query]  # type: ignore[index]
+        plan = known.shape.plan
         wanted = [i for i in range(len(plan.operators)) if not plan.is_local(i)]
+        if known.scattered:
+            return  # its sink, which is the only one, has no place
         if only is not None:
             wanted = [wanted[only % len(wanted)]]
         self.fleet.move({f"{query}/{i}": site for i in wanted})
