@@ -22,6 +22,7 @@ SCHEMA = (
     '{"fields":[{"metadata":{},"name":"n","nullable":true,"type":"long"},'
     '{"metadata":{},"name":"name","nullable":true,"type":"string"}],"type":"struct"}'
 )
+BEFORE = '{"fields":[{"metadata":{},"name":"n","nullable":true,"type":"long"}],"type":"struct"}'
 LARGE = SizePolicy.forced(Execution.LARGE)
 
 
@@ -103,3 +104,27 @@ def test_small_and_large_segments_come_in_order_with_and_without_it(
     rows = in_order.read(spark, found, LARGE)
     assert rows is not None
     assert rows.toArrow()["n"].to_pylist() == list(range(first))
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("lacking", [False, True])
+def test_select_lists_that_are_known_together_make_what_each_makes_of_the_last(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, lacking: bool
+) -> None:
+    """Also where one segment is from before a column was added, and its list can be applied to both together only."""
+    monkeypatch.setattr(ordered_scan, "available", lambda spark: there)
+    store, found = Store.local(tmp_path), list[Segment]()
+    for number, schema in enumerate([BEFORE if lacking else SCHEMA, SCHEMA]):
+        table = pa.table({"n": [number, 10], "name": ["x", "y"]}).select(segments.struct(schema).names)
+        made = segments.write_table(table, Place(store, f"rows-{number}"), schema, in_file=True)
+        assert made is not None
+        found.append(made)
+    lists = [("`n` AS `a n`", "name"), ("*", "upper(name) || '1' AS name1"), ("`a n` * 2", "name1", "'q' AS q")]
+    rows = segments.read(spark, found, LARGE, lists)
+    assert rows is not None
+    assert rows.columns == ["(a n * 2)", "name1", "q"]
+    first = None if lacking else "X1"
+    again = None if lacking else "Y1"
+    assert sorted(map(tuple, rows.collect()), key=str) == sorted(  # type: ignore[attr-defined]
+        [(0, first, "q"), (20, again, "q"), (2, "X1", "q"), (20, "Y1", "q")], key=str
+    )
