@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from godwit.engine import in_order, ordered_scan, segments
-from godwit.engine.ordered_scan import MOST, cut, tasks
+from godwit.engine.ordered_scan import LEAST, MOST, cut, tasks
 from godwit.engine.size_policy import Execution, SizePolicy
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
@@ -48,7 +48,7 @@ def test_files_of_about_one_size_are_not_cut() -> None:
 
 
 def test_as_many_tasks_as_cores_unless_the_bytes_are_few_or_very_many() -> None:
-    assert [tasks(size, 4) for size in (10, 3 << 20, 100 << 20, 10 * MOST)] == [1, 3, 4, 10]
+    assert [tasks(size, 4) for size in (10, 3 * LEAST, 100 * LEAST, 10 * MOST)] == [1, 3, 4, 10]
 
 
 def written(folder: Path, sizes: list[int]) -> list[tuple[str, int]]:

@@ -22,7 +22,7 @@ from godwit.engine.direct import TESTED_WITH
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 CLASS = f"{_PACKAGE}.GodwitScan"
 #: bytes that are worth a task of their own, and that one task reads at most
-LEAST, MOST = 1 << 20, 1 << 27
+LEAST, MOST = 1 << 19, 1 << 27
 _WITHOUT = "files that are to be read in order are scanned one by one"
 
 

@@ -138,10 +138,9 @@ def read(
 def scan(spark: SparkSession, segments: Sequence[Segment], selects: Sequence[Sequence[str]] = ()) -> DataFrame:
     """The rows of files of one schema, and what SELECT lists make of them: files that are known need not be looked for,
     and lists that are known together are analysed once."""
-    schema = segments[0].schema
+    schema, files = segments[0].schema, [file for segment in segments for file in segment.paths]
     if ordered_scan.available(spark):
-        return ordered_scan.scan(spark, schema, [file for segment in segments for file in _sized(segment)], selects)
-    files = [file for segment in segments for file in segment.paths]
+        return ordered_scan.scan(spark, schema, [(file, os.path.getsize(file)) for file in files], selects)
     return made(selected(spark.read.schema(struct(schema)).parquet(*files), selects))
 
 
@@ -155,13 +154,6 @@ def selected(frame: Frame, selects: Sequence[Sequence[str]]) -> Frame:
     for texts in selects:
         frame = frame.selectExpr(*texts)
     return frame
-
-
-def _sized(segment: Segment) -> list[tuple[str, int]]:
-    """Paths, and how large they are."""
-    paths = segment.paths
-    sizes = [segment.bytes] if len(paths) == 1 else [segment.at.size(file) for file in segment.files]
-    return list(zip(paths, sizes, strict=True))
 
 
 def read_shared(
