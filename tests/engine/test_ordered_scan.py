@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from godwit.engine import in_order, ordered_scan, segments
-from godwit.engine.ordered_scan import MOST, cut, tasks
+from godwit.engine.ordered_scan import LEAST, MOST, cut, tasks
 from godwit.engine.size_policy import Execution, SizePolicy
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
@@ -22,6 +22,7 @@ SCHEMA = (
     '{"fields":[{"metadata":{},"name":"n","nullable":true,"type":"long"},'
     '{"metadata":{},"name":"name","nullable":true,"type":"string"}],"type":"struct"}'
 )
+BEFORE = '{"fields":[{"metadata":{},"name":"n","nullable":true,"type":"long"}],"type":"struct"}'
 LARGE = SizePolicy.forced(Execution.LARGE)
 
 
@@ -47,7 +48,7 @@ def test_files_of_about_one_size_are_not_cut() -> None:
 
 
 def test_as_many_tasks_as_cores_unless_the_bytes_are_few_or_very_many() -> None:
-    assert [tasks(size, 4) for size in (10, 3 << 20, 100 << 20, 10 * MOST)] == [1, 3, 4, 10]
+    assert [tasks(size, 4) for size in (10, 3 * LEAST, 100 * LEAST, 10 * MOST)] == [1, 3, 4, 10]
 
 
 def written(folder: Path, sizes: list[int]) -> list[tuple[str, int]]:
@@ -103,3 +104,27 @@ def test_small_and_large_segments_come_in_order_with_and_without_it(
     rows = in_order.read(spark, found, LARGE)
     assert rows is not None
     assert rows.toArrow()["n"].to_pylist() == list(range(first))
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("lacking", [False, True])
+def test_select_lists_that_are_known_together_make_what_each_makes_of_the_last(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, lacking: bool
+) -> None:
+    """Also where one segment is from before a column was added, and its list can be applied to both together only."""
+    monkeypatch.setattr(ordered_scan, "available", lambda spark: there)
+    store, found = Store.local(tmp_path), list[Segment]()
+    for number, schema in enumerate([BEFORE if lacking else SCHEMA, SCHEMA]):
+        table = pa.table({"n": [number, 10], "name": ["x", "y"]}).select(segments.struct(schema).names)
+        made = segments.write_table(table, Place(store, f"rows-{number}"), schema, in_file=True)
+        assert made is not None
+        found.append(made)
+    lists = [("`n` AS `a n`", "name"), ("*", "upper(name) || '1' AS name1"), ("`a n` * 2", "name1", "'q' AS q")]
+    rows = segments.read(spark, found, LARGE, lists)
+    assert rows is not None
+    assert rows.columns == ["(a n * 2)", "name1", "q"]
+    first = None if lacking else "X1"
+    again = None if lacking else "Y1"
+    assert sorted(map(tuple, rows.collect()), key=str) == sorted(  # type: ignore[attr-defined]
+        [(0, first, "q"), (20, again, "q"), (2, "X1", "q"), (20, "Y1", "q")], key=str
+    )

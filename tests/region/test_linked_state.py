@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,6 +78,19 @@ def test_the_source_of_a_column_is_followed_through_renamings_only() -> None:
     found = later.source("end")
     assert found is not None
     assert (found[0], found[1](5)) == ("at", 6)
+
+
+def test_spark_is_asked_for_columns_only_where_a_list_does_not_name_them() -> None:
+    schema = '{"type":"struct","fields":[{"name":"at"},{"name":"key"}]}'
+    frame = FileFrame(None, (Segment((), 0, 0, schema),))  # type: ignore[arg-type]
+    assert frame.columns == ["at", "key"]
+    named = frame.selectExpr("`at` AS `a__at`", "key", "'x AS y' AS q").selectExpr("*", "a__at + 1 AS `end`")
+    assert named.columns == ["a__at", "key", "q", "end"]
+    assert named.drop("key").columns == ["a__at", "q", "end"]
+    asked = FileFrame(
+        lambda selects: SimpleNamespace(columns=[f"{len(selects)} list"]), named.segments, (("key + 1",),)
+    )  # type: ignore[arg-type,return-value]
+    assert asked.columns == ["1 list"]
 
 
 def _next(at: int) -> int:

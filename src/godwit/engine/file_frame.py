@@ -1,14 +1,17 @@
 """Frames of rows that lie in files as they are: a DataFrame that remembers the SELECT lists it was made by.
 
 An operator that keeps its input's rows for a while need not write them a second time: it can keep links to the files
-and these SELECT lists (`region/context.py`). Whatever is not a projection gives an ordinary DataFrame.
+and these SELECT lists (`region/context.py`). Whatever is not a projection gives an ordinary DataFrame; there is none
+before it is needed, because Spark takes milliseconds to analyse each step.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -25,7 +28,8 @@ _ALIASED = re.compile(r".* AS `?(\w+)`?", re.DOTALL)
 class FileFrame:
     """All rows of some segments, which have one schema and no edits, and what is selected of them."""
 
-    frame: DataFrame
+    #: SELECT lists, the innermost first -> what they make of the rows
+    scan: Callable[[Sequence[Sequence[str]]], DataFrame]
     segments: tuple[Segment, ...]
     #: SELECT lists, the innermost first
     selects: tuple[tuple[str, ...], ...] = ()
@@ -33,16 +37,27 @@ class FileFrame:
     #: follows from it (microseconds)
     derived: dict[tuple[int, str], tuple[str, Callable[[int], int]]] = field(default_factory=dict)
 
-    @property
+    @cached_property
+    def frame(self) -> DataFrame:
+        """As a DataFrame."""
+        return self.scan(self.selects)
+
+    @cached_property
     def columns(self) -> list[str]:
-        return list(self.frame.columns)
+        names = list(_columns_of(self.segments[0].schema))
+        for texts in self.selects:
+            known = [names if text == "*" else _made(text) for text in texts]
+            if None in known:
+                return list(self.frame.columns)
+            names = [name for those in known for name in those or ()]
+        return names
 
     @property
     def schema(self) -> StructType:
         return self.frame.schema
 
     def selectExpr(self, *texts: str) -> FileFrame:  # noqa: N802 - as Spark has it
-        return replace(self, frame=self.frame.selectExpr(*texts), selects=(*self.selects, texts))
+        return replace(self, selects=(*self.selects, texts))
 
     def select(self, *names: str) -> FileFrame:
         return self.selectExpr(*(f"`{name}`" for name in names))
@@ -86,6 +101,17 @@ class FileFrame:
             return value
 
         return name, follow
+
+
+@lru_cache(maxsize=512)
+def _columns_of(schema: str) -> tuple[str, ...]:
+    return tuple(known["name"] for known in json.loads(schema)["fields"])
+
+
+def _made(text: str) -> list[str] | None:
+    """What the column that a text makes is called; None: it is not said."""
+    found = _ALIASED.fullmatch(text) or _NAME.fullmatch(text)
+    return None if found is None else [found[1]]
 
 
 def _below(name: str, texts: Sequence[str]) -> str | None:

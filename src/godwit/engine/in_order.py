@@ -22,11 +22,16 @@ from godwit.storage.log import Segment
 SCANNED = 20_000
 
 
-def read(spark: SparkSession, found: Sequence[Segment], sizes: SizePolicy = USUAL) -> Frame | None:
-    """The rows of all the segments as one DataFrame, or None if there are no segments."""
+def read(
+    spark: SparkSession, found: Sequence[Segment], sizes: SizePolicy = USUAL, selects: Sequence[Sequence[str]] = ()
+) -> Frame | None:
+    """The rows of all the segments as one DataFrame, or None if there are no segments; see `segments.read`."""
     if not found:
         return None
-    return segments.hand(spark, found, sizes=sizes) or together(_frames(spark, found))
+    if segments.lie_alike(found) and ordered_scan.available(spark):
+        return segments.read(spark, found, sizes, selects)  # (one scan, which keeps their order)
+    frame = segments.hand(spark, found, sizes=sizes) or together(_frames(spark, found))
+    return segments.selected(frame, selects)
 
 
 def _frames(spark: SparkSession, found: Sequence[Segment]) -> Iterator[Frame]:
@@ -41,13 +46,7 @@ def _frames(spark: SparkSession, found: Sequence[Segment]) -> Iterator[Frame]:
 
 def _scans(spark: SparkSession, schema: str, found: Sequence[Segment]) -> Iterator[DataFrame]:
     if ordered_scan.available(spark):
-        yield ordered_scan.scan(spark, schema, [file for segment in found for file in _sized(segment)])
+        yield segments.scan(spark, found)
     else:
         for path in (path for segment in found for path in segment.paths):
             yield spark.read.schema(segments.struct(schema)).parquet(path)
-
-
-def _sized(segment: Segment) -> list[tuple[str, int]]:
-    paths = segment.paths
-    sizes = [segment.bytes] if len(paths) == 1 else [segment.at.size(file) for file in segment.files]
-    return list(zip(paths, sizes, strict=True))

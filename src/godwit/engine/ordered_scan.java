@@ -13,6 +13,13 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.paths.SparkPath$;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow$;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType$;
@@ -44,8 +51,10 @@ public class GodwitScan implements FileIndex {
         this.bytes = bytes;
     }
 
-    /** The rows as a DataFrame. `told`: of each part its partition, path, first byte and length, with zeros between. */
-    public static Object of(org.apache.spark.sql.classic.SparkSession session, String schema, String told) {
+    /** The rows as a DataFrame. `told`: of each part its partition, path, first byte and length, with zeros between.
+        `selects`: SELECT lists over them, the innermost first, with ones between; all are analysed at once. */
+    public static Object of(org.apache.spark.sql.classic.SparkSession session, String schema, String told,
+            String selects) throws ParseException {
         String[] fields = told.split("\0");
         ArrayList partitions = new ArrayList();
         ArrayList mine = new ArrayList();
@@ -65,7 +74,21 @@ public class GodwitScan implements FileIndex {
         Map none = (Map) Map$.MODULE$.empty();
         HadoopFsRelation relation = new HadoopFsRelation(new GodwitScan(partitions.toArray(), paths, bytes),
             new StructType(), known, Option.apply(null), new GodwitParquet(), none, session);
-        return Dataset$.MODULE$.ofRows(session, LogicalRelation$.MODULE$.apply(relation, false));
+        LogicalPlan plan = (LogicalPlan) LogicalRelation$.MODULE$.apply(relation, false);
+        String[] lists = selects.isEmpty() ? new String[0] : selects.split("\1");
+        for (int n = 0; n < lists.length; n++) {
+            plan = new Project(named(session.sessionState().sqlParser(), lists[n].split("\0")), plan);
+        }
+        return Dataset$.MODULE$.ofRows(session, plan);
+    }
+
+    private static Seq named(ParserInterface parser, String[] texts) throws ParseException {
+        Object[] found = new Object[texts.length];
+        for (int n = 0; n < texts.length; n++) {
+            Expression text = parser.parseExpression(texts[n]);
+            found[n] = text instanceof NamedExpression ? text : new UnresolvedAlias(text, Option.apply(null));
+        }
+        return seq(found);
     }
 
     private static FileStatusWithMetadata partition(ArrayList parts) {

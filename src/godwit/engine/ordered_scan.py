@@ -22,7 +22,7 @@ from godwit.engine.direct import TESTED_WITH
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 CLASS = f"{_PACKAGE}.GodwitScan"
 #: bytes that are worth a task of their own, and that one task reads at most
-LEAST, MOST = 1 << 20, 1 << 27
+LEAST, MOST = 1 << 19, 1 << 27
 _WITHOUT = "files that are to be read in order are scanned one by one"
 
 
@@ -36,8 +36,10 @@ def _source() -> str:
     return Path(__file__).with_name("ordered_scan.java").read_text()
 
 
-def scan(spark: SparkSession, schema: str, files: Sequence[tuple[str, int]]) -> DataFrame:
-    """The rows of (path, bytes), in that order."""
+def scan(
+    spark: SparkSession, schema: str, files: Sequence[tuple[str, int]], selects: Sequence[Sequence[str]] = ()
+) -> DataFrame:
+    """The rows of (path, bytes), in that order, and what SELECT lists make of them, the innermost first."""
     sizes = [size for _, size in files]
     parts = cut(sizes, tasks(sum(sizes), spark.sparkContext.defaultParallelism))
     told = (
@@ -46,7 +48,8 @@ def scan(spark: SparkSession, schema: str, files: Sequence[tuple[str, int]]) -> 
         for file, start, length in mine
     )
     java = java_class(spark, CLASS)
-    return DataFrame(java.of(spark._jsparkSession, schema, "\0".join(told)), spark)
+    lists = "\1".join(map("\0".join, selects))
+    return DataFrame(java.of(spark._jsparkSession, schema, "\0".join(told), lists), spark)
 
 
 def tasks(size: int, cores: int) -> int:

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
+from godwit.engine import ordered_scan
 from godwit.engine.file_frame import FileFrame
 from godwit.engine.lazy_frame import Frame, LazyFrame, made, together
 from godwit.engine.local_files import file_system
@@ -107,23 +108,52 @@ def write_results(frame: Frame, path: Place, *, small: bool) -> Segment | None:
     return None if made is None else replace(made, tags={ROWS: rows})
 
 
-def read(spark: SparkSession, segments: Sequence[Segment], sizes: SizePolicy = USUAL) -> Frame | None:
-    """The rows of all the segments as one DataFrame, or None if there are no segments."""
+def read(
+    spark: SparkSession,
+    segments: Sequence[Segment],
+    sizes: SizePolicy = USUAL,
+    selects: Sequence[Sequence[str]] = (),
+) -> Frame | None:
+    """The rows of all the segments as one DataFrame, or None if there are no segments. `selects`: SELECT lists over
+    them, the innermost first."""
     if not segments:
         return None
     handed = hand(spark, segments, sizes=sizes)
     if handed is not None:
-        return handed
+        return selected(handed, selects)
+    if lie_alike(segments):
+        return scan(spark, segments, selects)
     frames: list[Frame] = []
     for schema, alike in _by_schema(segments).items():
-        files = [file for segment in alike for file in segment.paths]
-        if files:
-            frames.append(spark.read.schema(struct(schema)).parquet(*files))
+        filed = [segment for segment in alike if segment.files]
+        if filed:
+            frames.append(scan(spark, filed))
         inside = [segment for segment in alike if segment.inline is not None]
         if inside:
             rows = [part.cast(arrow_of(schema)) for segment in inside for part in tables_of(segment)]
             frames.append(LazyFrame.of(spark, pa.concat_tables(rows).combine_chunks(), struct(schema)))
-    return together(frames)
+    return selected(together(frames), selects)
+
+
+def scan(spark: SparkSession, segments: Sequence[Segment], selects: Sequence[Sequence[str]] = ()) -> DataFrame:
+    """The rows of files of one schema, and what SELECT lists make of them: files that are known need not be looked for,
+    and lists that are known together are analysed once."""
+    schema, files = segments[0].schema, [file for segment in segments for file in segment.paths]
+    if ordered_scan.available(spark):
+        return ordered_scan.scan(spark, schema, [(file, os.path.getsize(file)) for file in files], selects)
+    return made(selected(spark.read.schema(struct(schema)).parquet(*files), selects))
+
+
+def lie_alike(segments: Sequence[Segment]) -> bool:
+    """Whether all rows are in files of one schema."""
+    return all(segment.files for segment in segments) and len({segment.schema for segment in segments}) == 1
+
+
+def selected(frame: Frame, selects: Sequence[Sequence[str]]) -> Frame:
+    """What SELECT lists make of a frame, the innermost first."""
+    for texts in selects:
+        frame = frame.selectExpr(*texts)
+    return frame
 
 
 def read_shared(

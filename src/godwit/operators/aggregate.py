@@ -6,6 +6,9 @@ Tumbling and hopping windows: partials with equal bounds merge. Sessions: partia
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
@@ -17,18 +20,26 @@ from godwit.operators.aggregates import final_columns, merge_columns
 ISLAND = "__island"
 
 
-def merge(partials: DataFrame, operator: Aggregate, by: tuple[str, ...] = (), only: str | None = None) -> DataFrame:
-    """Partials of equal (query, key, bounds, and whatever `by` adds) become one. `only`: all are of this query."""
+def merge(
+    partials: DataFrame | Sequence[DataFrame],
+    operator: Aggregate,
+    by: tuple[str, ...] = (),
+    only: str | None = None,
+) -> DataFrame:
+    """Partials of equal (query, key, bounds, and whatever `by` adds) become one. They may come in parts that have no
+    key in common. `only`: all are of this query."""
     query = [] if only is not None else [QUERY]
     columns = [*by, *operator.keys, WINDOW_START]
-    if operator.window.kind in ("sliced", "calendar"):
-        merged = partials.groupBy(*query, *columns, WINDOW_END).agg(*merge_columns(operator.aggregates))
+    ends = [WINDOW_END] if operator.window.kind in ("sliced", "calendar") else []
+    parts = [partials] if isinstance(partials, DataFrame) else partials
+    merged_columns = merge_columns(operator.aggregates)
+    merged = reduce(DataFrame.union, (part.groupBy(*query, *columns, *ends).agg(*merged_columns) for part in parts))
+    if ends:
         return merged if only is None else merged.select(F.lit(only).alias(QUERY), *merged.columns)
-    merged = partials.groupBy(*query, *columns).agg(*merge_columns(operator.aggregates))
     # A window's length is known: grouping by its start alone is cheaper.
-    ends = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))
+    end = F.timestamp_micros(F.unix_micros(WINDOW_START) + F.lit(operator.window.size_us))
     name = F.col(QUERY) if only is None else F.lit(only).alias(QUERY)
-    return merged.select(name, *columns, ends.alias(WINDOW_END), *merged.columns[len(query) + len(columns) :])
+    return merged.select(name, *columns, end.alias(WINDOW_END), *merged.columns[len(query) + len(columns) :])
 
 
 def results(merged: DataFrame, operator: Aggregate) -> DataFrame:

@@ -17,6 +17,7 @@ from godwit.engine.segments import rows_of
 from godwit.model.plan import CLASS, GENERATION, WINDOW_END, Aggregate
 from godwit.operators.aggregate import merge, results
 from godwit.operators.base import OperatorContext, StatefulOperator, Watermarks, implements
+from godwit.operators.key_parts import in_parts, worth_parts
 from godwit.protocol.watermarks import NEVER
 from godwit.region.poll import Arrived
 from godwit.region.state import State, union
@@ -111,6 +112,8 @@ class WindowAggregate(StatefulOperator):
         context.makes_few(few)
         due = context.for_readers(context.tables.of_queries(due))
         node, only = self.node, context.tables.only
+        if not few and worth_parts(chosen):
+            return results(merge(in_parts(drafts.made(due), node.keys), node, only=only), node)
         return drafts.then(
             ("results", node, only),
             lambda rows: results(merge(rows, node, only=only), node),

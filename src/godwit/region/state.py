@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -96,7 +97,7 @@ class State:
         groups: dict[str, list[Segment]] = {}
         for segment in chosen:
             groups.setdefault(repr(segment.tags.get(EDITS, [])), []).append(segment)
-        return union(_as_edited(segments.read(spark, group, sizes), group[0]) for group in groups.values())
+        return union(_as_edited(spark, group, sizes) for group in groups.values())
 
     def handed(
         self,
@@ -174,10 +175,13 @@ class State:
         return State([Segment.from_json(r, store) for r in records])
 
 
-def _as_edited(frame: Frame | None, segment: Segment) -> Frame | None:
-    """Large segments: their edits become part of Spark's plan."""
+def _as_edited(spark: SparkSession, group: Sequence[Segment], sizes: SizePolicy) -> Frame | None:
+    """Large segments of the same edits: these become part of Spark's plan."""
+    edits = group[0].tags.get(EDITS, [])
+    selects = [values for _, *values in takewhile(lambda edit: edit[0] == "select", edits)]
+    frame = segments.read(spark, group, sizes, selects)
     assert frame is not None
-    for what, *values in segment.tags.get(EDITS, []):
+    for what, *values in edits[len(selects) :]:
         if what == "without":
             query, older_than = values
             frame = frame.where(f"{QUERY} != {text(query)} OR {GENERATION} >= {older_than}")

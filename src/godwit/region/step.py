@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from godwit.engine import arrival, in_order, segments
 from godwit.engine import lazy_frame as drafts
@@ -148,17 +149,23 @@ class Step:
         if rows not in self._opened:
             spark, sizes = self._batch.spark, self._batch.sizes
             stream = self._tables.deployment.streams[scan.stream]
-            if scan.arrival:
+            if not self._batch.small and _as_they_lie(scan, found):
+                read: Frame | None = FileFrame(lambda selects: self._scanned(found, selects), tuple(found))
+            elif scan.arrival:
                 read = arrival.read(spark, found, stream, sizes)
             elif self._ordered and not segments.are_few(found, sizes):
                 read = in_order.read(spark, found, sizes)
             else:
                 # (those that answer at once do not wait for the plans of others)
                 read = segments.read_shared(spark, found, sizes, self._plan.stateful)
-            if read is not None and not self._batch.small and _as_they_lie(scan, found):
-                read = FileFrame(drafts.made(read), tuple(found))
             self._opened[rows] = read
         return self._opened[rows]
+
+    def _scanned(self, found: list[Segment], selects: Sequence[Sequence[str]]) -> DataFrame:
+        read = in_order.read if self._ordered else segments.read
+        rows = read(self._batch.spark, found, self._batch.sizes, selects)
+        assert rows is not None
+        return drafts.made(rows)
 
     def _read(self, found: list[Segment]) -> Frame | None:
         """Rows that other regions have sent."""
