@@ -7,9 +7,7 @@ drop them. What is made is known to this process alone: after a crash it is made
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -19,6 +17,7 @@ from godwit.model.plan import Query
 from godwit.model.signature import StateKey
 from godwit.protocol.watermarks import NEVER
 from godwit.region.batch import Memory
+from godwit.region.beside import given_a_moment, started
 from godwit.region.inherit import Heir, MadeAhead
 from godwit.region.legacy import Left
 from godwit.region.recompute import RecomputeTarget
@@ -85,7 +84,9 @@ class StatesAhead:
             states = {step.new: heir.segments(step.new, folder / f"made-{n}") for n, step in enumerate(steps)}
             return MadeAhead(mark, new.shape.key, states, weights)
 
-        self._known[old.id, to.region] = _Making(new.id, folder, _begun(made, f"ahead-{new.id}"))
+        job = started(made, f"ahead-{new.id}")
+        self._known[old.id, to.region] = _Making(new.id, folder, job)
+        given_a_moment(job, (segment for rows in parts.values() for part in rows.values() for segment in part))
         return True
 
     def told(self, old: QueryId, region: RegionId) -> str | None:
@@ -108,16 +109,3 @@ class StatesAhead:
         known = self._known.pop((old, region), None)
         if known is not None:
             known.job.add_done_callback(lambda _: self._store.disk.delete_folder(known.folder.reference))
-
-
-def _begun(make: Callable[[], MadeAhead], name: str) -> Future[MadeAhead]:
-    job: Future[MadeAhead] = Future()
-
-    def work() -> None:
-        try:
-            job.set_result(make())
-        except BaseException as fault:  # told to whoever asks; the change is given up
-            job.set_exception(fault)
-
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return job

@@ -8,7 +8,7 @@ them ahead (`ahead.py`) is taken as it is, with what came since joined to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -99,6 +99,16 @@ class Heir:
             return False
         found = {old: weight(self._matched.get(states[old], []), made.mark) for old in made.sources}
         return found == made.sources
+
+    @property
+    def was_made_ahead(self) -> bool:
+        """Whether only what came since is to be joined, while rows wait."""
+        return bool(self._ahead) and self._ahead.keys() >= self._made.steps.keys()
+
+    @property
+    def sources(self) -> Iterator[Segment]:
+        for found in self._matched.values():
+            yield from found
 
     def parts(self, move: Migration, landing: Place | None) -> Parts | None:
         """The state of one operator; what begins empty has no part. Without a place for what must be computed, None if

@@ -255,7 +255,9 @@ class Runner:
     def gathers_until(self, now: float) -> float | None:
         """Until when (wall clock) what there is may wait, and others may come to it; None: a step is to be made now."""
         due = self.next_due()
-        if self.held_back or self.memory.underway or self._inherited() or (due is not None and due <= now):
+        if self.held_back or self.memory.underway or self._inherited() or self._is_made():
+            return None
+        if due is not None and due <= now:
             return None
         return self._gathering.until(self.kernel, now)
 
@@ -280,11 +282,12 @@ class Runner:
         ahead, made, told = self.transfer.ahead, self.kernel.made_ahead, len(self.kernel.made_ahead)
         to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
         for old, new in self._lacking():
-            if self.making.get(old.id) != new.id and ahead.begin(old, new, to, self.memory):
+            if self.making.get(old.id) != new.id:
+                if not ahead.begin(old, new, to, self.memory):
+                    made[new.id] = ""
+                    continue
                 self.making[old.id] = new.id
-            elif self.making.get(old.id) != new.id:
-                made[new.id] = ""
-            elif (why := ahead.told(old.id, self.region)) is not None:
+            if (why := ahead.told(old.id, self.region)) is not None:
                 made[self.making.pop(old.id)] = why
         return len(made) > told
 
@@ -424,6 +427,9 @@ class Runner:
         self._coming = [(old, old.successor) for old in running if old.successor is not None and old.successor.ahead]
         coming = {new.id for _, new in self._coming}
         self.making = {old: new for old, new in self.making.items() if new in coming}
+        for query in self.deployment.of_shape(self.shape.key):
+            if query.successor is None:
+                self.transfer.ahead.forget(query.id, self.region)  # its change was given up
 
     # --- the commit record
 

@@ -12,7 +12,6 @@ that a restart brings it again.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,6 +26,7 @@ from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Answered, Migration, answered_from_json, rows_wait
 from godwit.region.ahead import StatesAhead
+from godwit.region.beside import given_a_moment, started
 from godwit.region.inherit import Heir, heir_of
 from godwit.region.keyed import part_of
 from godwit.region.link_emulator import Links, forward, stream
@@ -110,16 +110,10 @@ class StateTransfer:
             self._heirs.pop(move.query, None)
 
     def _begun(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Future[Parts]:
-        job: Future[Parts] = Future()
-
-        def work() -> None:
-            try:
-                job.set_result(self._job(parcel, move, step, to))
-            except BaseException as fault:  # told to the runner, whose micro-batch fails by it
-                job.set_exception(fault)
-
-        # A daemon: a process that ends does not wait for state, which the next one will bring again.
-        threading.Thread(target=work, name=f"transfer-{move.query}-{move.operator}", daemon=True).start()
+        job = started(lambda: self._job(parcel, move, step, to), f"transfer-{move.query}-{move.operator}")
+        heir = self._heir(move, to) if move.inherits else None
+        if heir is not None and heir.was_made_ahead:
+            given_a_moment(job, heir.sources)
         return job
 
     def _job(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Parts:
@@ -137,15 +131,18 @@ class StateTransfer:
         return {side: [next(carried) for _ in part] for side, part in parts.items()}
 
     def _inherited(self, move: Migration, to: RecomputeTarget, landing: Place | None) -> Parts | None:
-        """One heir for all operators of a version: what was left is read once, and a state that others are made of made
-        once."""
-        found = self._heirs.get(move.query)
-        if found is None:
+        heir = self._heir(move, to)
+        return {} if heir is None else heir.parts(move, landing)
+
+    def _heir(self, move: Migration, to: RecomputeTarget) -> Heir | None:
+        """One for all operators of a version: what was left is read once, and a state that others are made of made
+        once. None: the version was withdrawn meanwhile."""
+        if move.query not in self._heirs:
             found = heir_of(self._store, move.query, to, self.ahead.made_for(move.query))
             if found is None:
-                return {}  # withdrawn meanwhile
+                return None
             self._heirs[move.query] = found
-        return found.parts(move, landing)
+        return self._heirs[move.query]
 
     def _carried(self, found: Sequence[Segment], move: Migration, step: Step, name: str) -> list[Segment]:
         """The segments, their files copied over the links between the two sites, in one go."""
