@@ -15,6 +15,7 @@ from godwit.api.fleet import Fleet
 from godwit.api.handles import QueryHandle
 from godwit.engine.lazy_frame import LazyFrame, PlanKey
 from godwit.engine.plan_cache import Java, java_of
+from godwit.engine.size_policy import SizePolicy
 from godwit.errors import ConfigError, DeploymentError
 from godwit.ids import DeviceId, QueryId, SiteId
 from godwit.maintenance.housekeeping import Retention
@@ -355,6 +356,20 @@ def test_marks_that_are_not_carried_on_cost_time_and_no_result(fleet: Fleet, mon
     monkeypatch.setattr(state, "carried_on", lambda crowd, written: [one for one in written if one is not None])
     _switches(fleet, query)
     assert joined.rows == [(6, 4), (8, 8)]
+
+
+def test_large_states_are_made_ahead_and_joined_by_jobs(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inherit, "COMPUTED", SizePolicy(small_rows=0, handed_rows=0, handed_files=0))
+    monkeypatch.setattr(state, "MOST_INLINE", 0)  # (rows in records are never joined by a job)
+    found, computed = list[bool](), inherit.computed
+
+    def noted(left: Any, right: Any, *more: Any) -> Any:
+        found.append(isinstance(left, LazyFrame) or isinstance(right, LazyFrame))
+        return computed(left, right, *more)
+
+    monkeypatch.setattr(inherit, "computed", noted)
+    _switches(fleet, _waiting(fleet))
+    assert found == [False, False, False]
 
 
 def test_a_process_that_takes_over_makes_states_again(
