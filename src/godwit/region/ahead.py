@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from godwit.engine import segments
 from godwit.ids import QueryId, RegionId
@@ -22,10 +22,7 @@ from godwit.region.inherit import Heir, MadeAhead
 from godwit.region.legacy import Left
 from godwit.region.recompute import RecomputeTarget
 from godwit.region.seen import marked
-from godwit.replan.ahead import of_here, sources
-from godwit.replan.family import left_states
-from godwit.replan.tracks import matching
-from godwit.storage.log import Segment
+from godwit.replan.ahead import makeable
 from godwit.storage.place import Place
 from godwit.storage.store import Store
 
@@ -50,43 +47,30 @@ class StatesAhead:
     def begin(self, old: Query, new: Query, to: RecomputeTarget, memory: Memory) -> bool:
         """Whether anything is to be made here. The running version's states are marked as they are now."""
         self.forget(old.id, to.region)
-        queries = to.deployment.queries
-        found = matching(old, replace(new, cut=None), to.deployment.streams)
-        places = {sign: index for index, sign in enumerate(old.shape.signatures)}
-        left = {one.operator: one for one in left_states(old, queries)}
-
-        def is_here(key: StateKey) -> bool:
-            place = places[key.signature]
-            return place in left and to.deployment.owners(queries[left[place].executor], place) == {to.region}
-
-        steps = tuple(of_here(found, is_here))
-        if not steps:
+        found = makeable(old, new, to.deployment, to.region, to.deployment.streams)
+        if not found.steps:
             return False
         mark = uuid.uuid4().hex
         folder, weights = self._folder / f"ahead-{mark}", dict[StateKey, int]()
         self._store.disk.make_folder(folder.reference)
-        parts: dict[int, dict[int, list[Segment]]] = {}
-        for key in sources(found, steps):
-            live, place = memory.state(key), places[key.signature]
+        there: dict[int, Left] = {}
+        for key, one in found.sources.items():
+            live, clock = memory.state(key), memory.let_go.get(one.operator, {}).get(one.executor, NEVER)
             live.live = [marked(segment, mark) for segment in live.live]
             weights[key] = len(live.live)
-            names = (f"{place}-{key.side}-{n}" for n in range(len(live.live)))
+            names = (f"{one.operator}-{key.side}-{n}" for n in range(len(live.live)))
             pinned = [segments.linked(segment, folder, name) for segment, name in zip(live.live, names, strict=True)]
-            parts.setdefault(place, {})[key.side] = pinned
-        there = {}
-        for place, rows in parts.items():
-            one = left[place]
-            clock = memory.let_go.get(place, {}).get(one.executor, NEVER)
-            there[place] = Left(rows, clock, one.since, one.executor)
+            others = there[one.operator].parts if one.operator in there else {}
+            there[one.operator] = Left({**others, key.side: pinned}, clock, one.since, one.executor)
 
         def made() -> MadeAhead:
             heir = Heir(new, old, there, to)
-            states = {step.new: heir.segments(step.new, folder / f"made-{n}") for n, step in enumerate(steps)}
+            states = {step.new: heir.segments(step.new, folder / f"made-{n}") for n, step in enumerate(found.steps)}
             return MadeAhead(mark, new.shape.key, states, weights)
 
         job = started(made, f"ahead-{new.id}")
         self._known[old.id, to.region] = _Making(new.id, folder, job)
-        given_a_moment(job, (segment for rows in parts.values() for part in rows.values() for segment in part))
+        given_a_moment(job, (s for one in there.values() for part in one.parts.values() for s in part))
         return True
 
     def told(self, old: QueryId, region: RegionId) -> str | None:

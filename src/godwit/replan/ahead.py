@@ -10,13 +10,18 @@ and all is made at the switch, as by `moving-state`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
+from godwit.ids import RegionId
+from godwit.model.deployment import Deployment
+from godwit.model.plan import Query
 from godwit.model.signature import StateKey
-from godwit.replan.matching import Recompute, StateMatch
+from godwit.replan.family import LeftState, left_states
+from godwit.replan.matching import Recompute
+from godwit.replan.tracks import Streams, matching
 
 Rows = TypeVar("Rows")
 
@@ -86,16 +91,30 @@ class StatesInParts(Generic[Rows]):
         return InParts(sets.nothing, sets.joined(step, sets.whole(left), sets.whole(right)))
 
 
-def of_here(match: StateMatch, here: Callable[[StateKey], bool]) -> Iterator[Recompute]:
-    """The missing states that can be made of states of the old plan that are `here`."""
-    there = {one.new for one in match.matched if here(one.old)}
+@dataclass(frozen=True)
+class Makeable:
+    """What a region can make ahead."""
+
+    steps: tuple[Recompute, ...]
+    #: of which states of the old version; each is there as a whole
+    sources: Mapping[StateKey, LeftState]
+
+
+def makeable(old: Query, new: Query, deployment: Deployment, region: RegionId, streams: Streams) -> Makeable:
+    """The missing states of a version to come that can be made of what a region has of the one that runs."""
+    match, queries = matching(old, replace(new, cut=None), streams), deployment.queries
+    places = {sign: index for index, sign in enumerate(old.shape.signatures)}
+    left = {one.operator: one for one in left_states(old, queries)}
+    found = {one.new: (one.old, left.get(places[one.old.signature])) for one in match.matched}
+    here = {
+        key: (state, one)
+        for key, (state, one) in found.items()
+        if one is not None and deployment.owners(queries[one.executor], one.operator) == {region}
+    }
+    steps, there = list[Recompute](), {*here}
     for step in match.recompute:  # (in the order in which they can be computed)
         if {step.left, step.right} <= there:
             there.add(step.new)
-            yield step
-
-
-def sources(match: StateMatch, steps: Sequence[Recompute]) -> frozenset[StateKey]:
-    """The states of the old plan of which steps make others."""
+            steps.append(step)
     read = {key for step in steps for key in (step.left, step.right)}
-    return frozenset(one.old for one in match.matched if one.new in read)
+    return Makeable(tuple(steps), dict(found for key, found in here.items() if key in read))

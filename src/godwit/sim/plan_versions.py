@@ -20,7 +20,7 @@ from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
-from godwit.replan.ahead import InParts, RowSets, StatesInParts, of_here, sources
+from godwit.replan.ahead import InParts, RowSets, StatesInParts, makeable
 from godwit.replan.box import JoinBox, reordered
 from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
 from godwit.replan.family import SHARED_STRATEGIES, left_states, next_versions, planned
@@ -171,26 +171,18 @@ class _Heir:
 
 
 def _made_ahead(number: int, old: Query, new: Query, runner: HasStates) -> SimAhead:
-    deployment, states = runner.kernel.deployment, runner.states
-    found = matching(old, replace(new, cut=None), STREAMS)
-    places = {sign: index for index, sign in enumerate(old.shape.signatures)}
-    left = {one.operator: one for one in left_states(old, deployment.queries)}
-
-    def is_here(key: StateKey) -> bool:
-        place = places[key.signature]
-        return place in left and deployment.owners(deployment.queries[left[place].executor], place) == {runner.region}
-
-    steps = tuple(of_here(found, is_here))
+    found = makeable(old, new, runner.kernel.deployment, runner.region, STREAMS)
     seen: dict[StateKey, int] = {}
-    parts: dict[int, dict[int, list[Row]]] = {place: {} for place in left}
-    for key in sources(found, steps):
-        one, place = left[places[key.signature]], (places[key.signature], key.side)
-        mine = [row for row in states.get(place, []) if row[QUERY] == one.executor and row[CLASS] >= one.since]
+    parts: dict[int, dict[int, list[Row]]] = {}
+    for key, one in found.sources.items():
+        place = one.operator, key.side
+        rows = runner.states.get(place, [])
+        mine = [row for row in rows if row[QUERY] == one.executor and row[CLASS] >= one.since]
         marked = set(map(id, mine))
-        states[place] = [{**row, SEEN: number} if id(row) in marked else row for row in states.get(place, [])]
-        parts[place[0]][place[1]], seen[key] = mine, len(mine)
+        runner.states[place] = [{**row, SEEN: number} if id(row) in marked else row for row in rows]
+        parts.setdefault(one.operator, {})[key.side], seen[key] = mine, len(mine)
     heir = _Heir(old, new, {place: (rows, NEVER) for place, rows in parts.items()})
-    return SimAhead(number, {step.new: heir.rows(step.new) for step in steps}, seen)
+    return SimAhead(number, {step.new: heir.rows(step.new) for step in found.steps}, seen)
 
 
 class SimAsks(Protocol):
