@@ -85,7 +85,8 @@ class Meter:
     have been without a change of plan, for every strategy alike:
 
     beside    rows that a box beside another one has taken in, those of its joins for each other included
-    read      rows of states that others were computed of; a state that is only taken over is not read
+    read      rows of states that others were computed of; a state that is only taken over is not read. Each counts
+              once, when it is first joined: what it meets then is not counted, for a box that takes it in neither
     made      rows of the states that were computed
     """
 

@@ -12,6 +12,7 @@ from godwit.engine import segments
 from godwit.engine.lazy_frame import made
 from godwit.engine.size_policy import SizePolicy
 from godwit.region import state as state_module
+from godwit.region.seen import mark_of, marked, unmarked, weight
 from godwit.region.state import State
 from godwit.storage.overlays import edited
 from godwit.storage.place import Place
@@ -127,3 +128,24 @@ def test_rows_in_a_record_become_a_file_for_whoever_needs_one(tmp_path: Path) ->
     assert filed.tables() == inline.tables()
     assert (filed.low, filed.high, filed.rows, filed.tags["edits"]) == (3, 4, 2, [["generation", 8]])
     assert Path(filed.paths[0]).exists()
+
+
+def test_marked_rows_are_rewritten_apart_and_with_all_their_weight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often: what was made of them is of use only as long as all of them are known."""
+    monkeypatch.setattr(state_module, "FAN_IN", 3)
+    here, made = place(tmp_path), []
+    for number in range(8):
+        table = pa.table({"n": pa.array([number], pa.int32())})
+        made.append(segments.write_table(table, here / f"{number}", NUMBERS, "n"))
+    rows = [segment for segment in made if segment is not None]
+    state = State([*(marked(segment, "seen") for segment in rows[:5]), *rows[5:]])
+    while crowd := state.crowded():
+        assert len({*map(mark_of, crowd)}) == 1
+        assert state.gather(crowd, here / f"gathered-{len(state.live)}", "n")
+    assert len(state.live) < 4
+    known = [segment for segment in state.live if mark_of(segment) == "seen"]
+    assert weight(state.live, "seen") == weight(known, "seen") == 5
+    assert sorted(n for s in known for table in s.tables() for n in table["n"].to_pylist()) == [*range(5)]
+    assert weight([unmarked(segment) for segment in known], "seen") == 0

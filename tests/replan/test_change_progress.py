@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from godwit.model.plan import Query
 from godwit.model.taps import family, find
 from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView
 from godwit.replan.family import next_versions
-from godwit.replan.tracks import both
 from godwit.replan.wishes import PlanWish, rewritten
 from tests.replan.queries import STREAMS, compiled
 
@@ -34,12 +34,11 @@ def _running(*names: QueryId) -> dict[QueryId, Query]:
     return found
 
 
-def _changed(queries: Mapping[QueryId, Query], beside: bool = False) -> dict[QueryId, Query]:
+def _changed(queries: Mapping[QueryId, Query]) -> dict[QueryId, Query]:
     """The first of them alone gets another plan; all old versions have ended."""
 
     def rewrite(query: Query) -> Query | None:
-        new = rewritten(query, PlanWish("(b JOIN c) JOIN a"), STREAMS) if query.id == Q else None
-        return new if new is None or not beside else both(query, new, STREAMS, "old")
+        return rewritten(query, PlanWish("(b JOIN c) JOIN a"), STREAMS) if query.id == Q else None
 
     members = family(queries[Q], queries)
     made = next_versions(members, rewrite, lambda old: QueryId(f"{old.id}~1"), queries, STREAMS)
@@ -73,15 +72,31 @@ def test_versions_that_shared_operators_end_together(monkeypatch: pytest.MonkeyP
     assert _steps(waits)[R1] is NextStep.RETIRE
 
 
-def test_background_alone_retires_the_old_version_with_its_switch() -> None:
-    """Not before all state is there, and not where others share what would go."""
-    queries = _changed(_running(Q), beside=True)
+def _prepared(ahead: bool, view: RunnerView) -> ChangeProgress:
+    """A query that shares nothing, with a version to come."""
+    (old,) = _running(Q).values()
+    new = rewritten(old, PlanWish("(b JOIN c) JOIN a"), STREAMS)
+    assert new is not None
+    queries = {Q: replace(old, successor=replace(new, id=Q1, ahead=ahead))}
     progress = _progress(queries)
-    assert _steps(progress) == {Q1: NextStep.SWITCH}
-    assert progress.retiring(queries[Q1]) == [queries[Q]]
-    assert _steps(_progress(queries, frozenset({Q1}))) == {Q1: None}
-    behind = replace(progress, line_us=lambda version: 10)
-    assert _steps(behind) == {Q1: None}
-    shared = _changed(_running(Q, R), beside=True)
-    assert _steps(_progress(shared)) == {Q1: NextStep.RETIRE, R1: NextStep.RETIRE}
-    assert not _progress(shared).retiring(shared[Q1], shared[R1])
+    clocks = {operator: {Q: 9} for operator in range(len(old.shape.plan.operators))}
+    return replace(progress, runners=lambda shape: [replace(view, released=clocks)])
+
+
+def _view(**told: Any) -> RunnerView:
+    return RunnerView(ENDED, frozenset({Q1}), frozenset(), {}, {}, RegionId("west"), **told)
+
+
+def test_background_waits_until_missing_states_are_made() -> None:
+    assert _steps(_prepared(False, _view())) == {Q: NextStep.SWITCH}
+    assert _steps(_prepared(True, _view())) == {Q: None}
+    assert _steps(_prepared(True, _view(made={QueryId("q~0"): ""}))) == {Q: None}  # of a change that was given up
+    assert _steps(_prepared(True, _view(made={Q1: ""}))) == {Q: NextStep.SWITCH}
+
+
+def test_a_change_is_given_up_where_missing_states_cannot_be_made() -> None:
+    progress = _prepared(True, RunnerView.from_json(_view(made={Q1: "division by zero"}).to_json()))
+    assert _steps(progress) == {Q: NextStep.GIVE_UP}
+    assert progress.failure(progress.deployment.queries[Q]) == "division by zero"
+    switched = replace(progress.deployment.queries[Q], until=int(ENDED))
+    assert progress.next(switched) is None

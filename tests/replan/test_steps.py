@@ -9,7 +9,7 @@ import pytest
 from godwit.errors import ConfigError
 from godwit.model.signature import StateKey
 from godwit.replan.matching import Matched, Recompute, StateMatch
-from godwit.replan.steps import BoxChange, possible, steps
+from godwit.replan.steps import BoxChange, ComputeStates, possible, steps
 
 K = [StateKey(f"s{i}") for i in range(6)]
 FIGURE_5 = StateMatch((Matched(K[0], K[1], ("a",)),), (Recompute(K[2], 3, K[0], K[0], ("b", "c")),), (K[4],))
@@ -40,10 +40,11 @@ def test_algorithm_3() -> None:
     assert _names("parallel-track", passed_on) == ["RunBoth", "AwaitOldRows", "SwitchPlan", *rest[2:]]
 
 
-def test_background_holds_nothing() -> None:
-    names = _names("background")
-    assert names[:4] == ["ShareStates", "ComputeStates", "CatchUp", "SwitchPlan"]
-    assert not {"HoldInputs", "RunBoth"} & set(names)
+def test_background_is_algorithm_2_with_its_states_made_before() -> None:
+    assert _names("background") == ["ComputeStates", *_names("moving-state")]
+    first, *rest = steps("background", BOX)
+    assert first == ComputeStates(ahead=True)
+    assert ComputeStates() in rest
 
 
 def test_one_epoch_where_nothing_is_kept() -> None:

@@ -11,7 +11,7 @@ from godwit.model.plan import Join
 from godwit.protocol import inputs
 from godwit.protocol.handover import Migration
 from godwit.protocol.ledger import MigrationLedger
-from godwit.replan import change_progress
+from godwit.replan import ahead, change_progress
 from godwit.replan.change_progress import ChangeProgress
 from godwit.sim import plan_versions as sim_versions
 from godwit.sim import step as sim_step
@@ -22,6 +22,7 @@ from godwit.sim.schedule import (
     Deliver,
     Lose,
     Move,
+    MoveKeys,
     Schedule,
     Send,
     Sight,
@@ -54,6 +55,14 @@ def _always_ready(self: MigrationLedger, markers: Any) -> list[Migration]:
 
 def _nothing_computed(*of: Any) -> Any:
     return replace(_matching(*of), recompute=())
+
+
+def _left_out(left: Any, right: Any, joined: Any, together: Any) -> Any:
+    return together([], [])
+
+
+def _new_with_new(left: Any, right: Any, joined: Any, together: Any) -> Any:
+    return joined(left.since, right.since)
 
 
 SIGHTS = [Tick(region, Sight()) for region in ("west", "east", "cloud")]
@@ -113,6 +122,21 @@ SPANNING = _lagging(
 )
 
 
+NOW: list[Action] = [*SIGHTS, Deliver(9)]
+
+
+def _meanwhile(*actions: Action) -> Schedule:
+    """States are made of the rows at 25, and something happens before the switch."""
+    begins = [SubmitQuery("q0", "chain", 0), *_all_send("left", 25), *_all_send("right", 25)]
+    changes = [ChangePlan("q0", "a JOIN (b JOIN c)", "background"), *(4 * NOW), *actions, *(4 * NOW), *(4 * ROUND)]
+    return Schedule(0, "top-down", "incremental", (*begins, *changes, *_all_send("left", 27)))
+
+
+CAME_SINCE = _meanwhile(Send("d2", "left", ((26, 0, 4),)), Send("d3", "right", ((26, 0, 4),)))
+#: the rows of which states were made go to another region, where they are not known as such
+KEYS_WENT = _meanwhile(MoveKeys("q0", (0,), "a1", "delta"))
+
+
 def _tick(region: str, peers: tuple[int, int], sources: int, control: bool) -> Tick:
     return Tick(region, Sight(peers, sources, control))
 
@@ -124,7 +148,7 @@ STOPPED = Schedule(
     "holistic-concurrent",
     (
         SubmitQuery("q0", "chain", 0),
-        ChangePlan("q0", "(a JOIN c) JOIN b", "background"),
+        ChangePlan("q0", "(a JOIN c) JOIN b", "parallel-track"),
         _tick("west", (1, 2), 0, False),
         _tick("cloud", (0, 1), 2, False),
         _tick("east", (1, 0), 0, True),
@@ -188,6 +212,14 @@ BROKEN_PLANS: dict[str, tuple[Any, str, Any, Schedule]] = {
     ),
     "background does not wait for a stream behind": (ChangeProgress, "_reaches_back", _yes, LET_GO["background"]),
     "joins let rows go while a stream behind is waited for": (MigrationLedger, "dead_before", _lets_go, MEANWHILE),
+    "what came since states were made ahead is left out": (ahead, "came_since", _left_out, CAME_SINCE),
+    "what came since meets only what came since": (ahead, "came_since", _new_with_new, CAME_SINCE),
+    "what was made ahead of rows that are not known is taken": (
+        sim_versions._Heir,
+        "_is_of_use",
+        _yes,
+        KEYS_WENT,
+    ),
     "missing states are not computed": (sim_versions, "matching", _nothing_computed, COMPUTED),
     "results of state that is still to come are not waited for": (MigrationLedger, "_holds_up", _no, draw_plans(171)),
     "a version that has ended is stopped and placed elsewhere": (

@@ -114,7 +114,6 @@ BROKEN_SHARED: dict[str, tuple[Any, str, Any, Schedule]] = {
         draw_shared_plans(0),
     ),
     "rows that are inherited lose their class": (sim_versions, "dates_rows", _yes, draw_shared_plans(0)),
-    "a version ends while somebody taps it": (control_versions, "_is_whole", _yes, draw_shared_plans(73)),
     "versions that shared operators end one by one": (ChangeProgress, "next", _ends_alone, APART),
     "one region leaves its state for all": (control_versions, "_regions", _in_one_region, DIVIDED),
     "versions go over while keys migrate": (KeyMigrations, "migrates", _no, draw_divided_plans(17)),

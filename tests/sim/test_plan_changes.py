@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from godwit.control import plan_versions
+from godwit.control.events import PlanChanged
+from godwit.ids import QueryId
 from godwit.sim.run import play, run, story
 from godwit.sim.schedule import (
     ChangePlan,
@@ -18,11 +22,13 @@ from godwit.sim.schedule import (
     SubmitQuery,
     Tick,
     Timeout,
+    draw_ahead,
     draw_divided_plans,
     draw_plans,
     draw_shared_plans,
 )
-from tests.sim.broken_plans import BROKEN_PLANS
+from godwit.sim.world import World
+from tests.sim.broken_plans import BROKEN_PLANS, ROUND
 from tests.sim.broken_shared_plans import BROKEN_SHARED
 
 SCHEDULES = int(os.environ.get("GODWIT_SCHEDULES", "10000")) // 40
@@ -42,8 +48,8 @@ def test_ten_thousand_schedules() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("drawing", [draw_shared_plans, draw_divided_plans])
-def test_queries_that_share_or_have_divided_keys(drawing: Callable[[int], Schedule]) -> None:
+@pytest.mark.parametrize("drawing", [draw_shared_plans, draw_divided_plans, draw_ahead])
+def test_queries_that_share_or_have_divided_keys_and_states_made_ahead(drawing: Callable[[int], Schedule]) -> None:
     bad = run(SCHEDULES // 2, chunk=50, drawing=drawing)
     assert not bad, f"{len(bad)} of {SCHEDULES} schedules failed; the first:\n{story(drawing(bad[0]))}"
 
@@ -66,6 +72,19 @@ def test_versions_end_and_begin_at_the_epoch_of_their_own_stage() -> None:
     )
     schedule = Schedule(0, "top-down", "holistic-concurrent", actions)
     assert not play(schedule), story(schedule)
+
+
+def test_no_version_ends_while_somebody_taps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever began to since the change was worked out."""
+    world = World(Schedule(0, "top-down", "incremental", (), shares=True))
+    for action in (SubmitQuery("q0", "chain", 0), *ROUND, SubmitQuery("q1", "chain", 0), *ROUND):
+        world.play(action)
+    first, second = world.deployment.queries.values()
+    assert first.id in second.taps.values()
+    alone = PlanChanged(first.id, replace(first, id=QueryId("q0~1"), inherits=first.id))
+    assert not world.plans._ask(alone)
+    monkeypatch.setattr(plan_versions, "_is_whole", lambda *of: True)
+    assert world.plans._ask(alone)
 
 
 @pytest.mark.parametrize("broken", {**BROKEN_PLANS, **BROKEN_SHARED})

@@ -6,8 +6,7 @@ the line, and takes the state over like that of an instance that moved (`region/
 
     moving-state        the joins let no row go until their states reach back far enough (`replan/change_progress.py`);
                         then rows wait in front of the new joins until their state is there
-    background          first a plan that runs both boxes, of which the old one answers; when the new one has all its
-                        states, which are computed beside and reach back far enough, the new plan
+    background          the same, but regions make the new plan's missing states before the switch (`region/ahead.py`)
     parallel-track      first a plan that runs both boxes, then, when the old one has no old row left, the new plan
     pause-drain-resume  the same, but rows wait in front of the new box until then; only where it was asked for
 
@@ -47,7 +46,7 @@ from godwit.replan.load import BoxLoad, spans_of
 from godwit.replan.matching import StateMatch, match
 from godwit.replan.probing import order_of, probes
 from godwit.replan.steps import AUTO, BoxChange, possible, steps
-from godwit.replan.tracks import Answers, answers, both, first, runs_both, second
+from godwit.replan.tracks import Answers, both, runs_both, second
 from godwit.replan.wishes import PlanWish, rewritten
 from godwit.storage import names
 from godwit.storage.log import Record
@@ -55,7 +54,7 @@ from godwit.storage.log import Record
 log = logging.getLogger(__name__)
 
 #: strategies that run both plans side by side for a while: who answers meanwhile
-ANSWERS: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
+ANSWERS: dict[str, Answers] = {"parallel-track": "by age", "pause-drain-resume": "later"}
 
 
 #: those that `auto` may choose
@@ -93,8 +92,6 @@ class PlanVersions:
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         self._records = PlanRecords(fleet.store)
-        #: versions that a query has gone back to, and why
-        self._reverted: dict[QueryId, str] = {}
         fleet.pool.follow(self._committed)
 
     # --- asked for
@@ -112,8 +109,9 @@ class PlanVersions:
             what = found.forecast
             told = None if what is None else {"length_s": what.length_s, "silence_s": what.silence_s}
             self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
-            if found.strategy == "moving-state" and found.computes:
-                self.prepare(name, *found.first)
+            if found.strategy not in ANSWERS and found.computes:
+                ahead = found.strategy == "background"
+                self.prepare(name, *(replace(new, ahead=ahead) for new in found.first))
             else:
                 self.switch(name, found.first, found.strategy == "moving-state")
 
@@ -172,8 +170,7 @@ class PlanVersions:
             lacking = ", ".join(" ".join(one.covers) for one in states.short)
             msg = f"the state of {lacking} does not reach back far enough for this order; use 'parallel-track'"
             raise DeploymentError(msg)
-        # Where there is nothing to compute, the states are the new plan's at once: nothing need run beside.
-        beside = ANSWERS[chosen] if chosen in ANSWERS and (states.recompute or chosen != "background") else None
+        beside = ANSWERS.get(chosen)
 
         def rewrite(query: Query) -> Query | None:
             plan = None if alone and query.id != old.id else rewritten(query, wish, streams)
@@ -250,9 +247,8 @@ class PlanVersions:
 
     # --- one epoch
 
-    def switch(self, name: QueryId, versions: Sequence[Query], wait: bool = False, gone: Sequence[Query] = ()) -> None:
-        """All that share operators go over to their next versions at one line, or none does. `gone`: versions before
-        them that retire in the same epoch."""
+    def switch(self, name: QueryId, versions: Sequence[Query], wait: bool = False) -> None:
+        """All that share operators go over to their next versions at one line, or none does."""
         fleet = self._fleet
         before = {_before(new): fleet.deployment.queries[_before(new)] for new in versions}
         known = {new.id: fleet.aliases.name_of(_before(new)) for new in versions if new.cut is None}
@@ -260,7 +256,7 @@ class PlanVersions:
             # Before the epoch: a reader finds the results of both versions from the moment when the new one is there.
             fleet.versions.add(known[new.id], _before(new))
             fleet.aliases.expect(known[new.id], new.id)
-        fleet.control.ask(self._request(versions, wait), *(QueryWithdrawn(old.id) for old in gone))
+        fleet.control.ask(self._request(versions, wait))
         if any(new.id not in fleet.deployment.queries for new in versions):
             for query in known.values():
                 fleet.aliases.expect(query, None)
@@ -348,19 +344,10 @@ class PlanVersions:
             case NextStep.SWITCH if new.successor is not None:
                 self._succeed(new, new.successor)
             case NextStep.SWITCH:
-                members, store = self._members(new), self._fleet.store
-                name = self._fleet.aliases.name_of(new.id)
-                reason = next((why for one in members if (why := legacy.broken(store, one.id)) is not None), None)
-                if reason is not None:
-                    log.warning("the new plan of '%s' failed, and the old one goes on: %s", name, reason)
-                    self._reverted |= {_final(one.id): reason for one in members}
-                alone = second if reason is None else first
-                gone = self._progress.retiring(*members)
-                try:
-                    self.switch(name, self._next_versions(members, alone, lambda one: _final(one.id)), gone=gone)
-                finally:
-                    for old in [old for old in gone if old.id not in self._fleet.deployment.queries]:
-                        self._gone(old, next(one for one in members if one.inherits == old.id))
+                members, name = self._members(new), self._fleet.aliases.name_of(new.id)
+                self.switch(name, self._next_versions(members, second, lambda one: _final(one.id)))
+            case NextStep.GIVE_UP:
+                self._give_up(new, self._progress.failure(new) or "")
 
     def _succeed(self, old: Query, new: Query) -> None:
         """What was prepared comes; without a place for it, the old versions go on as before."""
@@ -370,11 +357,17 @@ class PlanVersions:
             found = self._next_versions(members, planned(coming), lambda one: _version(one, new.id))
             self.switch(name, found, True)
         except DeploymentError as fault:
-            log.warning("%s", fault)
-            first, *others = [QueryAdjusted(one.id, one.probes, None) for one in members]
-            self._fleet.control.ask(first, *others)
-            for one in members:
-                self._records.end(_name(one.id), str(fault))
+            self._give_up(old, str(fault))
+
+    def _give_up(self, old: Query, reason: str) -> None:
+        """The old versions go on as before."""
+        members = [one for one in self._members(old) if one.successor is not None]
+        log.warning("the new plan of '%s' failed, and the old one goes on: %s", _name(old.id), reason)
+        first, *others = [QueryAdjusted(one.id, one.probes, None) for one in members]
+        self._fleet.control.ask(first, *others)
+        for one in members:
+            self._forget(one.id)
+            self._records.end(_name(one.id), reason)
 
     def _retire(self, new: Query) -> None:
         """All that went over with it have what they need: what is left of the old versions goes."""
@@ -398,7 +391,7 @@ class PlanVersions:
             return
         self._records.phase(_name(new.id), "retire", old.id)
         if not runs_both(new.shape.plan):
-            self._records.end(_name(new.id), self._reverted.pop(new.id, ""))
+            self._records.end(_name(new.id))
         self._delivered.discard(new.id)
 
     def _deliver(self, new: Query) -> None:
@@ -441,26 +434,22 @@ class PlanVersions:
 
     def _line_us(self, version: Query) -> int | None:
         """Of a version that runs both plans (`ChangeProgress.line_us`). Kept on disk, for the old version goes."""
-        if any(legacy.broken(self._fleet.store, one.id) is not None for one in self._members(version)):
-            return NEVER  # back to the old plan, which has all that it needs
         if version.id not in self._lines:
             store, old = self._fleet.store, self._progress.before(version)
             known = store.get_document(_line(version))
-            if known is None and old is not None and (known := self._line_left(old, version)) is not None:
+            if known is None and old is not None and (known := self._line_left(old)) is not None:
                 store.put_document(_line(version), known)
             if known is None:
                 return None
             self._lines[version.id] = known
         return self._lines[version.id]
 
-    def _line_left(self, old: Query, both: Query) -> int | None:
+    def _line_left(self, old: Query) -> int | None:
         """As the old version's joins have left it; None: not all have left their state."""
         left = legacy.left_by(self._fleet.store, old, self._fleet.deployment.queries)
         if left is None:
             return None
         joins = [found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)]
-        if answers(both.shape.plan) == "old":
-            return max((one.clock for one in joins), default=NEVER)
         highs = [s.high for one in joins for part in one.parts.values() for s in part if s.high is not None]
         return max(highs, default=NEVER)
 

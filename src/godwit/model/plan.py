@@ -266,17 +266,6 @@ class OldRows(Operator):
 
 
 @dataclass(frozen=True)
-class Muted(Operator):
-    """While two plans of a query run side by side: what the new one makes, which the old one says. Nothing comes out,
-    and no watermark waits for it."""
-
-    inputs: tuple[int, ...]
-
-    def describe(self) -> str:
-        return "Muted"
-
-
-@dataclass(frozen=True)
 class Window:
     """How rows are cut by time. Tumbling: slide == size. Session: only `gap_us` is set. Unbounded: no length is.
 
@@ -529,7 +518,7 @@ class Plan:
     @cached_property
     def runs_both(self) -> bool:
         """Whether two plans of a query run side by side in it (`godwit.replan.tracks`)."""
-        return any(isinstance(operator, OldRows | Muted) for operator in self.operators)
+        return any(isinstance(operator, OldRows) for operator in self.operators)
 
     def consumer(self, index: int) -> tuple[int, int]:
         """(the operator that reads operator `index`, which of its inputs that is)"""
@@ -640,6 +629,8 @@ class Query:
     probes: tuple[str, ...] = ()
     #: the version it goes over to when its states hold all that that one needs; until then joins let no row go
     successor: Query | None = None
+    #: of such a version to come: states that only it has are made before it comes (`replan/ahead.py`)
+    ahead: bool = False
     #: of a version: the beginning of the query's first one, since when rows of an operator that it taps are its own
     since: int = 0
     #: of a version that has ended (`until`): users still see what it answers

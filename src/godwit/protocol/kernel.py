@@ -107,6 +107,9 @@ class RegionKernel:
         self._unsent = 0
         #: the route tables of operators whose keys are divided
         self._divided: Mapping[tuple[QueryId, int], RouteTable | None] = {}
+        #: versions to come whose missing states were made here, as far as they can be -> why they cannot be, or "";
+        #: whoever runs the operators says it, and a restart forgets it
+        self.made_ahead: dict[QueryId, str] = {}
         self._arrange(None)
 
     # --- taking in
@@ -270,9 +273,16 @@ class RegionKernel:
                 self._expect(Progress(self.shape, after), after)
                 self._announce_all = True
             self.deployment = after
+            coming = {query.id for query in self.coming()} if self.made_ahead else set()
+            self.made_ahead = {query: why for query, why in self.made_ahead.items() if query in coming}
         if changes:
             self._arrange(first)
         return ended, lost
+
+    def coming(self) -> list[Query]:
+        """Versions that queries of the shape are to go over to."""
+        mine = self.deployment.of_shape(self.shape.key)
+        return [query.successor for query in mine if query.successor is not None]
 
     def _follow_sessions(self, before: Deployment, after: Deployment, joins: bool) -> None:
         """Without queries nobody says the ends of sessions, so nothing waits, and a query begins with those of now."""

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Muted, Query, Scan, Shape
+from godwit.model.plan import Query, Scan, Shape
 from godwit.model.routing import RouteTable
 from godwit.model.taps import executor
 from godwit.protocol.handover import Answered, Migration
@@ -93,8 +93,6 @@ class Progress:
     def _walk(self, query: Query, operator: int) -> Iterator[Heard]:
         for child in query.inputs(operator):
             node = self._plan.operators[child]
-            if isinstance(node, Muted):
-                continue
             if node.stateful:
                 table = self._deployment.routes(query, child)
                 owners = (RegionId(""),) if table is None else table.owners()

@@ -25,6 +25,7 @@ from godwit.region.key_join import numbered
 from godwit.region.key_rows import at_hand, of_query
 from godwit.region.keyed import concerns, tagged, waiting_room
 from godwit.region.poll import Arrived
+from godwit.region.seen import by_mark, carried_on
 from godwit.region.sql_text import text
 from godwit.region.state import Room, State
 from godwit.storage.log import Segment
@@ -136,9 +137,19 @@ def _given(
             batch.outputs.dead += state.live
             state.live = []
             return {move: given}
-    whole = State(state.live)
+    found: dict[Migration, list[Segment]] = {}
+    for alike in by_mark(state.live):
+        for move, written in _parted(batch, State(alike), time, going, what).items():
+            found.setdefault(move, []).extend(carried_on(alike, written))
     for move in going:
         state.leave_out(move.query, move.goes_before)
+    return found
+
+
+def _parted(
+    batch: Batch, whole: State, time: str | None, going: Sequence[Migration], what: str
+) -> dict[Migration, list[Segment]]:
+    """The rows of each move, written for its new owner."""
     mine = {m: f"({QUERY} = {text(m.query)} AND {GENERATION} < {m.goes_before})" for m in going}
     if not batch.sizes.is_small(whole.rows):
         frame = whole.read(batch.spark, sizes=batch.sizes)

@@ -36,6 +36,8 @@ class Left:
     clock: int
     #: rows of earlier classes are those of queries that began before (`LeftState.since`)
     since: int = 0
+    #: whose rows are meant, where there may be those of other queries; None: there are none
+    of: QueryId | None = None
 
 
 #: what versions have left, by their names, where all of it is there; limit of versions
@@ -128,22 +130,6 @@ def release(store: Store, version: QueryId) -> None:
     """The old box has no old row left: rows may go into the new one."""
     store.disk.make_folder(names.legacy(version))
     store.put_document(_released(version), True)
-
-
-def broken(store: Store, version: QueryId) -> str | None:
-    """Why the new box of a version that runs both plans is of no use; None: nothing is known against it."""
-    found = store.get_document(_broken(version))
-    return None if found is None else str(found)
-
-
-def break_(store: Store, version: QueryId, reason: str) -> None:
-    """Something failed in the new box, while the old one answers: the query goes back to the old plan."""
-    store.disk.make_folder(names.legacy(version))
-    store.put_document(_broken(version), reason)
-
-
-def _broken(version: QueryId) -> str:
-    return f"{names.legacy(version)}/broken"
 
 
 def _released(version: QueryId) -> str:

@@ -233,7 +233,7 @@ class RegionLoop:
     ) -> None:
         """When to look at a shape again, if nobody announces anything. `until`: what there is gathers so long."""
         again = min((at for at in (runner.next_due(), until) if at is not None), default=None)
-        if (runner.held_back and not idle) or runner.memory.underway:
+        if (runner.held_back and not idle) or runner.memory.underway or runner.making:
             again = min(again or float("inf"), time.time() + LOOK_AGAIN)
         more = record is not None and runner.more and runner.waiting()  # (what has come since was announced)
         with self._news:

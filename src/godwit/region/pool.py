@@ -338,7 +338,7 @@ class RunnerPool:
         """Whether state that was announced has not reached its new home yet, or anything else is on its way."""
         if self._delays is not None and self._delays.busy:
             return True
-        return any(runner.memory.underway for runner in list(self.runners.values()))
+        return any(runner.memory.underway or runner.making for runner in list(self.runners.values()))
 
     # --- reading
 

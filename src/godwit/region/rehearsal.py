@@ -29,6 +29,7 @@ from godwit.region.poll import Arrived, Work
 from godwit.region.recompute import HERE, alone
 from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
+from godwit.replan.ahead import InParts
 from godwit.replan.tracks import matching
 from godwit.storage.log import Segment
 from godwit.storage.names import source_log
@@ -97,9 +98,12 @@ class _Rehearsal:
         """The states that the version before will not have, of rows as they are in the others."""
         old = self._queries.get(self._query.inherits or QueryId(""))
         steps = () if old is None else matching(old, self._query, self._streams).recompute
-        made = ComputedStates(self._spark, self._query, steps, lambda key: list(self._memory.state(key).live))
+        # What comes since states were made ahead is joined by the same plans.
+        made = ComputedStates(
+            self._spark, self._query, steps, lambda key: InParts([], list(self._memory.state(key).live))
+        )
         for key in made.steps:
-            rows = made.rows(key)
+            rows = made.parts(key).since.frame
             if isinstance(rows, LazyFrame):
                 rows.toArrow()
 

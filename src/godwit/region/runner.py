@@ -23,7 +23,7 @@ from godwit.engine.plan_cache import planned_here
 from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
-from godwit.model.plan import Shape
+from godwit.model.plan import Query, Shape
 from godwit.model.taps import time_of
 from godwit.protocol import recovery
 from godwit.protocol.commit import ProtocolCommit, recall
@@ -48,7 +48,6 @@ from godwit.region.routing_tables import Tables
 from godwit.region.step import Step
 from godwit.region.transfer import StateTransfer
 from godwit.region.turns import take_turns
-from godwit.replan.tracks import answers, runs_both
 from godwit.storage import names
 from godwit.storage.log import Record
 from godwit.storage.place import Place
@@ -123,6 +122,9 @@ class Runner:
         #: announced state as this micro-batch found it; of it, what is here and must wait for others to be heard
         self._underway: list[dict[str, Any]] = []
         self._held_back: set[Migration] = set()
+        #: versions that run here -> those to come, whose missing states are being made of theirs
+        self.making: dict[QueryId, QueryId] = {}
+        self._coming: list[tuple[Query, Query]] = []
         self._recover()
 
     @property
@@ -161,8 +163,6 @@ class Runner:
                 return self._step_without(stopped, sources, most)
             except BatchFailedError as failed:
                 found = self._to_blame(failed, stopped)
-                if found and self._fall_back(found):
-                    continue
                 if found is None or not (found or again):
                     raise failed.fault from failed
                 stopped, again = {**stopped, **found}, bool(found)
@@ -201,8 +201,9 @@ class Runner:
 
     def _step(self, sources: bool, most: int | None = None) -> Record | None:
         started, due = time.time(), self._is_due()
+        made = self._make_ahead()
         work, decision = self._take_in(started, sources, most)
-        if not (decision.commit or due):
+        if not (decision.commit or due or made):
             return None
         self._at("polled")
         number = self.commits.last + 1
@@ -219,6 +220,7 @@ class Runner:
         self._at("committed")
         self._outbox.publish(number, commit, record)
         legacy.leave(self.store, record, self.kernel.queries)
+        self._make_ahead()
         self._at("published")
         for arrived in work.arrived:
             self.transfer.delivered(arrived.move)
@@ -231,7 +233,7 @@ class Runner:
         parts = (self.region, self.shape, self.tables, self.progress, self.memory, work, decision.markers)
         replays = self._replays(work, decision.markers)
         waited = take_turns(work, self.memory, folder, self.shape, self.kernel.start_positions)
-        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes), self._broken())
+        step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes))
         try:
             outputs = step.run()
         except SPARK_ERRORS as fault:
@@ -239,17 +241,10 @@ class Runner:
         outputs.dead += waited
         return outputs
 
-    def _broken(self) -> list[QueryId]:
-        """Versions whose new box takes in nothing any more."""
-        plan = self.shape.plan
-        if not runs_both(plan) or answers(plan) != "old":
-            return []
-        return [query for query in self.tables.queries if legacy.broken(self.store, query) is not None]
-
     def waiting(self) -> bool:
         """Whether a step would find something to do."""
         now, kernel = time.time(), self.kernel
-        if self._is_due() or self._poller.waiting(kernel.positions, kernel.fenced):
+        if self._is_due() or self._is_made() or self._poller.waiting(kernel.positions, kernel.fenced):
             return True
         due = kernel.next_due(now)
         if (due is not None and due <= now) or self._inherited():
@@ -260,7 +255,9 @@ class Runner:
     def gathers_until(self, now: float) -> float | None:
         """Until when (wall clock) what there is may wait, and others may come to it; None: a step is to be made now."""
         due = self.next_due()
-        if self.held_back or self.memory.underway or self._inherited() or (due is not None and due <= now):
+        if self.held_back or self.memory.underway or self._inherited() or self._is_made():
+            return None
+        if due is not None and due <= now:
             return None
         return self._gathering.until(self.kernel, now)
 
@@ -277,6 +274,34 @@ class Runner:
     def _is_due(self) -> bool:
         """Whether an operator wanted to be called by now, though nothing came."""
         return self._due is not None and time.time() >= self._due
+
+    # --- states of versions to come
+
+    def _make_ahead(self) -> bool:
+        """What they lack is made, as far as it can be made of what is here, as it is now. Whether there is news."""
+        ahead, made, told = self.transfer.ahead, self.kernel.made_ahead, len(self.kernel.made_ahead)
+        to = RecomputeTarget(self.spark, self.store, self.region, self.shape, self.deployment)
+        for old, new in self._lacking():
+            if self.making.get(old.id) != new.id:
+                if not ahead.begin(old, new, to, self.memory):
+                    made[new.id] = ""
+                    continue
+                self.making[old.id] = new.id
+            if (why := ahead.told(old.id, self.region)) is not None:
+                made[self.making.pop(old.id)] = why
+        return len(made) > told
+
+    def _lacking(self) -> list[tuple[Query, Query]]:
+        """Versions that run here, and those to come for which nothing was made here yet."""
+        return [(old, new) for old, new in self._coming if new.id not in self.kernel.made_ahead]
+
+    def _is_made(self) -> bool:
+        """Whether something can be begun or told."""
+        lacking = self._lacking()
+        return any(
+            self.making.get(old.id) != new.id or self.transfer.ahead.told(old.id, self.region) is not None
+            for old, new in lacking
+        )
 
     # --- queries that fail
 
@@ -296,16 +321,6 @@ class Runner:
         for query, why in found.items():
             log.warning("%s: query %s is stopped: %s", self.region, query, why)
         return {query: Failure(failed.epoch, why) for query, why in found.items()}
-
-    def _fall_back(self, found: Mapping[QueryId, Failure]) -> bool:
-        """Whether what failed was the new box of versions in which the old one answers: then it is left out."""
-        plan = self.shape.plan
-        if not runs_both(plan) or answers(plan) != "old":
-            return False
-        new = [query for query in found if legacy.broken(self.store, query) is None]
-        for query in new:
-            legacy.break_(self.store, query, found[query].reason)
-        return bool(new)
 
     def _tried(self, without: Mapping[QueryId, Failure]) -> str | None:
         """Run the micro-batch without some queries and without a commit; returns why it failed, if it did."""
@@ -389,6 +404,7 @@ class Runner:
             self._keep_cuts(work, decision.moved)
         for query, epoch in decision.ended:
             self.memory.forget(query, epoch)
+            self.transfer.ahead.forget(query, self.region)
         if work.changes or decision.ended:
             self._arrange()
 
@@ -407,6 +423,13 @@ class Runner:
         self._tables = self.tables = Tables(
             self.spark, self.region, self.shape, self.deployment, self._tables, self.limits.sizes
         )
+        running = (query for query in self.deployment.of_shape(self.shape.key) if not query.until)
+        self._coming = [(old, old.successor) for old in running if old.successor is not None and old.successor.ahead]
+        coming = {new.id for _, new in self._coming}
+        self.making = {old: new for old, new in self.making.items() if new in coming}
+        for query in self.deployment.of_shape(self.shape.key):
+            if query.successor is None:
+                self.transfer.ahead.forget(query.id, self.region)  # its change was given up
 
     # --- the commit record
 
@@ -429,6 +452,7 @@ class Runner:
     def _recover(self) -> None:
         """Stand where the last commit stands; what was staged after it never happened."""
         self._tables = None
+        self.making = {}
         for name in self.store.disk.names(self.data.reference):
             if (names.number_of(name) or 0) > self.commits.last:
                 self.store.disk.delete_folder(f"{self.data.reference}/{name}")

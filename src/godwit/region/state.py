@@ -23,6 +23,7 @@ from godwit.engine.size_policy import USUAL, SizePolicy
 from godwit.ids import QueryId
 from godwit.model.plan import GENERATION, MEETING, QUERY
 from godwit.model.signature import StateKey
+from godwit.region.seen import by_mark, carried_on
 from godwit.region.sql_text import text
 from godwit.storage.base import SegmentStore
 from godwit.storage.log import Segment
@@ -110,14 +111,8 @@ class State:
 
     def crowded(self) -> list[Segment]:
         """Segments of about one size, if there are enough of them to be worth rewriting as one; or all whose rows
-        travel in records, if that has become too much."""
-        inside = [segment for segment in self.live if segment.inline is not None]
-        if sum(segment.bytes for segment in inside) > MOST_INLINE:
-            return inside
-        tiers: dict[int, list[Segment]] = {}
-        for segment in self.live:
-            tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
-        return next((tier for tier in tiers.values() if len(tier) >= FAN_IN), [])
+        travel in records, if that has become too much. They have one mark."""
+        return next((crowd for alike in by_mark(self.live) if (crowd := _crowd(alike))), [])
 
     def compact(
         self,
@@ -146,7 +141,7 @@ class State:
 
     def _replace(self, crowd: Sequence[Segment], written: Iterable[Segment | None]) -> None:
         gone = set(map(id, crowd))
-        self.live = [s for s in self.live if id(s) not in gone] + [s for s in written if s is not None]
+        self.live = [s for s in self.live if id(s) not in gone] + carried_on(crowd, written)
 
     @property
     def low(self) -> int | None:
@@ -173,6 +168,16 @@ class State:
     @staticmethod
     def from_json(records: Iterable[dict[str, Any]], store: SegmentStore) -> State:
         return State([Segment.from_json(r, store) for r in records])
+
+
+def _crowd(found: Sequence[Segment]) -> list[Segment]:
+    inside = [segment for segment in found if segment.inline is not None]
+    if sum(segment.bytes for segment in inside) > MOST_INLINE:
+        return inside
+    tiers: dict[int, list[Segment]] = {}
+    for segment in found:
+        tiers.setdefault(max(segment.rows, 1).bit_length() // 3, []).append(segment)
+    return next((tier for tier in tiers.values() if len(tier) >= FAN_IN), [])
 
 
 def _as_edited(spark: SparkSession, group: Sequence[Segment], sizes: SizePolicy) -> Frame | None:

@@ -24,7 +24,6 @@ from godwit.model.plan import (
     DEVICE,
     QUERY,
     Filter,
-    Muted,
     OldRows,
     Operator,
     Partial,
@@ -46,7 +45,6 @@ from godwit.region.key_sql import BESIDE, KEY, TO, goes_to
 from godwit.region.sql_text import text
 from godwit.region.state import Room, landed, union
 from godwit.region.turns import HELD, TOO_OLD_FOR
-from godwit.replan.tracks import of_new
 from godwit.storage.by_query import ROWS
 from godwit.storage.log import Segment
 from godwit.storage.overlays import EDITS
@@ -55,13 +53,11 @@ from godwit.storage.overlays import EDITS
 class Step:
     """Runs one micro-batch. Make one, call `run`, commit what the batch's `outputs` and `memory` say."""
 
-    def __init__(self, batch: Batch, broken: Sequence[QueryId] = ()) -> None:
-        """`broken`: versions of queries that run both plans, and whose new one takes in no rows."""
+    def __init__(self, batch: Batch) -> None:
         self._batch, self._tables, self._work, self._plan = batch, batch.tables, batch.work, batch.shape.plan
         old = [i for i, operator in enumerate(self._plan.operators) if isinstance(operator, OldRows)]
         #: scans whose rows are told from those that were there before
         self._dated = {scan for index in old for scan in self._plan.scans_below(index)}
-        self._broken, self._of_new = broken, of_new(self._plan) if broken else frozenset()
         self._opened: dict[tuple[object, ...], Frame | None] = {}
         #: operator -> few rows that go from it to other regions, with the region of each
         self._outbox: dict[int, Frame] = {}
@@ -108,8 +104,6 @@ class Step:
                 return self._project(operator, inputs[0])
             case OldRows():
                 return _old_rows(inputs[0])
-            case Muted():
-                return None
         msg = f"no micro-batch knows a stateless operator {type(operator).__name__}"
         raise AssertionError(msg)
 
@@ -126,9 +120,6 @@ class Step:
         if not self._tables.readers.scanning[index]:
             return self._with_place(index, None) if self._tables.queries else None
         frame = self._rows([s for s in self._work.sources.get(index, []) if TOO_OLD_FOR not in s.tags], scan)
-        if frame is not None and index in self._of_new:
-            names = ", ".join(map(text, self._broken))
-            return self._with_place(index, self._wanted(index, scan, frame).where(f"{QUERY} NOT IN ({names})"))
         there = None if frame is None else self._wanted(index, scan, frame)
         return self._with_place(index, union([*self._of_older_queries(index, scan), there]))
 
@@ -352,7 +343,7 @@ class Step:
         if frame is not None and ROUTED in frame.columns:
             came, read_here = sink_order.apart(frame)
             return union([came, self._route(index, read_here)])
-        if frame is None or isinstance(self._plan.operators[self._plan.consumer(index)[0]], Muted):
+        if frame is None:
             return None
         routes = self._tables.routes(index)
         only = routes.only()

@@ -12,7 +12,6 @@ that a restart brings it again.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,13 +25,13 @@ from godwit.migration.base import HandOver, Moved, ReplayState, Step, known, ste
 from godwit.model.instances import instance_id
 from godwit.model.plan import Operator
 from godwit.protocol.handover import Answered, Migration, answered_from_json, rows_wait
-from godwit.region.inherit import Heir
+from godwit.region.ahead import StatesAhead
+from godwit.region.beside import given_a_moment, started
+from godwit.region.inherit import Heir, heir_of
 from godwit.region.keyed import part_of
-from godwit.region.legacy import break_
 from godwit.region.link_emulator import Links, forward, stream
 from godwit.region.poll import Arrived, Parts
 from godwit.region.recompute import RecomputeTarget, rebuild
-from godwit.replan.tracks import answers, of_new, runs_both
 from godwit.storage.log import Segment
 from godwit.storage.place import Place
 from godwit.storage.store import Store
@@ -57,6 +56,8 @@ class StateTransfer:
         self.strategy, self.links, self._path = known(strategy), links, path
         self._store, self._folder = store, Place(store, f"{landing}/{uuid.uuid4().hex}")
         self._jobs: dict[Migration, Future[Parts]] = {}
+        #: states of versions to come
+        self.ahead = StatesAhead(store, self._folder)
         #: of versions whose state is asked for lately
         self._heirs: dict[QueryId, Heir] = {}
         store.disk.delete_folder(landing)  # of a process that is no more
@@ -89,21 +90,12 @@ class StateTransfer:
         direct = isinstance(step, HandOver) and not step.wait and (self.links is None or not self.links.carries)
         if direct and not move.inherits:
             return Arrived(move, self._parts(parcel), *_told(parcel))
-        if move.inherits and move not in self._jobs and (parts := self._heir(move, to).parts(move, None)) is not None:
+        if move.inherits and move not in self._jobs and (parts := self._inherited(move, to, None)) is not None:
             return Arrived(move, parts, *_told(parcel))  # by reference: nobody need wait for it
         if move not in self._jobs:
             self._jobs[move] = self._begun(parcel, move, step, to)
         job = self._jobs[move]
-        if job.done() and (fault := job.exception()) is not None and self._may_break(move, to):
-            # The old box answers, and goes on: without this state, which the new one would have needed.
-            break_(self._store, move.query, (str(fault) or type(fault).__name__).splitlines()[0])
-            return Arrived(move, {}, *_told(parcel))
         return Arrived(move, job.result(), *_told(parcel)) if job.done() else None
-
-    @staticmethod
-    def _may_break(move: Migration, to: RecomputeTarget) -> bool:
-        plan = to.shape.plan
-        return move.inherits and runs_both(plan) and answers(plan) == "old" and move.operator in of_new(plan)
 
     def due(self, parcel: Parcel) -> bool:
         """Whether asking for it again would do something."""
@@ -118,16 +110,10 @@ class StateTransfer:
             self._heirs.pop(move.query, None)
 
     def _begun(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Future[Parts]:
-        job: Future[Parts] = Future()
-
-        def work() -> None:
-            try:
-                job.set_result(self._job(parcel, move, step, to))
-            except BaseException as fault:  # told to the runner, whose micro-batch fails by it
-                job.set_exception(fault)
-
-        # A daemon: a process that ends does not wait for state, which the next one will bring again.
-        threading.Thread(target=work, name=f"transfer-{move.query}-{move.operator}", daemon=True).start()
+        job = started(lambda: self._job(parcel, move, step, to), f"transfer-{move.query}-{move.operator}")
+        heir = self._heir(move, to) if move.inherits else None
+        if heir is not None and heir.was_made_ahead:
+            given_a_moment(job, heir.sources)
         return job
 
     def _job(self, parcel: Parcel, move: Migration, step: Step, to: RecomputeTarget) -> Parts:
@@ -136,7 +122,7 @@ class StateTransfer:
         landing = self._landing(move)
         self._store.disk.make_folder(landing.reference)
         if move.inherits:
-            return self._heir(move, to).parts(move, landing) or {}
+            return self._inherited(move, to, landing) or {}
         if parcel.get("replay") is not None:
             case = step.share if isinstance(step, ReplayState) else "best"
             return rebuild(parcel, to, landing, case, lambda rows: self._carried(rows, move, step, "rows"))
@@ -144,15 +130,19 @@ class StateTransfer:
         carried = iter(self._carried([s for part in parts.values() for s in part], move, step, "state"))
         return {side: [next(carried) for _ in part] for side, part in parts.items()}
 
-    def _heir(self, move: Migration, to: RecomputeTarget) -> Heir:
+    def _inherited(self, move: Migration, to: RecomputeTarget, landing: Place | None) -> Parts | None:
+        heir = self._heir(move, to)
+        return {} if heir is None else heir.parts(move, landing)
+
+    def _heir(self, move: Migration, to: RecomputeTarget) -> Heir | None:
         """One for all operators of a version: what was left is read once, and a state that others are made of made
-        once."""
-        found = self._heirs.get(move.query)
-        if found is None:
-            found = Heir(self._store, move.query, to)
-            if found.known:
-                self._heirs[move.query] = found
-        return found
+        once. None: the version was withdrawn meanwhile."""
+        if move.query not in self._heirs:
+            found = heir_of(self._store, move.query, to, self.ahead.made_for(move.query))
+            if found is None:
+                return None
+            self._heirs[move.query] = found
+        return self._heirs[move.query]
 
     def _carried(self, found: Sequence[Segment], move: Migration, step: Step, name: str) -> list[Segment]:
         """The segments, their files copied over the links between the two sites, in one go."""

@@ -1,7 +1,7 @@
-"""Background (ours): the new plan's missing states are computed beside the old plan, caught up, and one epoch switches.
+"""Background (ours): moving state, with the new plan's missing states made before the switch, beside the old plan.
 
-The old plan answers until the switch, so there is no silence; what is computed is what moving state computes, plus the
-rows that come meanwhile, so nothing like two windows of rows is processed twice.
+The old plan answers meanwhile. At the switch only what came since is joined to what was made (`ahead.py`), so there is
+next to no silence, no second plan takes rows in, and nothing like two windows of rows is processed twice.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from godwit.replan.steps import (
     AwaitFirstSteps,
     BoxChange,
-    CatchUp,
     ComputeStates,
+    DrainInputs,
+    HoldInputs,
     PlanStep,
+    ReleaseInputs,
     RetirePlan,
     ShareStates,
     SwitchPlan,
@@ -29,10 +31,14 @@ def refusal(change: BoxChange) -> tuple[str, str] | None:
 
 
 def steps(change: BoxChange) -> Iterator[PlanStep]:
+    if change.match.recompute:
+        yield ComputeStates(ahead=True)
+    yield HoldInputs()
+    yield DrainInputs()
     yield ShareStates()
     if change.match.recompute:
-        yield ComputeStates(beside=True)
-        yield CatchUp()
+        yield ComputeStates()
     yield SwitchPlan()
+    yield ReleaseInputs()
     yield AwaitFirstSteps()
     yield RetirePlan()

@@ -2,10 +2,10 @@
 
 one switch      the joins let no row go any more ── when their states reach back far enough, SWITCH: the new version
                 takes rows and state over ── RETIRE the old one
-side by side    a version that runs both plans takes over ── RETIRE the old one ── SWITCH to the new plan alone
-                (background: when the states that it began with reach back far enough; parallel-track: when no old row
-                is left) ── RETIRE the one with both
-                (background of a query that shares nothing: the old one retires in the epoch of the SWITCH)
+                (background: and when all that run the joins have made the missing states, as far as they can; if one of
+                these cannot be made, GIVE_UP: the old version goes on)
+side by side    a version that runs both plans takes over ── RETIRE the old one ── when no old row is left, SWITCH to
+                the new plan alone ── RETIRE the one with both
                 DELIVER comes before each RETIRE: the old version's results are all there, and sinks follow the new one
 windows run out as side by side, but rows wait in front of the new box: when no old row is left, RELEASE them first
 
@@ -16,7 +16,7 @@ further behind. What joins had let go of, up to their *line*, is never missed on
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -34,6 +34,7 @@ class NextStep(Enum):
     DELIVER = "deliver"
     RELEASE = "release"
     RETIRE = "retire"
+    GIVE_UP = "give up"
     SWITCH = "switch"
 
 
@@ -42,7 +43,7 @@ class RunnerView:
     """How far one that runs a shape is, as its last commit says. It never goes back, so an old one is only late."""
 
     epoch: Epoch
-    #: versions that it knows to go over to another one: their joins let no row go
+    #: versions that it knows to come: the joins of those before them let no row go
     kept: frozenset[QueryId]
     #: versions whose state from the one before is still to come
     waiting: frozenset[QueryId]
@@ -52,26 +53,29 @@ class RunnerView:
     released: Mapping[int, Mapping[QueryId, int]]
     #: where it runs
     region: RegionId
+    #: versions to come whose missing states are made there, as far as they can be -> why they cannot be made, or ""
+    made: Mapping[QueryId, str] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: RegionKernel) -> RunnerView:
         return RunnerView(
             kernel.deployment.epoch,
-            frozenset(q.id for q in kernel.deployment.of_shape(kernel.shape.key) if q.successor is not None),
+            frozenset(query.id for query in kernel.coming()),
             frozenset(move.query for move in list(kernel.moves.incoming) if move.inherits),
             dict(kernel.published),
             {operator: dict(clocks) for operator, clocks in list(kernel.released.items())},
             kernel.region,
+            dict(kernel.made_ahead),
         )
 
     def to_json(self) -> list[Any]:
         tables = map(_listed, (self.published, self.released))
-        return [self.epoch, sorted(self.kept), sorted(self.waiting), *tables, self.region]
+        return [self.epoch, sorted(self.kept), sorted(self.waiting), *tables, self.region, dict(self.made)]
 
     @staticmethod
     def from_json(told: list[Any]) -> RunnerView:
-        epoch, kept, waiting, published, released, region = told
-        return RunnerView(epoch, frozenset(kept), frozenset(waiting), dict(published), dict(released), region)
+        epoch, kept, waiting, published, released, region, made = told
+        return RunnerView(epoch, frozenset(kept), frozenset(waiting), dict(published), dict(released), region, made)
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ class ChangeProgress:
     deployment: Deployment
     #: of a shape, by its key: all that run it; none, if one of them is not known
     runners: Callable[[str], Collection[RunnerView]]
-    #: of a version that runs both plans: its line, where the old plan's joins stood when it began; where they share the
-    #: answers by age, the time of the newest row that they had; None: unknown
+    #: of a version that runs both plans: its line, the time of the newest row that the old plan's joins had when it
+    #: began; None: unknown
     line_us: Callable[[Query], int | None]
     #: of a version that lets windows run out: whether rows go into the new box by now
     released: Callable[[Query], bool]
@@ -116,24 +120,32 @@ class ChangeProgress:
                 return NextStep.RELEASE if self._only_new_rows(version) else None
             if not old.until or not self._taken_over(old, version):
                 return None
-            return self._switch(version) if self.retiring(version) else NextStep.RETIRE
+            return NextStep.RETIRE
+        if not version.until and self.failure(version) is not None:
+            return NextStep.GIVE_UP
         return self._switch(version) if under_way(version, self.deployment) else None
-
-    def retiring(self, *versions: Query) -> list[Query]:
-        """The versions before these that retire in the epoch in which these go over to the new plan: soon after."""
-        beside = [one for one in versions if runs_both(one.shape.plan) and answers(one.shape.plan) == "old"]
-        old = [before for one in beside if (before := self.before(one)) is not None]
-        return [one for one in old if len(family(one, self.deployment.queries)) == 1]
 
     def _switch(self, version: Query) -> NextStep | None:
         if version.until or self.deployment.suspended(version.id):
             return None
         if version.cut is not None or self.migrates(version.id):
             return None  # it goes with the query that it is cut out of
-        plan = version.shape.plan
-        by_age = runs_both(plan) and answers(plan) == "by age"
-        ready = self._only_new_rows if by_age else self._reaches_back
-        return NextStep.SWITCH if ready(version) else None
+        ready = self._only_new_rows if runs_both(version.shape.plan) else self._reaches_back
+        return NextStep.SWITCH if self._made_ahead(version) and ready(version) else None
+
+    def _made_ahead(self, version: Query) -> bool:
+        """Whether missing states of the next version need not be waited for."""
+        if version.successor is None or not version.successor.ahead:
+            return True
+        runners = self.runners(version.shape.key)
+        return bool(runners) and all(version.successor.id in one.made for one in runners)
+
+    def failure(self, version: Query) -> str | None:
+        """Why missing states of the next version cannot be made; None: nothing is known against it."""
+        if version.successor is None:
+            return None
+        told = (one.made.get(version.successor.id) for one in self.runners(version.shape.key))
+        return next((why for why in told if why), None)
 
     def before(self, version: Query) -> Query | None:
         """The version that another one goes on with, as long as it is there."""
@@ -165,17 +177,15 @@ class ChangeProgress:
 
     def _reaches_back(self, version: Query) -> bool:
         """Whether states have all that rows to come may meet in the new order: these are past the line."""
-        plan = version.shape.plan
-        line = self.line_us(version) if runs_both(plan) else self._line(version)
-        root = old_root(plan) if runs_both(plan) else max(_joins(plan))
-        return line is not None and self._least(version, root) >= line
+        line = self._line(version)
+        return line is not None and self._least(version, max(_joins(version.shape.plan))) >= line
 
     def _line(self, version: Query) -> int | None:
         """How far the furthest join stood when all of them had ceased to let rows go, where they are now."""
-        runners, joins = self.runners(version.shape.key), _joins(version.shape.plan)
-        if not runners or not all(version.id in one.kept for one in runners):
+        runners, joins, new = self.runners(version.shape.key), _joins(version.shape.plan), version.successor
+        if not runners or new is None or not all(new.id in one.kept for one in runners):
             return None
-        key = (version.id, *(self.deployment.placement.get(instance_id(version.id, i)) for i in joins))
+        key = (version.id, new.id, *(self.deployment.placement.get(instance_id(version.id, i)) for i in joins))
         if key not in self.found:
             self.found[key] = max(self._clock(version, join) for join in joins)
         return self.found[key]

@@ -25,7 +25,7 @@ from godwit.model.signature import StateKey
 from godwit.model.taps import can_be_tapped, executor, find, time_of
 from godwit.replan.fault import fault
 from godwit.replan.matching import StateMatch
-from godwit.replan.tracks import Streams, first, matching, placed, runs_both
+from godwit.replan.tracks import Streams, matching, placed
 
 #: those by which queries that share can change: where plans side by side share the answers by age, the class of a row
 #: says how old it is, and not for whom
@@ -114,9 +114,8 @@ def _version(old: Query, rewrite: Rewrite, name: QueryId, streams: Streams) -> Q
     whole = replace(old, taps={}, cut=None)
     new = rewrite(whole) or whole
     if old.cut is not None:
-        alone = first(whole) if runs_both(whole.shape.plan) else whole
-        new = _cut_again(old, new, streams) or replace(alone, cut=placed(old, alone, old.cut, streams))
-    rest = {"until": 0, "successor": None, "finishes": False, "internal": old.internal}
+        new = _cut_again(old, new, streams) or replace(whole, cut=placed(old, whole, old.cut, streams))
+    rest = {"until": 0, "successor": None, "ahead": False, "finishes": False, "internal": old.internal}
     return replace(new, id=name, inherits=old.id, since=old.reads_since, **rest)  # type: ignore[arg-type]
 
 

@@ -2,7 +2,7 @@
 
     T_MS = T_match + T_move + sum of T_S over the states to compute, T_S = T_j |L| |R| + T_s |L| |R| sigma   (1, 3)
     T_PT = W with one level of joins, 2W with more                                                          (4)
-    background: T_S beside the old plan, on what that leaves of the machine, and the rows that come meanwhile
+    background: T_MS, of which T_S beside the old plan, on what that leaves of the machine; and what came since
     stateless-order: one epoch
 
 The constants are this engine's, fitted to what was measured (`fit`). They go beyond the paper's: a state is computed by
@@ -13,7 +13,7 @@ and not by pairs looked at; where the paper's nested loop is meant, `read_s` is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,8 +22,6 @@ from scipy.optimize import nnls
 from godwit.replan.join_tree import JoinTree
 from godwit.replan.load import BoxLoad, Geometry, JoinLoad, loads
 
-#: rounds in which `background` works through the rows that came meanwhile: all that are there, then the few since
-CATCH_UPS = 2
 #: states of at most this number of rows are read and joined without a job (`region/inherit.py`)
 DIRECT_ROWS = 150_000
 
@@ -203,26 +201,29 @@ def _side_by_side_s(case: ChangeCase) -> float:
 
 
 def background_features(case: ChangeCase) -> ChangeFeatures:
-    """What moving state computes, slower by what the running plan takes, and the rows since once more."""
-    moving = moving_state_features(case)
-    slow = 1 / max(case.free, 0.05)
-    build = slow * _compute_s(moving, case.constants)
-    # Rows that come while rows are caught up come as well: a geometric series.
-    per_s = _new_box_s(case)
-    share = min(per_s * slow, 0.9)
-    catching = build * share / (1 - share)
-    return ChangeFeatures(
-        epochs=3,
-        flow=_flow_of_both(case),
-        rehearsed=_rehearsed(case),
+    """What moving state computes, slower by what the running plan takes; and at the switch what came since."""
+    moving, slow, since = moving_state_features(case), 1 / max(case.free, 0.05), _came_since(case)
+    return replace(
+        moving,
         jobs=moving.jobs * slow,
-        direct=(moving.direct + CATCH_UPS * len(case.new.joins)) * slow,
-        read=moving.read * slow,
+        direct=moving.direct * slow + since.direct,
+        read=moving.read * slow + since.read,
         pairs=moving.pairs * slow,
-        inserted=moving.inserted * slow,
-        compared=moving.compared,
-        shared=moving.shared,
-        waits_s=catching,
+        inserted=moving.inserted * slow + since.inserted,
+    )
+
+
+def _came_since(case: ChangeCase) -> ChangeFeatures:
+    """What `background` joins at the switch, while rows wait: all that came while states were made, and while an epoch
+    was awaited; the new of each side with all of the other."""
+    slow = 1 / max(case.free, 0.05)
+    since_s = slow * _compute_s(moving_state_features(case), case.constants) + case.constants.epoch_s
+    made = {computed.tree for computed in case.unmatched}
+    flows = [join for join in case.after if join.tree in made]
+    return ChangeFeatures(
+        direct=2 * len(flows),
+        read=since_s * sum(join.left_rate + join.right_rate for join in flows),
+        inserted=since_s * sum(join.rate for join in flows),
     )
 
 
@@ -271,8 +272,8 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
     twice_rows = (flow + sum(j.rate for j in case.after[:-1])) * both * 0.75
     each_batch_s = len(case.new.joins) * constants.direct_s
     twice_s = _new_box_s(case) * both * 0.75 + both * case.batches_per_s * each_batch_s
-    caught = max(0.0, background_s - background.epochs * constants.epoch_s)
-    caught_rows = (flow + sum(j.rate for j in case.after[:-1])) * caught
+    since = _came_since(case)
+    since_s = since.seconds(constants)
     run_out_s = track_s + twice_s / max(case.free, 0.05)
     return {
         "pause-drain-resume": Forecast("pause-drain-resume", run_out_s, both, twice_rows, twice_s, old_kept + new_kept),
@@ -288,10 +289,10 @@ def forecasts(case: ChangeCase, calm_gap_s: float = 0.0) -> dict[str, Forecast]:
         "background": Forecast(
             "background",
             background_s,
-            0.0,
-            computed + caught_rows,
-            _compute_s(moving, constants) + _new_box_s(case) * caught + CATCH_UPS * each_batch_s,
-            old_kept + new_kept,
+            max(0.0, since_s - calm_gap_s),
+            computed + since.read + since.inserted,
+            _compute_s(moving, constants) + since_s,
+            max(old_kept + sum(j.made for j in case.unmatched), new_kept),
         ),
         "stateless-order": Forecast("stateless-order", order.seconds(constants), 0.0, 0.0, 0.0, 0.0),
     }

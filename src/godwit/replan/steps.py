@@ -6,8 +6,7 @@ A strategy yields steps; the control plane carries them out one after the other 
     DrainInputs                 every row that came before the start is processed by the old plan (4.1.3)
     ShareStates                 matched states are the new plan's as well, by reference (4.1.1)
     ComputeStates               unmatched states are joined from those below them, inputs first (Algorithm 1).
-                                `beside`: as of the start, while the old plan goes on answering
-    CatchUp                     rows since the start go through the new plan, without output
+                                `ahead`: as of the start, while the old plan goes on; what comes since is left for later
     RunBoth                     both plans take rows; the old one joins no new row with a new row at its root (4.2.2).
                                 `held`: what the new plan makes waits; `later`: the new plan reads its rows afterwards
     AwaitOldRows                until the old plan's states hold only rows since the start
@@ -62,12 +61,7 @@ class ShareStates:
 
 @dataclass(frozen=True)
 class ComputeStates:
-    beside: bool = False
-
-
-@dataclass(frozen=True)
-class CatchUp:
-    pass
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +106,6 @@ PlanStep = (
     | DrainInputs
     | ShareStates
     | ComputeStates
-    | CatchUp
     | RunBoth
     | AwaitOldRows
     | SwitchPlan

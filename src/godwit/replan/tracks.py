@@ -6,11 +6,8 @@
     Union ─┬─ OldRows, later ── the old   pause-drain-resume: the same, but rows wait in front of the new box until the
            └─ the new box                 old one holds no old row any more
 
-    Union ─┬─ the old box                 background: the old box answers; the new one takes all rows as well, and its
-           └─ Muted ── the new box        missing states are computed beside it
-
-What is above the box stays, and keeps its state. The query goes over to this plan, and from it to the new one (or, if
-that fails, back to the old one); then all states are matched, and nothing is computed.
+What is above the box stays, and keeps its state. The query goes over to this plan, and from it to the new one; then all
+states are matched, and nothing is computed.
 """
 
 from __future__ import annotations
@@ -20,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from godwit.ids import StreamId
-from godwit.model.plan import Filter, Join, Muted, OldRows, Operator, Plan, Query, Shape, Stream, Union
+from godwit.model.plan import Filter, Join, OldRows, Operator, Plan, Query, Shape, Stream, Union
 from godwit.model.signature import StateKey
 from godwit.replan.box import JoinBox
-from godwit.replan.matching import Matched, Recompute, StateMatch, match, meanings
+from godwit.replan.matching import Matched, StateMatch, match, meanings
 
 Streams = Mapping[StreamId, Stream]
-#: who answers while both run: the old plan where an old row takes part; that, and the new one afterwards; the old one
-Answers = Literal["by age", "later", "old"]
+#: who answers while both run: the old plan where an old row takes part, and the new one beside it or afterwards
+Answers = Literal["by age", "later"]
 
 
 def both(old: Query, new: Query, streams: Streams, answers: Answers = "by age") -> Query:
@@ -46,12 +43,9 @@ def both(old: Query, new: Query, streams: Streams, answers: Answers = "by age") 
 
     mine, theirs = dict[int, int](), dict[int, int]()
     put(old, first.box, mine)
-    if answers != "old":
-        written.append(OldRows((mine[first.root],), later=answers == "later"))
+    written.append(OldRows((mine[first.root],), later=answers == "later"))
     apart = len(written) - 1
     put(new, second.box, theirs)
-    if answers == "old":
-        written.append(Muted((theirs[second.root],)))
     written.append(Union((apart, len(written) - 1)))
     mine[first.root] = len(written) - 1
     put(old, first.above, mine)
@@ -89,13 +83,12 @@ def runs_both(plan: Plan) -> bool:
 
 def answers(plan: Plan) -> Answers:
     """Of plans side by side."""
-    told = next((operator for operator in plan.operators if isinstance(operator, OldRows)), None)
-    return "old" if told is None else "later" if told.later else "by age"
+    return "later" if any(isinstance(op, OldRows) and op.later for op in plan.operators) else "by age"
 
 
 def dates_rows(plan: Plan) -> bool:
     """Whether rows that come in have their epoch as a class, and those that were inherited have none."""
-    return runs_both(plan) and answers(plan) != "old"
+    return runs_both(plan)
 
 
 def of_new(plan: Plan) -> frozenset[int]:
@@ -106,13 +99,13 @@ def of_new(plan: Plan) -> frozenset[int]:
 def matching(old: Query, new: Query, streams: Streams) -> StateMatch:
     """Which state of one version serves the next; of plans side by side by their place, else by meaning."""
     if runs_both(new.shape.plan):
-        found = _by_place(old, new, [*_old_places(old.shape.plan, new.shape.plan, streams).items()])
-        return found if answers(new.shape.plan) != "old" else _with_new_box(found, old, new, streams)
+        before, after = _Parts.of(old.shape.plan, streams), _Tracks.of(new.shape.plan)
+        pairs = [*zip(before.box, after.old, strict=True), *zip(before.above, after.above, strict=True)]
+        return _by_place(old, new, pairs)
     if runs_both(old.shape.plan):
         tracks, single = _Tracks.of(old.shape.plan), _Parts.of(new.shape.plan, streams)
-        back = new.shape.plan == first(old).shape.plan
-        mine = tracks.old if back else tracks.new
-        return _by_place(old, new, [*zip(mine, single.box, strict=True), *zip(tracks.above, single.above, strict=True)])
+        pairs = [*zip(tracks.new, single.box, strict=True), *zip(tracks.above, single.above, strict=True)]
+        return _by_place(old, new, pairs)
     return match(old, new, streams)
 
 
@@ -120,21 +113,8 @@ def placed(old: Query, new: Query, operator: int, streams: Streams) -> int | Non
     """The operator of the new plan whose rows are those of one of the old plan's; None: it has none."""
     if old.shape == new.shape:
         return operator
-    if runs_both(new.shape.plan):
-        return _old_places(old.shape.plan, new.shape.plan, streams).get(operator)
-    if runs_both(old.shape.plan):
-        before = first(old)
-        back = {there: here for here, there in _old_places(before.shape.plan, old.shape.plan, streams).items()}
-        return placed(before, new, back[operator], streams) if operator in back else None
     wanted = meanings(old, streams)[operator]
     return next((i for i, meaning in enumerate(meanings(new, streams)) if meaning == wanted), None)
-
-
-def _old_places(single: Plan, both: Plan, streams: Streams) -> dict[int, int]:
-    """Operator of the old plan -> where it is among plans side by side."""
-    before, after = _Parts.of(single, streams), _Tracks.of(both)
-    pairs = [*zip(before.box, after.old, strict=True), *zip(before.above, after.above, strict=True)]
-    return dict(pairs)
 
 
 def _by_place(old: Query, new: Query, pairs: Sequence[tuple[int, int]]) -> StateMatch:
@@ -148,26 +128,6 @@ def _by_place(old: Query, new: Query, pairs: Sequence[tuple[int, int]]) -> State
             else:
                 empty.append(key)
     return StateMatch(tuple(matched), (), (), tuple(empty))
-
-
-def _with_new_box(found: StateMatch, old: Query, both: Query, streams: Streams) -> StateMatch:
-    """The new box's states, too: matched with the old plan's, or computed of them."""
-    single = second(both)
-    box, tracks = _Parts.of(single.shape.plan, streams).box, _Tracks.of(both.shape.plan)
-    place = dict(zip(box, tracks.new, strict=True))
-    signs = {single.shape.signatures[i]: both.shape.signatures[place[i]] for i in box}
-
-    def there(key: StateKey) -> StateKey:
-        return StateKey(signs[key.signature], key.side)
-
-    alone = match(old, single, streams)
-    matched = [replace(m, new=there(m.new)) for m in alone.matched if m.new.signature in signs]
-    computed = [
-        Recompute(there(one.new), place[one.operator], there(one.left), there(one.right), one.covers)
-        for one in alone.recompute
-    ]
-    empty = tuple(there(key) for key in alone.empty if key.signature in signs)
-    return StateMatch((*found.matched, *matched), tuple(computed), (), empty)
 
 
 def reach_us(query: Query, streams: Streams) -> int:
@@ -207,10 +167,7 @@ class _Tracks:
 
     @staticmethod
     def of(plan: Plan) -> _Tracks:
-        apart = next(i for i, op in enumerate(plan.operators) if isinstance(op, OldRows | Muted))
+        apart = next(i for i, op in enumerate(plan.operators) if isinstance(op, OldRows))
         united, _ = plan.consumer(apart)
         above = tuple(range(united + 1, len(plan.operators)))
-        if isinstance(plan.operators[apart], OldRows):
-            return _Tracks(tuple(range(apart)), tuple(range(apart + 1, united)), united, above)
-        root = plan.operators[united].inputs[0]
-        return _Tracks(tuple(range(root + 1)), tuple(range(root + 1, apart)), united, above)
+        return _Tracks(tuple(range(apart)), tuple(range(apart + 1, united)), united, above)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from types import MappingProxyType
 
 from godwit.replan import rules
+from godwit.replan.ahead import InParts, came_since
 from godwit.replan.join_tree import JoinTree
 from godwit.replan.rules import Age, Span
 
@@ -30,6 +32,8 @@ Combination = tuple[BoxRow, ...]
 #: whether two new combinations meet at the root
 RootJoins = Callable[[Age, Age], bool]
 Purgeable = Callable[[Span, Span, int], bool]
+#: states by the aliases that they are of
+States = Mapping[frozenset[str], list[Combination]]
 
 
 def span(made: Combination) -> Span:
@@ -119,21 +123,34 @@ class SimBox:
         """How many combinations of more than one row are kept."""
         return sum(len(kept) for covers, kept in self.states().items() if len(covers) > 1)
 
-    def take_over(self, states: Mapping[frozenset[str], list[Combination]]) -> None:
-        """Matched states are shared; the others are computed from those below them, inputs first (Algorithm 1)."""
+    def take_over(self, states: States, ahead: States = MappingProxyType({})) -> None:
+        """Matched states are shared; the others are computed from those below them, inputs first (Algorithm 1).
+        `ahead`: all of them, as they were when they were made ahead."""
         for node in self.tree.joins:
             for side, child in enumerate(node.children):
                 matched = states.get(child.covers)
                 kept = self.joins[node.covers].sides[side]
-                kept[:] = self._recomputed(child) if matched is None else matched
+                kept[:] = self._recomputed(child, ahead) if matched is None else matched
 
-    def _recomputed(self, child: JoinTree) -> list[Combination]:
+    def _recomputed(self, child: JoinTree, ahead: States) -> list[Combination]:
         if child.is_leaf:
             return []
         left, right = self.joins[child.covers].sides
+        if child.covers not in ahead:
+            return self._joined(left, right)
+        mine, theirs = (ahead[below.covers] for below in child.children)
+        parts = _in_parts(left, mine), _in_parts(right, theirs)
+        return ahead[child.covers] + came_since(*parts, self._joined, list.__add__)
+
+    def _joined(self, left: list[Combination], right: list[Combination]) -> list[Combination]:
         self.probed += len(left) * len(right)
         pairs = ((x, y) for x in left for y in right if all(agree(a, b, self.window) for a in x for b in y))
         return [tuple(sorted(x + y)) for x, y in pairs]
+
+
+def _in_parts(kept: list[Combination], before: list[Combination]) -> InParts[list[Combination]]:
+    known = set(before)
+    return InParts([one for one in kept if one in known], [one for one in kept if one not in known])
 
 
 class ProbeBox:

@@ -102,6 +102,10 @@ def _plain(condition: str) -> str:
     return re.sub(r"INTERVAL '(\d+)' MICROSECOND", r"\1", condition).replace(" AND ", " and ")
 
 
+#: of a row of a join's state: what was made ahead of it, if anything was (`plan_versions.py`)
+SEEN = "__seen"
+
+
 def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row]:
     """Rows that belong together, of the same query and generation."""
     found = []
@@ -116,7 +120,7 @@ def pairs(operator: Join, left: Iterable[Row], right: Iterable[Row]) -> list[Row
                 continue
             made = {**a, **b, CLASS: min(a[CLASS], b[CLASS])}
             if operator.residual is None or value(_plain(operator.residual), made):
-                found.append({k: v for k, v in made.items() if k != GENERATION})
+                found.append({k: v for k, v in made.items() if k not in (GENERATION, SEEN)})
     return found
 
 

@@ -135,16 +135,15 @@ def _pause_drain_resume(
 def _background(
     change: SimPlanChange, old: SimBox, new: SimBox, rest: list[BoxRow], out: ChangeOutcome
 ) -> list[BoxRow]:
-    """The new box's states as of the start are computed while the old box goes on; they catch up in silence, until no
-    stream has rows from before the start any more."""
-    new.take_over({covers: list(kept) for covers, kept in old.states().items()})
-    between, rest = _drained(change, rest, change.building)
-    out.length = len(between)
-    for row in between:
-        out.made += [("old", made) for made in old.push(row)]
-        new.push(row)
-        out.note(row, old, new)
-        out.ended = row.time
+    """Moving state, for which the new box's states as of the start are made while the old box goes on."""
+    ahead = SimBox(change.new, change.window)
+    ahead.take_over({covers: list(kept) for covers, kept in old.states().items()})
+    late, rest = _drained(change, rest, change.building)
+    old.keeps_all = change.rules.keeps
+    out.length = len(late)
+    _feed(out, "old", old, late)
+    new.take_over(old.states(), ahead.states())
+    new.probed += ahead.probed
     return rest
 
 

@@ -20,20 +20,39 @@ from godwit.protocol.handover import Migration
 from godwit.protocol.inputs import Arrived
 from godwit.protocol.kernel import RegionKernel
 from godwit.protocol.watermarks import NEVER
+from godwit.replan.ahead import InParts, RowSets, StatesInParts, makeable
 from godwit.replan.box import JoinBox, reordered
 from godwit.replan.change_progress import ChangeProgress, NextStep, RunnerView, under_way
 from godwit.replan.family import SHARED_STRATEGIES, left_states, next_versions, planned
-from godwit.replan.tracks import Answers, answers, both, dates_rows, first, matching, of_new, runs_both, second
-from godwit.sim.operators import Row, pairs
+from godwit.replan.matching import Recompute
+from godwit.replan.tracks import Answers, answers, both, dates_rows, matching, of_new, runs_both, second
+from godwit.sim.operators import SEEN, Row, pairs
 from godwit.sim.worlds import STREAMS
 
 Parts = Mapping[int, list[Row]]
 #: strategies that run both plans side by side: who answers meanwhile
-SIDE_BY_SIDE: dict[str, Answers] = {"background": "old", "parallel-track": "by age", "pause-drain-resume": "later"}
+SIDE_BY_SIDE: dict[str, Answers] = {"parallel-track": "by age", "pause-drain-resume": "later"}
 
 
 class HasKernel(Protocol):
     kernel: RegionKernel
+
+
+class HasStates(HasKernel, Protocol):
+    region: RegionId
+    #: (operator, input) -> rows
+    states: dict[tuple[int, int], list[Row]]
+
+
+@dataclass(frozen=True)
+class SimAhead:
+    """States of a version to come, made in one region (`region/ahead.py`)."""
+
+    #: the number that the rows have of which they were made
+    number: int
+    states: Mapping[StateKey, list[Row]]
+    #: how many of these rows each state had
+    sources: Mapping[StateKey, int]
 
 
 @dataclass
@@ -47,6 +66,26 @@ class Shelves:
     found: dict[tuple[object, ...], int] = field(default_factory=dict)
     #: query -> its versions, oldest first
     versions: dict[QueryId, list[Query]] = field(default_factory=dict)
+    #: (version to come, region) -> what was made ahead there; forgotten by a crash
+    ahead: dict[tuple[QueryId, RegionId], SimAhead] = field(default_factory=dict)
+    #: versions to come whose states cannot be made
+    failing: set[QueryId] = field(default_factory=set)
+    #: how often states were made ahead
+    made: int = 0
+
+    def make_ahead(self, runner: HasStates) -> None:
+        """As far as the old version's states are here, all at once; in what was made before they lie as they did."""
+        kernel = runner.kernel
+        for old in kernel.deployment.of_shape(kernel.shape.key):
+            new = old.successor
+            if new is None or old.until or not new.ahead or new.id in kernel.made_ahead:
+                continue
+            kernel.made_ahead[new.id] = "it fails" if new.id in self.failing else ""
+            self.made += 1
+            self.ahead[new.id, runner.region] = _made_ahead(self.made, old, new, runner)
+
+    def crashed(self, region: RegionId) -> None:
+        self.ahead = {place: made for place, made in self.ahead.items() if place[1] != region}
 
     def left_by(self, query: Query, deployment: Deployment) -> dict[int, tuple[Parts, int]] | None:
         found: dict[int, tuple[Parts, int]] = {}
@@ -76,7 +115,7 @@ class Shelves:
         waits = runs_both(plan) and answers(plan) == "later" and move.operator in of_new(plan)
         if waits and new.id not in self.released:
             return None
-        heir = _Heir(old, new, left)
+        heir = _Heir(old, new, left, [made for (name, _), made in self.ahead.items() if name == new.id])
         sides = range(len(plan.operators[move.operator].state))
         keys = {side: StateKey(new.shape.signatures[move.operator], side) for side in sides}
         parts = {side: [heir.rows(key)] for side, key in keys.items()}
@@ -86,31 +125,68 @@ class Shelves:
 class _Heir:
     """As `region/inherit.py`, over lists."""
 
-    def __init__(self, old: Query, new: Query, left: Mapping[int, tuple[Parts, int]]) -> None:
+    def __init__(
+        self, old: Query, new: Query, left: Mapping[int, tuple[Parts, int]], ahead: Sequence[SimAhead] = ()
+    ) -> None:
         found = matching(old, replace(new, cut=None), STREAMS)
         self._new, self._left = new, left
         self._matched = {one.new: one.old for one in found.matched}
-        self._computed = {one.new: one for one in found.recompute}
         self._places = {sign: index for index, sign in enumerate(old.shape.signatures)}
+        made = [one for one in ahead if self._is_of_use(one)]
+        self._numbers = {one.number for one in made}
+        states = {key: self._own(rows) for one in made for key, rows in one.states.items()}
+        sets = RowSets[list[Row]]([], list.__add__, self._joined)
+        self._states = StatesInParts(found.recompute, self._there, sets, states)
 
     def rows(self, key: StateKey) -> list[Row]:
-        old, step = self._matched.get(key), self._computed.get(key)
-        if old is not None:
-            parts, _ = self._left[self._places[old.signature]]
-            found = parts.get(old.side, [])
-        elif step is not None:
-            join = self._new.shape.plan.operators[step.operator]
-            assert isinstance(join, Join)
-            found = pairs(join, self.rows(step.left), self.rows(step.right))
-        else:
+        if key not in self._matched and key not in self._states.steps:
             return []
+        found = self._states[key]
+        return self._own(found.before + found.since)
+
+    def _is_of_use(self, made: SimAhead) -> bool:
+        """Whether all rows of which states were made are there, known as such."""
+        seen = {old: sum(row.get(SEEN) == made.number for row in self._rows_of(old)) for old in made.sources}
+        return seen == made.sources
+
+    def _rows_of(self, old: StateKey) -> list[Row]:
+        parts, _ = self._left[self._places[old.signature]]
+        return parts.get(old.side, [])
+
+    def _there(self, key: StateKey) -> InParts[list[Row]]:
+        parts: tuple[list[Row], list[Row]] = ([], [])
+        for row in self._rows_of(self._matched[key]):
+            parts[row.get(SEEN) not in self._numbers].append(row)
+        return InParts(*map(self._own, parts))
+
+    def _joined(self, step: Recompute, left: list[Row], right: list[Row]) -> list[Row]:
+        join = self._new.shape.plan.operators[step.operator]
+        assert isinstance(join, Join)
+        return self._own(pairs(join, left, right))
+
+    def _own(self, found: list[Row]) -> list[Row]:
         # Where plans side by side share the answers by age, what is inherited has no class, and so is old.
         undated = {CLASS: 0} if dates_rows(self._new.shape.plan) else {}
         return [{**row, QUERY: self._new.id, GENERATION: 0, **undated} for row in found]
 
 
+def _made_ahead(number: int, old: Query, new: Query, runner: HasStates) -> SimAhead:
+    found = makeable(old, new, runner.kernel.deployment, runner.region, STREAMS)
+    seen: dict[StateKey, int] = {}
+    parts: dict[int, dict[int, list[Row]]] = {}
+    for key, one in found.sources.items():
+        place = one.operator, key.side
+        rows = runner.states.get(place, [])
+        mine = [row for row in rows if row[QUERY] == one.executor and row[CLASS] >= one.since]
+        marked = set(map(id, mine))
+        runner.states[place] = [{**row, SEEN: number} if id(row) in marked else row for row in rows]
+        parts.setdefault(one.operator, {})[key.side], seen[key] = mine, len(mine)
+    heir = _Heir(old, new, {place: (rows, NEVER) for place, rows in parts.items()})
+    return SimAhead(number, {step.new: heir.rows(step.new) for step in found.steps}, seen)
+
+
 class SimAsks(Protocol):
-    def __call__(self, event: Event, *more: QueryWithdrawn) -> bool:
+    def __call__(self, event: Event, *more: Event) -> bool:
         """Whether it was done: not so while the coordinator is busy, or if there is no place for it. `more`: in the
         same epoch."""
 
@@ -155,7 +231,8 @@ class SimPlanVersions:
             self._switch(members, found, False)
         else:
             for one in found:
-                self._ask(QueryAdjusted(one.inherits or one.id, one.probes, one))
+                coming = replace(one, ahead=strategy == "background")
+                self._ask(QueryAdjusted(one.inherits or one.id, one.probes, coming))
 
     def _name(self, old: Query) -> QueryId:
         return QueryId(f"{self._of(old)}~{len(self.shelves.versions[self._of(old)])}")
@@ -164,18 +241,12 @@ class SimPlanVersions:
         """The query that it is a version of."""
         return next(n for n, known in self.shelves.versions.items() if version.id in [one.id for one in known])
 
-    def revert(self, deployment: Deployment, name: QueryId) -> None:
-        """The new box is of no use: back to the old plan, while both run."""
+    def fail(self, deployment: Deployment, name: QueryId) -> None:
+        """The missing states of the query's next version cannot be made."""
         versions = self.shelves.versions.get(name)
-        both_ = None if not versions else deployment.queries.get(versions[-1].id)
-        if versions is None or both_ is None or both_.until or not runs_both(both_.shape.plan):
-            return
-        members = family(both_, deployment.queries)
-        newest = {found[-1].id for found in self.shelves.versions.values()}
-        if not newest >= {one.id for one in members}:
-            return
-        if all(self._before(deployment, one) is None for one in members) and answers(both_.shape.plan) != "later":
-            self._switch(members, next_versions(members, first, self._name, deployment.queries, STREAMS), False)
+        old = None if not versions else deployment.queries.get(versions[-1].id)
+        if old is not None and old.successor is not None and old.successor.ahead:
+            self.shelves.failing.add(old.successor.id)
 
     def advance(self, deployment: Deployment) -> bool:
         """Take the steps that can be taken; whether there was one."""
@@ -211,6 +282,16 @@ class SimPlanVersions:
                 return done
             case NextStep.DELIVER:
                 return False
+            case NextStep.GIVE_UP:
+                given_up = [one for one in family(query, deployment.queries) if one.successor is not None]
+                event, *rest = [QueryAdjusted(one.id, one.probes, None) for one in given_up]
+                done = self._ask(event, *rest)
+                for one in given_up if done else ():
+                    assert one.successor is not None
+                    self.shelves.failing.discard(one.successor.id)
+                    for key in [key for key in self.shelves.found if key[0] == one.id]:
+                        del self.shelves.found[key]
+                return done
             case NextStep.SWITCH:
                 members = family(query, deployment.queries)
                 newest = {found[-1].id for found in self.shelves.versions.values()}
@@ -219,21 +300,12 @@ class SimPlanVersions:
                 coming = {one.id: one.successor for one in members if one.successor is not None}
                 rewrite = planned(coming) if coming else second
                 found = next_versions(members, rewrite, self._name, deployment.queries, STREAMS)
-                gone = [QueryWithdrawn(one.id) for one in self._progress(deployment).retiring(*members)]
-                switched = self._switch(members, found, bool(coming), gone)
-                self.shelves.forget([one.query for one in gone] if switched else [])
-                return switched
+                return self._switch(members, found, bool(coming))
 
-    def _switch(
-        self,
-        members: Sequence[Query],
-        found: Sequence[Query],
-        wait: bool,
-        gone: Sequence[QueryWithdrawn] = (),
-    ) -> bool:
+    def _switch(self, members: Sequence[Query], found: Sequence[Query], wait: bool) -> bool:
         requests = [PlanChanged(one.inherits or one.id, one, self._sink(one), {}, wait) for one in found]
         ends = tuple(one.id for one in members if one.unseen)
-        done = self._ask(replace(requests[0], others=tuple(requests[1:]), ends=ends), *gone)
+        done = self._ask(replace(requests[0], others=tuple(requests[1:]), ends=ends))
         if done:
             for one in found:
                 self.shelves.versions[self._of(replace(one, id=one.inherits or one.id))].append(one)
@@ -261,11 +333,9 @@ class SimPlanVersions:
             left = None if old is None else self.shelves.left_by(old, deployment)
             if old is None or left is None:
                 return None
-            joins = {i: found for i, found in left.items() if isinstance(old.shape.plan.operators[i], Join)}
-            times = [t for i, (parts, _) in joins.items() for t in _times(old.shape.plan.operators[i], parts)]
-            stood = [clock for _, clock in joins.values()]
-            line = stood if answers(version.shape.plan) == "old" else times
-            self.shelves.lines[version.id] = max(line, default=NEVER)
+            joins = {i: parts for i, (parts, _) in left.items() if isinstance(old.shape.plan.operators[i], Join)}
+            times = (t for i, parts in joins.items() for t in _times(old.shape.plan.operators[i], parts))
+            self.shelves.lines[version.id] = max(times, default=NEVER)
         return self.shelves.lines[version.id]
 
     @staticmethod

@@ -185,6 +185,7 @@ class SimRunner:
     def step(self, sight: Sight = Sight(), crash: str = "") -> bool:  # noqa: B008 - a frozen value
         """One micro-batch; whether it committed."""
         kernel, inputs, now = self.kernel, Inputs[Rows](), self.world.now
+        self.world.shelves.make_ahead(self)
         due = kernel.next_due(now)
         inherited = self._inherited()
         if not inherited and not self.poller.waiting(kernel.positions, kernel.fenced) and (due is None or due > now):
@@ -290,6 +291,7 @@ class SimRunner:
             self.states, self.shadows, self.rooms, self.pending, self.held = {}, {}, {}, [], {}
             self.kernel = recovery.begin(self.region, self.shape, self.logs)
             return
+        self.world.shelves.crashed(self.region)
         self._publish()
         last = self.commits[-1]
         memories = [commit.memory for commit in self.commits[last.memory["snapshot"] - 1 :]]

@@ -14,6 +14,7 @@ from godwit.sim.drawn_gathering import draw_gathering
 from godwit.sim.schedule import (
     Schedule,
     draw,
+    draw_ahead,
     draw_divided_plans,
     draw_keys,
     draw_moving_sinks,
@@ -82,6 +83,7 @@ def _drawing(options: argparse.Namespace) -> Callable[[int], Schedule]:
         "plans": draw_plans,
         "shared_plans": draw_shared_plans,
         "divided_plans": draw_divided_plans,
+        "ahead": draw_ahead,
         "passing": draw_passing,
         "sinks": draw_moving_sinks,
         "scattered": draw_scattered,
@@ -99,6 +101,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--plans", action="store_true", help="schedules that change plans")
     parser.add_argument("--shared-plans", action="store_true", help="the same of queries that share operators")
     parser.add_argument("--divided-plans", action="store_true", help="the same while keys migrate")
+    parser.add_argument("--ahead", action="store_true", help="the same of states that are made ahead")
     parser.add_argument("--passing", action="store_true", help="schedules of queries that answer each row")
     parser.add_argument("--sinks", action="store_true", help="the same, and their sinks move")
     parser.add_argument("--scattered", action="store_true", help="the same, and results leave where their rows are")

@@ -205,8 +205,8 @@ class ChangePlan:
 
 
 @dataclass(frozen=True)
-class RevertPlan:
-    """While both plans of a query run: back to the old one."""
+class FailAhead:
+    """What a query's next version lacks cannot be made: its change of plan is given up."""
 
     query: str
 
@@ -240,7 +240,7 @@ Action = (
     | CancelKeys
     | RefreshReplicas
     | ChangePlan
-    | RevertPlan
+    | FailAhead
     | AdvancePlans
 )
 
@@ -403,7 +403,7 @@ def draw_shared_plans(seed: int) -> Schedule:
         if isinstance(action, ChangePlan):
             strategy = rng.choice(["moving-state", "background"])
             action = replace(action, query=rng.choice(names), strategy=strategy, alone=rng.random() < 0.4)
-        elif isinstance(action, RevertPlan | Put):
+        elif isinstance(action, FailAhead | Put):
             action = replace(action, query=rng.choice(names))
         actions.append(action)
         if len(names) < 4 and rng.random() < 0.15:
@@ -412,6 +412,20 @@ def draw_shared_plans(seed: int) -> Schedule:
         elif rng.random() < 0.02:
             actions.append(WithdrawQuery(rng.choice(names)))
     return replace(drawn, actions=tuple(actions), shares=True)
+
+
+def draw_ahead(seed: int) -> Schedule:
+    """The same as `draw_plans`, but states are made ahead, of the rows of regions that keep up with what is sent; now
+    and then keys go elsewhere."""
+    drawn, rng = draw_plans(seed), Random(seed)
+    actions: list[Action] = []
+    for action in drawn.actions:
+        actions.append(replace(action, strategy="background") if isinstance(action, ChangePlan) else action)
+        if rng.random() < 0.4:
+            actions += [*(Tick(region, Sight()) for region in REGIONS), Deliver(9)]
+        if rng.random() < 0.04:
+            actions.append(MoveKeys("q0", (rng.randrange(2),), rng.choice([*PARENT, "c"]), AUTO))
+    return replace(drawn, actions=tuple(actions))
 
 
 def draw_divided_plans(seed: int) -> Schedule:
@@ -530,7 +544,7 @@ class _PlanDrawing(_Drawing):
     """The same, with one query whose plan changes."""
 
     def _weights(self) -> dict[Callable[[], Action], float]:
-        often = {self._change: 2.0, self._advance: 6.0, self._revert: 0.5, self._put: 1.0}
+        often = {self._change: 2.0, self._advance: 6.0, self._fail_ahead: 0.5, self._put: 1.0}
         return {**super()._weights(), self._move: 2.0, self._query: 0.0, **often}
 
     def _change(self) -> Action:
@@ -541,8 +555,8 @@ class _PlanDrawing(_Drawing):
     def _advance(self) -> Action:
         return AdvancePlans()
 
-    def _revert(self) -> Action:
-        return RevertPlan("q0")
+    def _fail_ahead(self) -> Action:
+        return FailAhead("q0")
 
     def _put(self) -> Action:
         return Put("q0", self._rng.choice([3, 4, 5]), self._rng.choice([*PARENT, "c"]))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.joins import AsofJoin, OuterJoin
-from godwit.model.keys import contains
+from godwit.model.keys import REST, contains
 from godwit.model.plan import (
     CLASS,
     DEVICE,
@@ -18,7 +18,6 @@ from godwit.model.plan import (
     Aggregate,
     Filter,
     Join,
-    Muted,
     OldRows,
     Partial,
     Scan,
@@ -108,8 +107,6 @@ class _Step:
                     made = [row for rows in inputs for row in rows]
                 case OldRows():
                     made = [row for row in inputs[0] if old_row(row)]
-                case Muted():
-                    made = []
                 case Partial():
                     made = ops.partial(operator, inputs[0])
                 case Aggregate():
@@ -548,6 +545,8 @@ class _Step:
                 if not move.copy:
                     mine = set(map(id, gone))
                     self.runner.states[index, side] = [r for r in self._state(index, side) if id(r) not in mine]
+                if move.keys != REST:  # such rows are written again, and not known as those that were there before
+                    gone = [{name: value for name, value in row.items() if name != ops.SEEN} for row in gone]
                 since = 0 if self.runner.shape.plan.operators[index].state[side].replaced else move.since
                 parts[side] = [[r for r in gone if r[GENERATION] >= since and not (move.dual and not move.copy)]]
             clock = self.kernel.released.get(index, {}).get(move.query, NEVER)

@@ -18,6 +18,7 @@ from godwit.control.events import (
     PlacedByHand,
     PlanChanged,
     Publish,
+    QueryAdjusted,
     QueryWithdrawn,
     RegionAcked,
     RegionBack,
@@ -197,9 +198,8 @@ class World:
             case act.ChangePlan(name, order, strategy, alone):
                 self._drop_unplaced()
                 self.plans.change(self.deployment, QueryId(name), order, strategy, alone)
-            case act.RevertPlan(name):
-                self._drop_unplaced()
-                self.plans.revert(self.deployment, QueryId(name))
+            case act.FailAhead(name):
+                self.plans.fail(self.deployment, QueryId(name))
             case act.AdvancePlans():
                 self._drop_unplaced()
                 self.plans.advance(self.deployment)
@@ -210,16 +210,17 @@ class World:
                 for change in self._changes(action):
                     self._ask(lambda one=change: self.plane.change([one]))  # type: ignore[misc]
 
-    def _change_version(self, event: Event, *more: QueryWithdrawn) -> bool:
+    def _change_version(self, event: Event, *more: Event) -> bool:
         """What is asked for while the coordinator is busy comes with its next batch, or turns out to have no place."""
         idle, queries = self.plane.coordinator.phase == "idle", self.plane.planner.rows.queries
-        if not idle and (more or isinstance(event, QueryWithdrawn)):
+        given_up = isinstance(event, QueryAdjusted) and event.successor is None
+        if not idle and (more or given_up or isinstance(event, QueryWithdrawn)):
             return False
         coordinator = self.plane.coordinator
         self._ask(lambda: coordinator.together([event, *more]) if more else self.plane.handle(event))  # type: ignore[list-item]
         if isinstance(event, QueryWithdrawn):
             return event.query not in queries
-        return isinstance(event, PlanChanged) and (not idle or event.query.id in queries)
+        return given_up or (isinstance(event, PlanChanged) and (not idle or event.query.id in queries))
 
     def _drop_unplaced(self) -> None:
         if self.plane.coordinator.phase == "idle":
