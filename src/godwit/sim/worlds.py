@@ -299,8 +299,8 @@ def promise(query: Query) -> tuple[int | None, int]:
             return columns.index("a__ts"), BAND
         case [Aggregate(lag_us=lag)]:
             return columns.index(WINDOW_END), lag - 1  # (a window that ends with the watermark is closed by it)
-        case [Join()]:
-            return columns.index("a__ts"), BAND
+        case [Join()]:  # (a is as many bands away from the row that completes a result as there are joins between)
+            return columns.index("a__ts"), BAND * (len({op.alias for op in made if isinstance(op, Scan)}) - 1)
         case [AsofJoin()]:
             return columns.index("a__ts"), 0
     return None, 0
