@@ -16,10 +16,12 @@ import contextlib
 import logging
 import os
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 from godwit.errors import ConfigError, StoreAwayError
@@ -78,7 +80,7 @@ class NatsServer:
             self._client = self.run(_connected(url, self._on_disconnect))
         except Exception as fault:
             self._stop()
-            msg = f"NATS at {self.url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
+            msg = f"NATS at {self.url} {_why_not(fault)}"
             raise ConfigError(msg) from fault
         self._contexts: dict[str, Any] = {}
         self.repeat(PROBE_EVERY, self._probe)
@@ -184,9 +186,19 @@ class NatsServer:
         self._stop()
 
     def _stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self.run(_end_tasks())  # (or asyncio would say of each that nobody has waited for it)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_tasks() -> None:
+    """All that still runs on this loop."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left or {asyncio.ensure_future(asyncio.sleep(0))}, timeout=1.0)
 
 
 def is_away(fault: Exception) -> bool:
@@ -211,17 +223,57 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return made
 
 
+def _is_refused(fault: Exception) -> bool:
+    """Whether a server that was reached will not have this user, or this client not its certificate: to try again
+    does not help."""
+    return isinstance(fault, ssl.SSLError) or "authoriz" in str(fault).lower()
+
+
+def _why_not(fault: Exception) -> str:
+    said = str(fault) or type(fault).__name__
+    if isinstance(fault, ConfigError):
+        return said
+    if isinstance(fault, ssl.SSLError):
+        return f"has a certificate that is not trusted ({said}); name the authority's file in SSL_CERT_FILE"
+    if _is_refused(fault):
+        return (
+            f"refuses this user ({said}); give nats://USER:PASSWORD@host:4222/..., or name a file of credentials in "
+            f"{CREDENTIALS}"
+        )
+    return f"cannot be reached ({said}); check the address, and start it with JetStream (`nats-server -js`)"
+
+
 async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> Any:
+    """Raises what went wrong last if there is no connection in time, or if there will be none."""
     import nats
 
     more: dict[str, Any] = {}
-    if os.environ.get(CREDENTIALS):
-        more["user_credentials"] = os.environ[CREDENTIALS]
+    if file := os.environ.get(CREDENTIALS):
+        if not Path(file).is_file():
+            msg = f"needs the file {file}, which {CREDENTIALS} names, and there is none; check the path"
+            raise ConfigError(msg)
+        more["user_credentials"] = file
+    failed: list[Exception] = []
+    refused = asyncio.Event()
 
-    async def quiet(_: Exception) -> None:
-        """What went wrong is raised where it was requested."""
+    async def note(fault: Exception) -> None:
+        """Later, what goes wrong is raised where it was requested."""
+        failed[:] = [fault]
+        if _is_refused(fault):
+            refused.set()
 
-    return await nats.connect(
-        url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet,
-        disconnected_cb=disconnected, **more,
+    connecting = asyncio.ensure_future(
+        nats.connect(
+            url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=note,
+            disconnected_cb=disconnected, **more,
+        )
     )  # fmt: skip
+    refusal, seconds = asyncio.ensure_future(refused.wait()), 3.5 * TIMEOUT  # (the server may be about to start, too)
+    await asyncio.wait((connecting, refusal), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    refusal.cancel()
+    if connecting.done():
+        return connecting.result()
+    connecting.cancel()  # (it would go on for ever)
+    with contextlib.suppress(asyncio.CancelledError):
+        await connecting
+    raise failed[0] if failed else TimeoutError(f"no answer within {seconds:g} s")
