@@ -201,6 +201,8 @@ def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
         "store: x\nstate: delte\nregions: {a: }": "did you mean 'delta'",
         "store: nats://h:4222/f?domian=a\nregions: {a: }": "did you mean 'domain'",
         "store: x\nregions: {a: {store: 'nats://h:4222/f?domian=a'}}": "did you mean 'domain'",
+        "store: x\nregions: {a: {store: 'nats://h:4222/f?domain=a'}}": "a: store: .* is another fleet than x",
+        "store: nats://h:4222/g\nregions: {a: {store: 'nats://l:4222/f?domain=a'}}": "is another fleet than",
     }.items():
         file.write_text(text)
         with pytest.raises(ConfigError, match=says):
@@ -209,6 +211,8 @@ def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
     (region,) = load_fleet_file(file).regions
     assert "spark.executor.cores=2" in region.options
     assert "spark.ui.enabled=true" in region.options
+    file.write_text("store: nats://h:4222/f\nregions: {a: {store: 'nats://leaf:4222/f?domain=a&hub=hub'}}")
+    assert load_fleet_file(file).regions[0].store == "nats://leaf:4222/f?domain=a&hub=hub"
 
 
 def test_stores_by_url(tmp_path: Path) -> None:

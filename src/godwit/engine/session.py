@@ -104,10 +104,11 @@ def spark_session(
     try:
         session = builder.getOrCreate()
     except Exception as fault:  # (Java has said on stderr what it did not like; Spark's own words are long)
-        why = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+        lines = [line.strip(" :") for line in str(fault).splitlines() if line.strip()] or [type(fault).__name__]
+        why = next((line for line in lines if not line.startswith("An error occurred while calling")), lines[0])
         msg = (
             f"Spark cannot be started (master {master or 'local'}, memory {memory}): {why}; check both, further "
-            "settings (spark.…), and what stands above"
+            "settings (spark.*), and what stands above"
         )
         raise ConfigError(msg) from fault
     session.sparkContext.setLogLevel("ERROR")

@@ -8,7 +8,7 @@ regions:
   edge-west: {}
   edge-east: {memory: 512m}
   cloud: {master: "local[2]", memory: 1g}
-  far: {store: "nats://leaf:4222/my-fleet?domain=far&hub=hub"}     # keeps its logs at a leaf node of its own
+  far: {store: "nats://leaf:4222/my-fleet?domain=far&hub=hub"}     # of a fleet in NATS: its logs stay at its leaf node
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from godwit.engine.java import check_heap
 from godwit.errors import ConfigError
 from godwit.migration.base import STRATEGIES
 from godwit.placement.rules.base import RULES
-from godwit.storage.open_store import check_url, folder_of, is_folder
+from godwit.storage.open_store import check_url, folder_of, is_folder, is_same_fleet
+from godwit.storage.urls import shown
 from godwit.yaml_files import read_yaml
 
 _KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
@@ -88,6 +89,13 @@ def load_fleet_file(path: Path) -> FleetFile:
     regions = tuple(_region(path, name, more) for name, more in told["regions"].items())
     store = str(told["store"])
     check_url(store)
+    for region in regions:
+        if region.store is not None and not is_same_fleet(region.store, store):
+            msg = (
+                f"{path}: regions: {region.name}: store: {shown(region.store)} is another fleet than {shown(store)}; "
+                "only in a fleet that lies in NATS a region may have a leaf node of its own: ?domain=NAME&hub=hub"
+            )
+            raise ConfigError(msg)
     at: Path | str = store
     if is_folder(store):
         at = folder_of(store if ":" in store or store.startswith("/") else path.parent / store)

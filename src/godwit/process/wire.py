@@ -49,8 +49,9 @@ def token_of(environment: Mapping[str, str]) -> str:
         return ""  # certificates say who is who
     if len(found) < 16:
         msg = (
-            f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`), "
-            "or give all of them certificates (GODWIT_TLS_CA, GODWIT_TLS_CERT, GODWIT_TLS_KEY)"
+            f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`; of a "
+            "fleet that `godwit up` has started, what is in run/token), or give all of them certificates "
+            "(GODWIT_TLS_CA, GODWIT_TLS_CERT, GODWIT_TLS_KEY)"
         )
         raise ConfigError(msg)
     return found

@@ -82,6 +82,13 @@ def check_url(url: str) -> None:
         raise _unknown(url)
 
 
+def is_same_fleet(one: str, other: str) -> bool:
+    """Whether two URLs may lead to one fleet: by different NATS servers, or because they are the same."""
+    parts = [urlparse(url) for url in (one, other)]
+    by_nats = all(part.scheme in ("nats", "tls") for part in parts)
+    return one == other or (by_nats and parts[0].path.strip("/") == parts[1].path.strip("/"))
+
+
 def _unknown(url: str) -> ConfigError:
     known = ", ".join(f"{one}:" for one in ("file", *SCHEMES, *BROKERS))
     return ConfigError(f"store '{shown(url)}': there is no '{urlparse(url).scheme}:'; give a path or one of {known}")
