@@ -25,6 +25,7 @@ from godwit.storage import names, nats_server
 from godwit.storage.nats_server import ServerAwayError
 from godwit.storage.open_store import folder_of, open_store
 from godwit.storage.store import Store
+from tests import servers
 
 SECRET = "a token of the fleet"
 
@@ -257,6 +258,16 @@ def test_a_server_that_is_not_there_is_told_in_one_line(
         open_store("nats://127.0.0.1:1/fleet")
     gc.collect()
     assert caplog.records == [], "what was tried is over: asyncio would log a task that nobody has ended"
+
+
+def test_a_nats_server_that_lacks_what_is_needed_is_told_at_once(tmp_path: Path) -> None:
+    """One without JetStream was waited for, and one without TLS got the password in the clear."""
+    with servers.nats_server(tmp_path, jetstream=False) as address:
+        with pytest.raises(ConfigError, match=r"NATS at nats://127.0.0.1:\d+ runs without JetStream; start it with"):
+            open_store(f"{address}/fleet")
+        secret = address.replace("nats://", "tls://u:secret@")
+        with pytest.raises(ConfigError, match=r"NATS at tls://127.0.0.1:\d+ offers no TLS; give it `tls"):
+            open_store(f"{secret}/fleet")
 
 
 def test_a_bucket_that_refuses_its_user_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

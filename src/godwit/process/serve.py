@@ -82,6 +82,14 @@ def _checked_address(host: str, port: int, advertise: str) -> None:
         advertised(advertise, f"{host}:{port}")
 
 
+def _end_spark(spark: Any) -> None:
+    """Java may have ended already: a terminal, and systemd unless told otherwise, signal the whole group."""
+    try:
+        spark.stop()
+    except Exception as fault:
+        log.info("Java has ended before this process: %s", fault)
+
+
 def _reachable(master: str, host: str) -> dict[str, str]:
     """Executors on other machines must reach the driver where this process listens."""
     return {} if master.startswith("local") else {"spark.driver.host": host, "spark.driver.bindAddress": host}
@@ -124,7 +132,7 @@ def serve_region(
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
     with contextlib.ExitStack() as ending:
-        ending.callback(spark.stop)
+        ending.callback(_end_spark, spark)
         ending.callback(agent.stop)
         ending.callback(listener.stop)
         agent.start(advertised(advertise, listener.address))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import re
@@ -23,6 +24,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlparse
 
 from godwit.errors import ConfigError, StoreAwayError
 
@@ -78,6 +80,9 @@ class NatsServer:
         self._thread.start()
         try:
             self._client = self.run(_connected(url, self._on_disconnect))
+            if (hub is None or domain) and not self._client._server_info.get("jetstream", False):
+                msg = "runs without JetStream; start it with `nats-server -js`, or with `jetstream { ... }` in its file"
+                raise ConfigError(msg)
         except Exception as fault:
             self._stop()
             msg = f"NATS at {self.url} {_why_not(fault)}"
@@ -243,6 +248,22 @@ def _why_not(fault: Exception) -> str:
     return f"cannot be reached ({said}); check the address, and start it with JetStream (`nats-server -js`)"
 
 
+async def _offers_tls(url: str, note: Callable[[Exception], Coroutine[Any, Any, None]]) -> bool:
+    """Asked before the client connects: it would send its password in the clear to a server that wants no TLS."""
+    parts = urlparse(url)
+    while True:
+        try:
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, parts.port or 4222), 5)
+            try:
+                told = await asyncio.wait_for(reader.readline(), 5)
+            finally:
+                writer.close()
+            return told.startswith(b"INFO ") and bool(json.loads(told[5:]).get("tls_required"))
+        except (OSError, TimeoutError, ValueError) as fault:
+            await note(fault)
+            await asyncio.sleep(PAUSE)
+
+
 async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> Any:
     """Raises what went wrong last if there is no connection in time, or if there will be none."""
     import nats
@@ -262,12 +283,16 @@ async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, No
         if _is_refused(fault):
             refused.set()
 
-    connecting = asyncio.ensure_future(
-        nats.connect(
+    async def connect() -> Any:
+        if url.startswith("tls:") and not await _offers_tls(url, note):
+            msg = "offers no TLS; give it `tls { cert_file: ..., key_file: ... }`, or write nats:// if none is needed"
+            raise ConfigError(msg)
+        return await nats.connect(
             url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=note,
             disconnected_cb=disconnected, **more,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+
+    connecting = asyncio.ensure_future(connect())
     refusal, seconds = asyncio.ensure_future(refused.wait()), 3.5 * TIMEOUT  # (the server may be about to start, too)
     await asyncio.wait((connecting, refusal), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     refusal.cancel()
