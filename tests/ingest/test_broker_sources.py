@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from godwit.api.fleet import Fleet
+from godwit.delivery.sinks import NatsSink
 from godwit.errors import ConfigError, SourceError
 from godwit.ids import DeviceId, SiteId
 from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionColumns
@@ -189,6 +190,16 @@ def test_a_broker_that_is_away_is_told_by_its_address_on_one_line(
 def test_an_option_that_librdkafka_has_not_is_refused_at_once(open_fleet: Callable[..., Fleet]) -> None:
     with pytest.raises(ConfigError, match=r"kafka topic 't': No such configuration property: \"fetch.max.byte\""):
         KafkaSource(open_fleet(), "127.0.0.1:1", "t", "s", options={"fetch.max.byte": "1"})
+
+
+def test_tls_is_not_left_out_though_a_server_wants_none(open_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
+    """The password would go over the network as it is."""
+    with servers.nats_server(tmp_path / "nats") as address:
+        secret = address.replace("nats://", "tls://user:secret@")
+        with pytest.raises(ConfigError, match="offers no TLS"):
+            asyncio.run(NatsSource(open_fleet(), secret, "fleet.{device}", stream="passengers")._connect())
+        with pytest.raises(ConfigError, match="offers no TLS"):
+            asyncio.run(NatsSink(secret, "results")._connect())
 
 
 def test_a_nats_stream_that_is_missing_is_told_with_the_remedy(

@@ -248,20 +248,38 @@ def _why_not(fault: Exception) -> str:
     return f"cannot be reached ({said}); check the address, and start it with JetStream (`nats-server -js`)"
 
 
-async def _offers_tls(url: str, note: Callable[[Exception], Coroutine[Any, Any, None]]) -> bool:
-    """Asked before the client connects: it would send its password in the clear to a server that wants no TLS."""
+async def insist_on_tls(url: str) -> None:
+    """ConfigError if a URL asks for TLS and its server wants none. Asked before the client connects, which would send
+    its password in the clear then."""
+    if not url.startswith("tls:"):
+        return
     parts = urlparse(url)
-    while True:
-        try:
-            reader, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, parts.port or 4222), 5)
-            try:
-                told = await asyncio.wait_for(reader.readline(), 5)
-            finally:
-                writer.close()
-            return told.startswith(b"INFO ") and bool(json.loads(told[5:]).get("tls_required"))
-        except (OSError, TimeoutError, ValueError) as fault:
-            await note(fault)
-            await asyncio.sleep(PAUSE)
+    reader, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, parts.port or 4222), TIMEOUT)
+    try:
+        told = await asyncio.wait_for(reader.readline(), TIMEOUT)
+    finally:
+        writer.close()
+    if not (told.startswith(b"INFO ") and json.loads(told[5:]).get("tls_required")):
+        msg = "offers no TLS; give it `tls { cert_file: ..., key_file: ... }`, or write nats:// if none is needed"
+        raise ConfigError(msg)
+
+
+async def connected_soon(url: str) -> Any:
+    """For sources and sinks, which begin again by themselves: raises why there is no connection. (The client itself
+    would log each attempt with its stack, and raise that there is no server.)"""
+    import nats
+    from nats.errors import NoServersError
+
+    failed: list[Exception] = []
+
+    async def note(fault: Exception) -> None:
+        failed[:] = [fault]
+
+    await insist_on_tls(url)
+    try:
+        return await nats.connect(url, max_reconnect_attempts=2, connect_timeout=5, error_cb=note)
+    except NoServersError as none:
+        raise (failed[0] if failed else none) from none
 
 
 async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> Any:
@@ -284,9 +302,13 @@ async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, No
             refused.set()
 
     async def connect() -> Any:
-        if url.startswith("tls:") and not await _offers_tls(url, note):
-            msg = "offers no TLS; give it `tls { cert_file: ..., key_file: ... }`, or write nats:// if none is needed"
-            raise ConfigError(msg)
+        while True:
+            try:
+                await insist_on_tls(url)
+                break
+            except (OSError, TimeoutError, ValueError) as fault:
+                await note(fault)
+                await asyncio.sleep(PAUSE)
         return await nats.connect(
             url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=note,
             disconnected_cb=disconnected, **more,

@@ -16,6 +16,7 @@ from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
 from godwit.loops import LoopThread
+from godwit.storage.nats_server import connected_soon
 
 
 class NatsSource(BrokerSource[Any]):
@@ -39,7 +40,7 @@ class NatsSource(BrokerSource[Any]):
             msg = f"subject '{subject}': name the stream either in the subject ({{stream}}) or beside it (stream=...)"
             raise ConfigError(msg)
         self._servers, self._stream = servers, stream
-        self._nats, self._errors = driver("nats"), driver("nats.errors")
+        self._errors = driver("nats.errors")
         self._loop: LoopThread | None = None
         self._connection: Any = None
         self._subscription: Any = None
@@ -50,18 +51,7 @@ class NatsSource(BrokerSource[Any]):
         self._loop.run(self._connect())
 
     async def _connect(self) -> None:
-        failed: list[Exception] = []
-
-        async def note(fault: Exception) -> None:
-            """The client itself would log all of it with its stack, and raise that there is no server."""
-            failed[:] = [fault]
-
-        try:
-            self._connection = await self._nats.connect(
-                self._servers, max_reconnect_attempts=2, connect_timeout=5, error_cb=note
-            )
-        except self._errors.NoServersError as none:
-            raise (failed[0] if failed else none) from none
+        self._connection = await connected_soon(self._servers)
         subject = self._pattern.subscription.replace("/", ".").replace("#", ">").replace("+", "*")
         durable = f"godwit-{self.name}".replace(" ", "-").replace(".", "-")
         try:
