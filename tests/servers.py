@@ -88,11 +88,12 @@ def mosquitto(folder: Path, port: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def nats_server(folder: Path, port: int | None = None) -> Iterator[str]:
-    """A NATS server with JetStream; its address."""
+def nats_server(folder: Path, port: int | None = None, *, jetstream: bool = True) -> Iterator[str]:
+    """A NATS server; its address."""
     program, port = found("nats-server"), port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    with _running([program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(port)], port, folder):
+    more = ["-js", "-sd", folder] if jetstream else []
+    with _running([program, *more, "-a", "127.0.0.1", "-p", str(port)], port, folder):
         yield f"nats://127.0.0.1:{port}"
 
 

@@ -58,6 +58,12 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ("history PLAIN", "is not a fleet's folder"),
         ("status PLAIN", "is not a fleet's folder"),
         ("results busy --follow", "come from a server"),
+        ("region --name a --store F --memory huge", "--memory: 'huge' is no size of Java's heap; write it like 512m"),
+        ("region --name a --store F --host nobody.invalid", "cannot listen on nobody.invalid, port 0: Name or"),
+        ("region --name a --store F --host 0.0.0.0", "0.0.0.0 is every address of this machine; add --advertise HOST"),
+        ("coordinator --store F --advertise a:b", "--advertise 'a:b' is no address; write HOST or HOST:PORT"),
+        ("mobility build --towers PAGE --gtfs PAGE --memory huge --out F", "--memory: 'huge' is no size"),
+        ("export nats://u:p@127.0.0.1:1/a F", "only a fleet in a folder can be exported; nats://127.0.0.1:1/a lies on"),
     ],
 )
 def test_a_wrong_argument_is_one_clear_line(
@@ -65,6 +71,7 @@ def test_a_wrong_argument_is_one_clear_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("GODWIT_FLEET_TOKEN", "of this test's fleet only")
     (tmp_path / "page.md").write_text(NOT_YAML)
     (tmp_path / "tokens.yaml").write_text(f"tokens: [{{name: a, role: read, sha256: {digest_of('x')}}}]")
     (tmp_path / "plain").mkdir()

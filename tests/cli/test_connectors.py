@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from godwit.cli.logs import JsonLines
 from godwit.cli.main import app
+from godwit.delivery.sinks import PostgresqlSink
+from godwit.errors import ConfigError
 from godwit.scenario.spec import load_scenario
 
 FILE = Path(__file__).parent.parent / "fixtures" / "scenarios" / "good" / "connectors.yaml"
@@ -23,6 +25,12 @@ def test_every_sink_of_a_file_is_made() -> None:
     kinds = ["delta", "iceberg", "postgresql", "webhook", "mqtt", "nats", "kafka"]
     assert [sink.name.partition(":")[0] for sink in sinks] == kinds
     assert len({sink.name for sink in sinks}) == len(sinks)
+
+
+def test_a_dsn_that_cannot_be_read_is_told_when_the_file_is() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(ConfigError, match=r'^postgresql dsn: missing "=" after "dbname" in .*; write "host=db port'):
+        PostgresqlSink("host=db dbname", "busy")
 
 
 def test_init_writes_a_project_that_holds_together_and_overwrites_nothing(tmp_path: Path) -> None:

@@ -165,10 +165,10 @@ def test_a_slow_sink_holds_up_neither_region_nor_others_and_reads_the_log_once_i
 
 
 def test_a_sink_that_raises_is_tried_again_and_misses_nothing(
-    store: Store, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    store: Store, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(duties, "FIRST_PAUSE", 0.01)
-    faults = iter([OSError("full")] * 2)
+    faults = iter([OSError("full,\nalas")] * 2)
 
     def refuse(batch: ResultBatch) -> None:
         if batch.number >= 3 and (fault := next(faults, None)) is not None:
@@ -185,6 +185,10 @@ def test_a_sink_that_raises_is_tried_again_and_misses_nothing(
     # At least once: what came after the last position that was kept comes again.
     assert sorted(set(poor.rows)) == list(range(20))
     assert poor.rows[-18:] == list(range(2, 20))
+    said = [record for record in caplog.records if "sink poor of query" in record.message]
+    assert len(said) == 2
+    assert all("has failed: OSError: full, alas; it is tried again" in record.message for record in said)
+    assert not any(record.exc_info for record in said), "a line each; the stack with `godwit -v`"
 
 
 def test_only_sinks_of_queries_with_rows_are_called_and_all_positions_follow(

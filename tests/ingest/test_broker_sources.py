@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from godwit.api.fleet import Fleet
-from godwit.errors import ConfigError
+from godwit.delivery.sinks import NatsSink
+from godwit.errors import ConfigError, SourceError
 from godwit.ids import DeviceId, SiteId
 from godwit.ingest.sources import KafkaSource, MqttSource, NatsSource, PositionColumns
 from godwit.ingest.sources.broker_source import BrokerSource
@@ -152,6 +153,67 @@ def test_positions_move_devices_and_bad_messages_are_dead_letters(open_fleet: Ca
     assert len(reasons) == 3
     assert any("is not JSON" in reason for reason in reasons)
     assert any("no stream 'nothing'" in reason for reason in reasons)
+
+
+AWAY: dict[str, Callable[[Fleet], BrokerSource[Any]]] = {
+    "mqtt://127.0.0.1:1, fleet/{device}": lambda fleet: MqttSource(
+        fleet, "127.0.0.1", "fleet/{device}", port=1, stream="passengers"
+    ),
+    "nats://127.0.0.1:1, fleet.{device}": lambda fleet: NatsSource(
+        fleet, "nats://user:secret@127.0.0.1:1", "fleet.{device}", stream="passengers"
+    ),
+    "kafka://127.0.0.1:1, topic": lambda fleet: KafkaSource(fleet, "127.0.0.1:1", "topic", "passengers"),
+}
+
+
+@pytest.mark.parametrize("address", AWAY)
+def test_a_broker_that_is_away_is_told_by_its_address_on_one_line(
+    open_fleet: Callable[..., Fleet], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Kafka's client says nothing of it to who subscribes, and NATS's would log each attempt with its stack."""
+    monkeypatch.setattr("godwit.ingest.sources.kafka.PATIENCE", 0.5)
+    source = AWAY[address](open_fleet())
+    source.start()
+    try:
+        assert servers.until(lambda: source.failure, 20)
+        with pytest.raises(SourceError) as told:
+            source.check()
+    finally:
+        source.stop()
+    assert f"({address}) cannot be read: " in str(told.value)
+    said = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert {record.name for record in said} == {"godwit.ingest.sources.broker_source"}
+    assert all(f"({address})" in record.message and "secret" not in record.message for record in said)
+    assert not any("\n" in record.message or record.exc_info for record in said)
+
+
+def test_an_option_that_librdkafka_has_not_is_refused_at_once(open_fleet: Callable[..., Fleet]) -> None:
+    with pytest.raises(ConfigError, match=r"kafka topic 't': No such configuration property: \"fetch.max.byte\""):
+        KafkaSource(open_fleet(), "127.0.0.1:1", "t", "s", options={"fetch.max.byte": "1"})
+
+
+def test_tls_is_not_left_out_though_a_server_wants_none(open_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
+    """The password would go over the network as it is."""
+    with servers.nats_server(tmp_path / "nats") as address:
+        secret = address.replace("nats://", "tls://user:secret@")
+        with pytest.raises(ConfigError, match="offers no TLS"):
+            asyncio.run(NatsSource(open_fleet(), secret, "fleet.{device}", stream="passengers")._connect())
+        with pytest.raises(ConfigError, match="offers no TLS"):
+            asyncio.run(NatsSink(secret, "results")._connect())
+
+
+def test_a_nats_stream_that_is_missing_is_told_with_the_remedy(
+    open_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    with servers.nats_server(tmp_path / "nats") as address:
+        source = NatsSource(open_fleet(), address, "fleet.{device}", stream="passengers")
+        source.start()
+        try:
+            assert servers.until(lambda: source.failure, 20)
+            with pytest.raises(SourceError, match=r"no JetStream stream has the subject fleet.\*; make one"):
+                source.check()
+        finally:
+            source.stop()
 
 
 def test_a_repeat_from_the_site_before_is_no_hand_over(open_fleet: Callable[..., Fleet]) -> None:

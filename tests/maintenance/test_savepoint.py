@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from godwit.api.fleet import Fleet
 from godwit.cli.main import app
 from godwit.errors import ConfigError, StateError
 from godwit.maintenance.savepoint import export, restore
+from godwit.storage.lock import FolderLock
 from tests.region.world import SITES, World
 
 QUERIES = {
@@ -32,6 +35,19 @@ def test_a_copy_goes_on_where_the_fleet_was(
     with pytest.raises(StateError, match="a fleet runs in"):
         export(folder, target)
     world.fleet.stop()
+    with pytest.raises(ConfigError, match="inside lies in the fleet's own folder, and would be copied with it"):
+        export(folder, folder / "inside")
+    process = FolderLock(folder / "processes" / "coordinator")
+    process.take()
+    try:
+        script = "import sys; from pathlib import Path; from godwit.maintenance.savepoint import export; "
+        script += "export(Path(sys.argv[1]), Path(sys.argv[2]))"
+        told = subprocess.run(
+            [sys.executable, "-c", script, str(folder), str(target)], capture_output=True, text=True, check=False
+        )
+        assert "coordinator is in use by process" in told.stderr
+    finally:
+        process.release()
     assert CliRunner().invoke(app, ["export", str(folder), str(target)]).exit_code == 0
     with pytest.raises(ConfigError, match="is not empty"):
         export(folder, target)

@@ -249,6 +249,12 @@ def test_all_stop_on_sigterm_and_the_oracle_agrees(
     fleet.close_sources()
     fleet.process_available()
     answered = {name: fleet.results(name).num_rows for name in (*NAMES, "more", "busy", "three")}
+    cloud = launcher.pid("cloud")
+    assert cloud is not None
+    os.killpg(cloud, signal.SIGTERM)  # (its Java, too: as a terminal does, and systemd)
+    written = launcher.spec.run / "cloud.log"
+    _eventually(lambda: "region cloud has stopped" in written.read_text())
+    assert "Traceback" not in written.read_text()
     launcher.down()
     opened = Fleet(launcher.spec.store, spark, retention=Retention(keep=True))
     try:

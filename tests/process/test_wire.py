@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +20,12 @@ from godwit.process.fleet_document import FleetDocument, fleet_options, write_fl
 from godwit.process.fleet_file import RegionSpec, load_fleet_file
 from godwit.process.members import ProcessMember, SilenceWatch, member, region_document
 from godwit.process.sequences import SequenceIndex
-from godwit.process.wire import Head, Listener, WireCaller, as_error, raise_error
-from godwit.storage import names
+from godwit.process.wire import Head, Listener, WireCaller, advertised, as_error, raise_error
+from godwit.storage import names, nats_server
 from godwit.storage.nats_server import ServerAwayError
 from godwit.storage.open_store import folder_of, open_store
 from godwit.storage.store import Store
+from tests import servers
 
 SECRET = "a token of the fleet"
 
@@ -188,10 +192,28 @@ def test_fleet_files_say_what_is_wrong(tmp_path: Path) -> None:
         "store: x\nregions: {a/b: }": "a/b",
         "store: ftp://bucket\nregions: {a: }": "one of file:, s3:",
         "store: [": "not YAML",
+        "store: x\nregions: {a: {memory: 512}}": r"a: memory: 512 is no size of Java's heap; write it like 512m",
+        "store: x\nregions: {a: {memory: huge}}": "'huge' is no size of Java's heap",
+        "store: x\nregions: {a: {master: 2}}": "a: master: 2 is not a text",
+        "store: x\nregions: {a: {keep: maybe}}": "a: keep: 'maybe' is neither true nor false",
+        "store: x\nregions: {a: {conf: [x]}}": "a: conf: .* is not a mapping",
+        "store: x\nregions: {a: {conf: {executor.memory: 4g}}}": "write `spark.NAME: VALUE`",
+        "store: x\nrule: bottom\nregions: {a: }": "did you mean 'bottom-up'",
+        "store: x\nstate: delte\nregions: {a: }": "did you mean 'delta'",
+        "store: nats://h:4222/f?domian=a\nregions: {a: }": "did you mean 'domain'",
+        "store: x\nregions: {a: {store: 'nats://h:4222/f?domian=a'}}": "did you mean 'domain'",
+        "store: x\nregions: {a: {store: 'nats://h:4222/f?domain=a'}}": "a: store: .* is another fleet than x",
+        "store: nats://h:4222/g\nregions: {a: {store: 'nats://l:4222/f?domain=a'}}": "is another fleet than",
     }.items():
         file.write_text(text)
         with pytest.raises(ConfigError, match=says):
             load_fleet_file(file)
+    file.write_text("store: x\nregions: {a: {conf: {spark.executor.cores: 2, spark.ui.enabled: true}}}")
+    (region,) = load_fleet_file(file).regions
+    assert "spark.executor.cores=2" in region.options
+    assert "spark.ui.enabled=true" in region.options
+    file.write_text("store: nats://h:4222/f\nregions: {a: {store: 'nats://leaf:4222/f?domain=a&hub=hub'}}")
+    assert load_fleet_file(file).regions[0].store == "nats://leaf:4222/f?domain=a&hub=hub"
 
 
 def test_stores_by_url(tmp_path: Path) -> None:
@@ -203,6 +225,76 @@ def test_stores_by_url(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the fleet"):
         open_store("nats://127.0.0.1:4222")
     assert open_store(f"file:{tmp_path}").disk.root == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("nats://u:secret@127.0.0.1:1/f?domian=x", "no option 'domian'; did you mean 'domain'"),
+        ("nats://u:secret@127.0.0.1:1/a.b", "name the fleet, as in nats://127.0.0.1:1/my-fleet"),
+        ("nats://u:secret@127.0.0.1:1/f?segments=natz:/x", "segments='natz:/x' cannot be used; give a path or one of"),
+        ("kafka://127.0.0.1:1/f?segment=x", "no option 'segment'; did you mean 'segments'"),
+        ("kafka://127.0.0.1:1/f?segments=x&replication=three", "replication='three' is no number of copies"),
+        ("s3://b/f?endpont=http://127.0.0.1:1&secret_access_key=secret", "'endpont' is not valid"),
+    ],
+)
+def test_a_url_that_is_written_wrong_is_told_at_once_without_its_secrets(url: str, says: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        open_store(url)
+    assert says in str(told.value)
+    assert "secret@" not in str(told.value)
+    assert "=secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(nats_server, "TIMEOUT", 0.3)
+    with pytest.raises(ConfigError, match=r"NATS at nats://127.0.0.1:1 cannot be reached \(.+\); check the address"):
+        open_store("nats://u:secret@127.0.0.1:1/fleet")
+    monkeypatch.setenv(nats_server.CREDENTIALS, "no.creds")
+    with pytest.raises(ConfigError, match=r"needs the file no.creds, which GODWIT_NATS_CREDENTIALS names"):
+        open_store("nats://127.0.0.1:1/fleet")
+    gc.collect()
+    assert caplog.records == [], "what was tried is over: asyncio would log a task that nobody has ended"
+
+
+def test_a_nats_server_that_lacks_what_is_needed_is_told_at_once(tmp_path: Path) -> None:
+    """One without JetStream was waited for, and one without TLS got the password in the clear."""
+    with servers.nats_server(tmp_path, jetstream=False) as address:
+        with pytest.raises(ConfigError, match=r"NATS at nats://127.0.0.1:\d+ runs without JetStream; start it with"):
+            open_store(f"{address}/fleet")
+        secret = address.replace("nats://", "tls://u:secret@")
+        with pytest.raises(ConfigError, match=r"NATS at tls://127.0.0.1:\d+ offers no TLS; give it `tls"):
+            open_store(f"{secret}/fleet")
+
+
+def test_a_bucket_that_refuses_its_user_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers 403, as one does whose keys are wrong."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_forbid, args=(server,), daemon=True).start()
+        url = f"s3://b/f?endpoint=http://127.0.0.1:{server.getsockname()[1]}&access_key_id=a&secret_access_key=secret"
+        with pytest.raises(ConfigError, match=r"^s3://b/f cannot be used: .*; check the bucket's name, the end"):
+            open_store(f"{url}&region=us-east-1")
+
+
+def _forbid(server: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            caller, _ = server.accept()
+            caller.recv(65536)
+            caller.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            caller.close()
+
+
+def test_the_address_that_others_are_told() -> None:
+    assert advertised("", "10.0.0.7:40123") == "10.0.0.7:40123"
+    assert advertised("edge.example", "10.0.0.7:40123") == "edge.example:40123", "the port that it listens at"
+    assert advertised("edge.example:7070", "0.0.0.0:40123") == "edge.example:7070"
+    for told, listens in (("", "0.0.0.0:40123"), ("edge.example:", "a:1"), (":7070", "a:1"), ("a:70700", "a:1")):
+        with pytest.raises(ConfigError, match="--advertise"):
+            advertised(told, listens)
 
 
 def test_a_server_that_is_away_is_an_error_after_which_rows_are_sent_again() -> None:

@@ -383,7 +383,9 @@ def test_users_with_no_more_rights_than_they_need(tmp_path: Path, monkeypatch: p
         west.served.domains._learn(b"east other")  # type: ignore[union-attr]
         with pytest.raises(OSError, match="is away"):
             west.put_document("regions/east/x", {"not": "its own"})
-        with pytest.raises(ConfigError, match="cannot be reached"):
+        with pytest.raises(
+            ConfigError, match=r"refuses this user \(nats: 'Authorization Violation'\); give nats://USER"
+        ):
             open_store(f"{made.edge.address.replace('edge:secret@', '')}/fleet?domain=edge")
     finally:
         made.stop()

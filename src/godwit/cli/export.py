@@ -9,13 +9,19 @@ import typer
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="The fleet's folder; nothing may run in it.")],
+    folder: Annotated[str, typer.Argument(help="The fleet's folder; nothing may run in it.")],
     target: Annotated[Path, typer.Argument(help="Where the copy goes: a new folder, or a file named like x.tar.gz.")],
 ) -> None:
     """Copy a fleet with everything that it knows. The copy is opened like the original."""
+    from godwit.errors import ConfigError
     from godwit.maintenance.savepoint import export as copied
+    from godwit.storage.open_store import folder_of, is_folder
+    from godwit.storage.urls import shown
 
-    size = copied(folder, target)
+    if not is_folder(folder):
+        msg = f"only a fleet in a folder can be exported; {shown(folder)} lies on a server: copy it there"
+        raise ConfigError(msg)
+    size = copied(folder_of(folder) if ":" in folder else Path(folder), target)
     how = f"`godwit import {target} FOLDER`" if target.is_file() else f"open it as you opened {folder}"
     typer.echo(f"{target}: {size / 1e6:,.1f} MB; {how}")
 

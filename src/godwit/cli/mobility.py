@@ -44,6 +44,9 @@ def build(
         if path is not None and not path.exists():
             msg = f"{option} {path}: there is no such file or folder; check the path"
             raise DataError(msg)
+    from godwit.engine.java import check_heap
+
+    check_heap(memory, "--memory")
     # Spark takes seconds to import and start: not before it is needed.
     from godwit.engine.session import spark_session
     from godwit.mobility.gtfs import Slot, clock_ms

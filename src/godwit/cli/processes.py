@@ -15,6 +15,9 @@ StoreUrl = Annotated[
     str, typer.Option(help="What all processes share: a path, file:/path, s3://bucket/fleet, nats://host:4222/fleet.")
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Advertise = Annotated[
+    str, typer.Option(help="HOST or HOST:PORT that others connect to, if not --host: behind NAT, or a proxy.")
+]
 
 
 def coordinator(
@@ -31,6 +34,7 @@ def coordinator(
     reoptimise: Annotated[
         bool, typer.Option(help="Move operators when measured rates and latencies make it worth it.")
     ] = False,
+    advertise: Advertise = "",
     sinks: Annotated[
         Path | None, typer.Option(help="A file with the sinks of queries: {busy: {parquet: out}}.")
     ] = None,
@@ -41,7 +45,7 @@ def coordinator(
 
     options = {"rule": rule, "state": state, "ack_timeout": ack_timeout}
     extras = {"admission": admission, "reoptimise": reoptimise, "sinks": sinks_of_queries(sinks) if sinks else {}}
-    serve_coordinator(store, options, host, lease, port, extras)
+    serve_coordinator(store, options, host, lease, port, extras, advertise)
 
 
 def region(
@@ -52,7 +56,7 @@ def region(
     memory: Annotated[str, typer.Option(help="Java's heap.")] = "384m",
     keep: Annotated[bool, typer.Option(help="Keep sources and results for ever (the oracle needs them).")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
-    advertise: Annotated[str, typer.Option(help="The address that others connect to: behind NAT, or a proxy.")] = "",
+    advertise: Advertise = "",
     quick: Annotated[
         bool, typer.Option(help="Interpret plans instead of compiling them: for many small queries.")
     ] = False,
@@ -60,9 +64,11 @@ def region(
 ) -> None:
     """Run one region with a Spark of its own, until SIGTERM. Processes share a token: GODWIT_FLEET_TOKEN."""
     from godwit import names
+    from godwit.engine.java import check_heap
     from godwit.process.serve import serve_region
 
     names.check("region", name)
+    check_heap(memory, "--memory")
     if not master:
         msg = "--master is empty; give local[2], or the URL of a cluster"
         raise ConfigError(msg)

@@ -52,6 +52,28 @@ def entries(store: Store, region: RegionId, shape: str, after: int) -> Iterator[
         yield ArchiveEntry(number, *found, record.get("after", {}))
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """All entries of a (region, shape) that are still kept, as somebody has read them."""
+
+    #: the last record of the log of merged commits then
+    merged: int = 0
+    entries: tuple[ArchiveEntry, ...] = ()
+
+
+def gathered(store: Store, region: RegionId, shape: str, known: Gathered = Gathered()) -> Gathered:  # noqa: B008 - frozen
+    """`known` and what came since; everything from the beginning if commits have been merged since, or are merged while
+    it reads: a merged entry has rows of commits that were read one by one."""
+    name = names.kept_log(region, shape)
+    while True:
+        merged = store.log(name).last
+        before = known.entries if known.merged == merged else ()
+        since = tuple(entries(store, region, shape, before[-1].number if before else 0))
+        store.refresh(name)
+        if store.log(name).last == merged:
+            return Gathered(merged, before + since)
+
+
 def entries_in_order(
     store: Store, region: RegionId, shape: str, positions: Mapping[RegionId, int]
 ) -> Iterator[tuple[RegionId, ArchiveEntry]]:

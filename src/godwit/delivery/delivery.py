@@ -172,7 +172,11 @@ class Delivery:
             except Exception as error:  # whatever a sink raises must not end the thread that serves the others
                 self._attempts.failed(error, time.monotonic())
                 self._lose_everything()
-                log.exception("sink %s of query %s has failed; it is tried again", self.sink.name, self.subject.name)
+                log.error(  # (a server that is away raises at each attempt: its driver's stack says nothing more)
+                    "sink %s of query %s has failed: %s: %s; it is tried again",
+                    self.sink.name, self.subject.name, type(error).__name__, " ".join(str(error).split()),
+                    exc_info=log.isEnabledFor(logging.INFO),
+                )  # fmt: skip
             else:
                 self._attempts.succeeded()
 

@@ -32,6 +32,13 @@ exec "{java}" "$@"
 """
 
 
+def check_heap(size: object, place: str = "memory") -> None:
+    """Of a size that it cannot read Java says no more than that it has ended. `place`: where the user wrote it."""
+    if not isinstance(size, str) or not re.fullmatch(r"[1-9]\d*[kmgt]b?", size.lower()):
+        msg = f"{place}: {size!r} is no size of Java's heap; write it like 512m or 2g"
+        raise ConfigError(msg)
+
+
 def java_version(java: str) -> int | None:
     """The major version of a java executable, or None if it does not run."""
     try:

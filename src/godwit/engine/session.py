@@ -12,7 +12,7 @@ from types import MappingProxyType
 from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
-from godwit.engine.java import find_java_home
+from godwit.engine.java import check_heap, find_java_home
 from godwit.errors import ConfigError
 
 #: Each line was measured; docs/design/0001-small-micro-batches.md says what it buys.
@@ -87,6 +87,7 @@ def spark_session(
     if active is not None:
         check_session(active, settings or {})
         return active
+    check_heap(memory)
     os.environ["JAVA_HOME"] = str(find_java_home())
     # Workers must run the interpreter that has our packages, whatever `python3` is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -102,7 +103,16 @@ def spark_session(
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as fault:  # (Java has said on stderr what it did not like; Spark's own words are long)
+        lines = [line.strip(" :") for line in str(fault).splitlines() if line.strip()] or [type(fault).__name__]
+        why = next((line for line in lines if not line.startswith("An error occurred while calling")), lines[0])
+        msg = (
+            f"Spark cannot be started (master {master or 'local'}, memory {memory}): {why}; check both, further "
+            "settings (spark.*), and what stands above"
+        )
+        raise ConfigError(msg) from fault
     session.sparkContext.setLogLevel("ERROR")
     # It would log every query that Spark cannot type, with the Java stack; the error that is raised says it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

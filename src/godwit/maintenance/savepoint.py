@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 from godwit.errors import ConfigError, StateError
 from godwit.maintenance.check import findings
-from godwit.storage.lock import FILE, FolderLock, holder
-from godwit.storage.names import CONTROL
+from godwit.storage.lock import FILE, FolderLock, holder, no_other
+from godwit.storage.names import CONTROL, PROCESSES
 from godwit.storage.store import Store
 
 #: a target of this name is one file
@@ -27,6 +27,10 @@ def export(folder: Path, target: Path, *, mine: bool = False) -> int:
         msg = f"there is no fleet in {folder}; give the folder that it was opened with"
         raise ConfigError(msg)
     _check_empty(target)
+    if target.resolve().is_relative_to(folder.resolve()):
+        msg = f"{target} lies in the fleet's own folder, and would be copied with it; give a place outside of {folder}"
+        raise ConfigError(msg)
+    no_other(folder / PROCESSES)
     if holder(folder) is not None and not mine:
         msg = f"a fleet runs in {folder}; stop it first, so that nothing is half written"
         raise StateError(msg)

@@ -36,7 +36,7 @@ from godwit.control.commands import (
     Submit,
     Withdraw,
 )
-from godwit.delivery.archive import entries
+from godwit.delivery.archive import gathered
 from godwit.errors import (
     DeploymentError,
     ElsewhereError,
@@ -314,7 +314,7 @@ class ConnectedFleet:
 
     def _results_of(self, version: Query) -> Iterator[pa.Table]:
         for region in regions_of(self.store.disk, version.shape.key):
-            for entry in entries(self.store, region, version.shape.key, 0):
+            for entry in gathered(self.store, region, version.shape.key).entries:
                 held = (segment for segment in entry.results if may_hold(segment, version.id))
                 for table in (table for segment in held for table in segment.tables(keep=False)):
                     mine = table.filter(pc.equal(table.column(QUERY), version.id))

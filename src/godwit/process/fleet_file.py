@@ -8,7 +8,7 @@ regions:
   edge-west: {}
   edge-east: {memory: 512m}
   cloud: {master: "local[2]", memory: 1g}
-  far: {store: "nats://leaf:4222/my-fleet?domain=far&hub=hub"}     # keeps its logs at a leaf node of its own
+  far: {store: "nats://leaf:4222/my-fleet?domain=far&hub=hub"}     # of a fleet in NATS: its logs stay at its leaf node
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from godwit import names
+from godwit.engine.java import check_heap
 from godwit.errors import ConfigError
-from godwit.storage.open_store import check_url, folder_of, is_folder
+from godwit.migration.base import STRATEGIES
+from godwit.placement.rules.base import RULES
+from godwit.storage.open_store import check_url, folder_of, is_folder, is_same_fleet
+from godwit.storage.urls import shown
 from godwit.yaml_files import read_yaml
 
 _KEYS = ("store", "run", "host", "lease", "rule", "state", "topology", "regions")
@@ -85,16 +89,27 @@ def load_fleet_file(path: Path) -> FleetFile:
     regions = tuple(_region(path, name, more) for name, more in told["regions"].items())
     store = str(told["store"])
     check_url(store)
+    for region in regions:
+        if region.store is not None and not is_same_fleet(region.store, store):
+            msg = (
+                f"{path}: regions: {region.name}: store: {shown(region.store)} is another fleet than {shown(store)}; "
+                "only in a fleet that lies in NATS a region may have a leaf node of its own: ?domain=NAME&hub=hub"
+            )
+            raise ConfigError(msg)
     at: Path | str = store
     if is_folder(store):
         at = folder_of(store if ":" in store or store.startswith("/") else path.parent / store)
     run = path.parent / str(told["run"]) if "run" in told else None if isinstance(at, Path) else path.parent / "run"
-    options = {key: told[key] for key in ("host", "rule", "state") if key in told}
+    options: dict[str, Any] = {key: str(told[key]) for key in ("host", "rule", "state") if key in told}
+    for key, known in (("rule", RULES), ("state", STRATEGIES)):
+        if key in options and options[key] not in known:
+            msg = f"{path}: {key}: there is no '{options[key]}'; {names.hint(options[key], known)}"
+            raise ConfigError(msg)
     lease = told.get("lease", 5.0)
     if not isinstance(lease, int | float) or lease < 1:
         msg = f"{path}: lease: {lease!r} is not a number of seconds, 1 or more"
         raise ConfigError(msg)
-    topology = path.parent / told["topology"] if "topology" in told else None
+    topology = path.parent / str(told["topology"]) if "topology" in told else None
     return FleetFile(at, regions, lease=float(lease), topology=topology, run_folder=run, **options)
 
 
@@ -103,10 +118,35 @@ def _region(path: Path, name: Any, more: Any) -> RegionSpec:
     if more is not None and not isinstance(more, dict):
         msg = f"{path}: regions: {name}: {more!r} is not a mapping; write `{name}: {{memory: 512m}}`"
         raise ConfigError(msg)
-    _known(path, more or {}, _OF_REGION, f"regions: {name}: ")
-    if more and "store" in more:
-        check_url(str(more["store"]))
-    return RegionSpec(name, **(more or {}))
+    told = dict(more or {})
+    _known(path, told, _OF_REGION, where := f"regions: {name}: ")
+    if "memory" in told:
+        check_heap(told["memory"], f"{path}: {where}memory")
+    for key in ("master", "store"):
+        if key in told and not (isinstance(told[key], str) and told[key]):
+            msg = f"{path}: {where}{key}: {told[key]!r} is not a text; write it in quotes"
+            raise ConfigError(msg)
+    for key in ("keep", "quick"):
+        if not isinstance(told.get(key, False), bool):
+            msg = f"{path}: {where}{key}: {told[key]!r} is neither true nor false"
+            raise ConfigError(msg)
+    if "conf" in told:
+        told["conf"] = _conf(told["conf"], f"{path}: {where}conf")
+    if "store" in told:
+        check_url(told["store"])
+    return RegionSpec(name, **told)
+
+
+def _conf(given: Any, place: str) -> dict[str, str]:
+    """Spark's settings, as Spark wants them: text."""
+    if not isinstance(given, dict):
+        msg = f"{place}: {given!r} is not a mapping; write `{{spark.executor.memory: 4g}}`"
+        raise ConfigError(msg)
+    for key in given:
+        if not str(key).startswith("spark."):
+            msg = f"{place}: '{key}' is none of Spark's settings; write `spark.NAME: VALUE`"
+            raise ConfigError(msg)
+    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
 def _known(path: Path, told: dict[str, Any], keys: tuple[str, ...], where: str) -> None:

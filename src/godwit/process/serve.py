@@ -16,7 +16,7 @@ from godwit.engine.collector import search_seldom
 from godwit.ids import RegionId
 from godwit.process.fleet_document import fleet_options
 from godwit.process.members import COORDINATOR, Membership, region_document
-from godwit.process.wire import Listener, token_of
+from godwit.process.wire import Listener, advertised, listening, token_of
 from godwit.storage.open_store import open_store
 from godwit.storage.store import Store
 
@@ -50,10 +50,12 @@ def serve_coordinator(
     lease: float,
     port: int = 0,
     extras: Mapping[str, Any] = MappingProxyType({}),
+    advertise: str = "",
 ) -> None:
     """`options`: as `FleetOptions` has them; `extras`: as `CoordinatorExtras` has them."""
     search_seldom()
     token = token_of(os.environ)
+    _checked_address(host, port, advertise)
     store = open_store(url)
     member = joined(store, COORDINATOR)
     from godwit.api.core import FleetOptions
@@ -66,12 +68,26 @@ def serve_coordinator(
     with contextlib.ExitStack() as ending:
         ending.callback(agent.stop)
         ending.callback(listener.stop)
-        agent.serve(listener.address)
+        agent.serve(advertised(advertise, listener.address))
         listener.start()
         log.warning("the coordinator of %s listens at %s (pid %s)", store.disk.root, listener.address, os.getpid())
         wait_for_signal()
         store.part()
     log.warning("the coordinator has stopped")
+
+
+def _checked_address(host: str, port: int, advertise: str) -> None:
+    """What is written wrong is said before anything heavy is started, and before the name is taken."""
+    with listening(host, port):
+        advertised(advertise, f"{host}:{port}")
+
+
+def _end_spark(spark: Any) -> None:
+    """Java may have ended already: a terminal, and systemd unless told otherwise, signal the whole group."""
+    try:
+        spark.stop()
+    except Exception as fault:
+        log.info("Java has ended before this process: %s", fault)
 
 
 def _reachable(master: str, host: str) -> dict[str, str]:
@@ -93,7 +109,9 @@ def serve_region(
 ) -> None:
     """`advertise`: the address that others are told, where they reach this one by another than its own; `settings`:
     more of Spark's, for a cluster."""
-    token, name, store = token_of(os.environ), RegionId(region), open_store(url)
+    token, name = token_of(os.environ), RegionId(region)
+    _checked_address(host, port, advertise)
+    store = open_store(url)
     fleet_options(store)
     if store.served is not None:
         store.served.claim(name)
@@ -114,10 +132,10 @@ def serve_region(
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
     with contextlib.ExitStack() as ending:
-        ending.callback(spark.stop)
+        ending.callback(_end_spark, spark)
         ending.callback(agent.stop)
         ending.callback(listener.stop)
-        agent.start(advertise or listener.address)
+        agent.start(advertised(advertise, listener.address))
         listener.start()  # who calls before the agent stands where its predecessor stood waits in the queue
         log.warning("region %s of %s listens at %s (pid %s)", region, store.disk.root, listener.address, os.getpid())
         wait_for_signal()

@@ -49,8 +49,9 @@ def token_of(environment: Mapping[str, str]) -> str:
         return ""  # certificates say who is who
     if len(found) < 16:
         msg = (
-            f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`), "
-            "or give all of them certificates (GODWIT_TLS_CA, GODWIT_TLS_CERT, GODWIT_TLS_KEY)"
+            f"processes of a fleet share a token: set {TOKEN} to at least 16 characters (`openssl rand -hex 16`; of a "
+            "fleet that `godwit up` has started, what is in run/token), or give all of them certificates "
+            "(GODWIT_TLS_CA, GODWIT_TLS_CERT, GODWIT_TLS_KEY)"
         )
         raise ConfigError(msg)
     return found
@@ -119,6 +120,33 @@ def raise_error(head: Head) -> None:
     raise kind(head["message"])
 
 
+def listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except (OSError, OverflowError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        msg = f"cannot listen on {host}, port {port}: {why}; check --host, and give another --port (0: any free)"
+        raise ConfigError(msg) from fault
+
+
+def advertised(told: str, listens: str) -> str:
+    """The address that others are told: `told` by the user, its port being that which the process `listens` at unless
+    it says another."""
+    host, _, port = listens.rpartition(":")
+    if not told:
+        if host in ("", "0.0.0.0", "::"):
+            msg = f"--host {host or '(nothing)'} is every address of this machine; add --advertise HOST"
+            raise ConfigError(msg)
+        return listens
+    named, colon, at = told.rpartition(":")
+    if not colon:
+        return f"{told}:{port}"
+    if not named or not at.isdigit() or not 0 < int(at) < 65536:
+        msg = f"--advertise {told!r} is no address; write HOST or HOST:PORT"
+        raise ConfigError(msg)
+    return told
+
+
 class Listener:
     """Answers frames, each connection on a thread of its own. `handle` returns an answer, or None for news."""
 
@@ -135,7 +163,7 @@ class Listener:
         self._handle, self._token, self._name = handle, token, name
         files = tls or tls_of(os.environ)
         self._tls = None if files is None else files.context(server=True)
-        self._socket = socket.create_server((host, port))
+        self._socket = listening(host, port)
         self._open: set[socket.socket] = set()
         self._stopping = False
         self.address = f"{host}:{self._socket.getsockname()[1]}"
@@ -247,8 +275,10 @@ class WireCaller:
                 self._drop()
                 raise
             except (OSError, ValueError) as fault:
+                plain = isinstance(fault, TimeoutError) and self._socket is None and self._files is None
+                hint = " (a fleet with certificates answers only who has GODWIT_TLS_CA, _CERT and _KEY set)" * plain
+                msg = f"{self._name} at {self.address} cannot be reached: {fault}{hint}"
                 self._drop()
-                msg = f"{self._name} at {self.address} cannot be reached: {fault}"
                 raise WireError(msg) from fault
             if answer is None:
                 self._drop()

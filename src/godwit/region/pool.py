@@ -16,7 +16,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from godwit.delivery.archive import ArchiveEntry, entries
+from godwit.delivery.archive import ArchiveEntry, Gathered, gathered
 from godwit.engine.collector import search_by_java
 from godwit.ids import Epoch, QueryId, RegionId, StreamId
 from godwit.model.deployment import Delta, Deployment
@@ -67,7 +67,7 @@ class RunnerPool:
         self._running = False
         #: how many wait here until everything has been answered, and until when others do
         self._pressing, self._pressed_until = 0, 0.0
-        self._entries: dict[Key, list[ArchiveEntry]] = {}
+        self._gathered: dict[Key, Gathered] = {}
         #: the newest epoch that is, or is about to be, published
         self._expected = Epoch(0)
         #: the epoch under which a runner has come to the end of a step, and a region all its runners
@@ -144,7 +144,7 @@ class RunnerPool:
         for shape in shapes:
             for region in regions(self.store.disk):
                 self.store.remove(shape_folder(region, shape))
-                self._entries.pop((region, shape), None)
+                self._gathered.pop((region, shape), None)
         if shapes:
             self.store.delete_document(REMOVING)
 
@@ -394,12 +394,12 @@ class RunnerPool:
     def _catch_up(self, shape: str) -> list[ArchiveEntry]:
         return [entry for region in sorted(self.regions_of(shape)) for entry in self._archived(region, shape)]
 
-    def _archived(self, region: RegionId, shape: str) -> list[ArchiveEntry]:
-        known = self._entries.setdefault((region, shape), [])
-        known.extend(entries(self.store, region, shape, known[-1].number if known else 0))
-        return known
+    def _archived(self, region: RegionId, shape: str) -> tuple[ArchiveEntry, ...]:
+        known = gathered(self.store, region, shape, self._gathered.get((region, shape), Gathered()))
+        self._gathered[region, shape] = known
+        return known.entries
 
     def forget_results(self, keys: set[Key]) -> None:
         """Files have been merged or removed: look again."""
         for key in keys:
-            self._entries.pop(key, None)
+            self._gathered.pop(key, None)

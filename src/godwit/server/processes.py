@@ -13,7 +13,7 @@ import pyarrow as pa
 from godwit.api.query_aliases import QueryAliases
 from godwit.api.query_versions import executions
 from godwit.control.commands import Answer, ChangeTopology, Command, MigrateKeys, to_json
-from godwit.delivery.archive import ArchiveEntry, entries, entries_in_order
+from godwit.delivery.archive import ArchiveEntry, Gathered, entries_in_order, gathered
 from godwit.errors import DeploymentError, SourceError
 from godwit.ids import DeviceId, QueryId, RegionId, StreamId
 from godwit.ingest.together import Parcel
@@ -30,7 +30,7 @@ from godwit.process.members import region_members
 from godwit.server.backend import Backend, CommandProgress, Committed, Told
 from godwit.storage.epoch_log import Control, Standing
 from godwit.storage.log import Segment
-from godwit.storage.names import HISTORY, kept_log, regions_of
+from godwit.storage.names import HISTORY, regions_of
 
 #: how often the logs are looked at while there are subscribers, and how often otherwise (seconds)
 LOOK_EVERY, LOOK_IDLE = 0.02, 0.25
@@ -49,7 +49,7 @@ class ProcessBackend(Backend):
         self._status: tuple[float, Status] | None = None
         self._standing: tuple[int, Standing] | None = None
         #: (region, shape) -> how often its old commits were merged into few files, and what is there
-        self._entries: dict[tuple[RegionId, str], tuple[int, list[ArchiveEntry]]] = {}
+        self._gathered: dict[tuple[RegionId, str], Gathered] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -93,13 +93,9 @@ class ProcessBackend(Backend):
         found: dict[RegionId, Sequence[Segment]] = {}
         with self._looking:
             for region in sorted(regions_of(self._store.disk, shape)):
-                merged = self._store.log(kept_log(region, shape)).last
-                before, known = self._entries.get((region, shape), (merged, []))
-                if before != merged:  # files of commits that were merged are gone
-                    known = []
-                known.extend(entries(self._store, region, shape, known[-1].number if known else 0))
-                self._entries[region, shape] = (merged, known)
-                found[region] = [segment for entry in known for segment in entry.results]
+                known = gathered(self._store, region, shape, self._gathered.get((region, shape), Gathered()))
+                self._gathered[region, shape] = known
+                found[region] = [segment for entry in known.entries for segment in entry.results]
         return found
 
     def output(self, query: Query) -> tuple[Column, ...]:

@@ -64,7 +64,10 @@ class KafkaCluster:
         try:
             self._admin.list_topics(timeout=TIMEOUT)
         except self._kafka.KafkaException as fault:
-            msg = f"Kafka at {servers} cannot be reached: {fault.args[0].str()}"
+            msg = (
+                f"Kafka at {servers} cannot be reached ({fault.args[0].str()}); check the address, and that the broker "
+                f"runs. What it wants of TLS and SASL stands in the file that {PROPERTIES} names"
+            )
             raise ConfigError(msg) from fault
         self._threads = [
             threading.Thread(target=work, name=f"godwit-kafka-{name}", daemon=True)
@@ -241,7 +244,7 @@ def _properties() -> Mapping[str, str]:
     try:
         lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
     except OSError as fault:
-        msg = f"{PROPERTIES}: {fault}"
+        msg = f"cannot read {file}, which {PROPERTIES} names: {fault.strerror}; check the path"
         raise ConfigError(msg) from fault
     told = [line.partition("=") for line in lines if line and not line.startswith("#")]
     return {key.strip(): value.strip() for key, _, value in told}

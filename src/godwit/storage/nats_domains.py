@@ -17,6 +17,7 @@ from godwit.errors import ConfigError
 from godwit.storage import names
 from godwit.storage.nats_documents import NatsDocuments
 from godwit.storage.nats_server import HUB, NatsServer
+from godwit.storage.urls import shown
 
 #: how often the hub is asked which regions have a domain, should nobody have said so (seconds)
 CHECK_EVERY = 1.0
@@ -100,6 +101,6 @@ def domain_name(url: str, options: dict[str, list[str]], key: str) -> Any:
         return None
     name = options[key][-1]
     if not names.is_domain(name):
-        msg = f"store '{url}': {key}={name!r} is not a JetStream domain (letters, digits, - and _)"
+        msg = f"store '{shown(url)}': {key}={name!r} is not a JetStream domain (letters, digits, - and _)"
         raise ConfigError(msg)
     return name

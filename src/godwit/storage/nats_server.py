@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlparse
 
 from godwit.errors import ConfigError, StoreAwayError
 
@@ -76,9 +80,12 @@ class NatsServer:
         self._thread.start()
         try:
             self._client = self.run(_connected(url, self._on_disconnect))
+            if (hub is None or domain) and not self._client._server_info.get("jetstream", False):
+                msg = "runs without JetStream; start it with `nats-server -js`, or with `jetstream { ... }` in its file"
+                raise ConfigError(msg)
         except Exception as fault:
             self._stop()
-            msg = f"NATS at {self.url} cannot be reached ({fault}); start it with JetStream (`nats-server -js`)"
+            msg = f"NATS at {self.url} {_why_not(fault)}"
             raise ConfigError(msg) from fault
         self._contexts: dict[str, Any] = {}
         self.repeat(PROBE_EVERY, self._probe)
@@ -184,9 +191,19 @@ class NatsServer:
         self._stop()
 
     def _stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self.run(_end_tasks())  # (or asyncio would say of each that nobody has waited for it)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_tasks() -> None:
+    """All that still runs on this loop."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left or {asyncio.ensure_future(asyncio.sleep(0))}, timeout=1.0)
 
 
 def is_away(fault: Exception) -> bool:
@@ -211,17 +228,99 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return made
 
 
+def _is_refused(fault: Exception) -> bool:
+    """Whether a server that was reached will not have this user, or this client not its certificate: to try again
+    does not help."""
+    return isinstance(fault, ssl.SSLError) or "authoriz" in str(fault).lower()
+
+
+def _why_not(fault: Exception) -> str:
+    said = str(fault) or type(fault).__name__
+    if isinstance(fault, ConfigError):
+        return said
+    if isinstance(fault, ssl.SSLError):
+        return f"has a certificate that is not trusted ({said}); name the authority's file in SSL_CERT_FILE"
+    if _is_refused(fault):
+        return (
+            f"refuses this user ({said}); give nats://USER:PASSWORD@host:4222/..., or name a file of credentials in "
+            f"{CREDENTIALS}"
+        )
+    return f"cannot be reached ({said}); check the address, and start it with JetStream (`nats-server -js`)"
+
+
+async def insist_on_tls(url: str) -> None:
+    """ConfigError if a URL asks for TLS and its server wants none. Asked before the client connects, which would send
+    its password in the clear then."""
+    if not url.startswith("tls:"):
+        return
+    parts = urlparse(url)
+    reader, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, parts.port or 4222), TIMEOUT)
+    try:
+        told = await asyncio.wait_for(reader.readline(), TIMEOUT)
+    finally:
+        writer.close()
+    if not (told.startswith(b"INFO ") and json.loads(told[5:]).get("tls_required")):
+        msg = "offers no TLS; give it `tls { cert_file: ..., key_file: ... }`, or write nats:// if none is needed"
+        raise ConfigError(msg)
+
+
+async def connected_soon(url: str) -> Any:
+    """For sources and sinks, which begin again by themselves: raises why there is no connection. (The client itself
+    would log each attempt with its stack, and raise that there is no server.)"""
+    import nats
+    from nats.errors import NoServersError
+
+    failed: list[Exception] = []
+
+    async def note(fault: Exception) -> None:
+        failed[:] = [fault]
+
+    await insist_on_tls(url)
+    try:
+        return await nats.connect(url, max_reconnect_attempts=2, connect_timeout=5, error_cb=note)
+    except NoServersError as none:
+        raise (failed[0] if failed else none) from none
+
+
 async def _connected(url: str, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> Any:
+    """Raises what went wrong last if there is no connection in time, or if there will be none."""
     import nats
 
     more: dict[str, Any] = {}
-    if os.environ.get(CREDENTIALS):
-        more["user_credentials"] = os.environ[CREDENTIALS]
+    if file := os.environ.get(CREDENTIALS):
+        if not Path(file).is_file():
+            msg = f"needs the file {file}, which {CREDENTIALS} names, and there is none; check the path"
+            raise ConfigError(msg)
+        more["user_credentials"] = file
+    failed: list[Exception] = []
+    refused = asyncio.Event()
 
-    async def quiet(_: Exception) -> None:
-        """What went wrong is raised where it was requested."""
+    async def note(fault: Exception) -> None:
+        """Later, what goes wrong is raised where it was requested."""
+        failed[:] = [fault]
+        if _is_refused(fault):
+            refused.set()
 
-    return await nats.connect(
-        url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet,
-        disconnected_cb=disconnected, **more,
-    )  # fmt: skip
+    async def connect() -> Any:
+        while True:
+            try:
+                await insist_on_tls(url)
+                break
+            except (OSError, TimeoutError, ValueError) as fault:
+                await note(fault)
+                await asyncio.sleep(PAUSE)
+        return await nats.connect(
+            url, connect_timeout=5, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=note,
+            disconnected_cb=disconnected, **more,
+        )  # fmt: skip
+
+    connecting = asyncio.ensure_future(connect())
+    refusal, seconds = asyncio.ensure_future(refused.wait()), 3.5 * TIMEOUT  # (the server may be about to start, too)
+    await asyncio.wait((connecting, refusal), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    refusal.cancel()
+    if connecting.done():
+        return connecting.result()
+    connecting.cancel()  # (it would go on for ever)
+    with contextlib.suppress(asyncio.CancelledError):
+        await connecting
+    raise failed[0] if failed else TimeoutError(f"no answer within {seconds:g} s")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
+from godwit import names as given
 from godwit.errors import ConfigError, StateError
 from godwit.storage import names
 from godwit.storage.base import Disk, Durability
@@ -32,7 +33,11 @@ from godwit.storage.nats_server import NatsServer
 from godwit.storage.object_disk import ObjectDisk
 from godwit.storage.object_log import ObjectLogs
 from godwit.storage.store import Store
+from godwit.storage.urls import shown
 
+#: what may stand behind the ? of a broker's URL
+OPTIONS = {"nats": ("domain", "hub", "segments"), "kafka": ("segments", "replication")}
+OPTIONS["tls"] = OPTIONS["nats"]
 BROKERS = ("nats", "tls", "kafka")
 
 
@@ -50,7 +55,7 @@ def folder_of(url: str | Path) -> Path:
         return Path(parts.path).resolve()
     if not parts.scheme:
         return Path(url).resolve()
-    msg = f"store '{url}' is no folder; give file:/path, or a path"
+    msg = f"store '{shown(url)}' is no folder; give file:/path, or a path"
     raise ConfigError(msg)
 
 
@@ -68,24 +73,52 @@ def open_store(url: str | Path, durability: Durability = "process", *, alone: bo
 
 
 def check_url(url: str) -> None:
-    """ConfigError if there is no such kind of store."""
-    if not is_folder(url) and urlparse(url).scheme not in (*SCHEMES, *BROKERS):
+    """ConfigError if there is no such kind of store, or if a broker's URL cannot be used as it is written."""
+    scheme = urlparse(url).scheme
+    if scheme in BROKERS:
+        _fleet(url)
+        _options(url)
+    elif not is_folder(url) and scheme not in SCHEMES:
         raise _unknown(url)
+
+
+def is_same_fleet(one: str, other: str) -> bool:
+    """Whether two URLs may lead to one fleet: by different NATS servers, or because they are the same."""
+    parts = [urlparse(url) for url in (one, other)]
+    by_nats = all(part.scheme in ("nats", "tls") for part in parts)
+    return one == other or (by_nats and parts[0].path.strip("/") == parts[1].path.strip("/"))
 
 
 def _unknown(url: str) -> ConfigError:
     known = ", ".join(f"{one}:" for one in ("file", *SCHEMES, *BROKERS))
-    return ConfigError(f"store '{url}': there is no '{urlparse(url).scheme}:'; give a path or one of {known}")
+    return ConfigError(f"store '{shown(url)}': there is no '{urlparse(url).scheme}:'; give a path or one of {known}")
+
+
+def _options(url: str) -> dict[str, list[str]]:
+    """Of a broker's URL. One that is misspelt would put a region's logs elsewhere without a word."""
+    parts = urlparse(url)
+    told, known = parse_qs(parts.query, keep_blank_values=True), OPTIONS[parts.scheme]
+    for key in told:
+        if key not in known:
+            msg = f"store '{shown(url)}': there is no option '{key}'; {given.hint(key, known)}"
+            raise ConfigError(msg)
+    for apart in told.get("segments", ()):
+        if not is_folder(apart) and urlparse(apart).scheme not in SCHEMES:
+            kinds = ", ".join(f"{one}:" for one in ("file", *SCHEMES))
+            msg = f"store '{shown(url)}': segments={apart!r} cannot be used; give a path or one of {kinds}"
+            raise ConfigError(msg)
+    return told
 
 
 def _of_nats(url: str) -> Store:
     parts = urlparse(url)
-    options = parse_qs(parts.query)
+    options = _options(url)
     domain, apart = domain_name(url, options, "domain"), options.get("segments")
     hub = domain_name(url, options, "hub") or ("hub" if domain else None)
     if hub and (apart or domain == hub):
         what = "segments=... cannot be combined with domain= or hub=" if apart else f"domain={domain} is the hub's"
-        msg = f"store '{url}': {what}; a region with a domain of its own keeps everything there: ?domain=NAME&hub=hub"
+        remedy = "a region with a domain of its own keeps everything there: ?domain=NAME&hub=hub"
+        msg = f"store '{shown(url)}': {what}; {remedy}"
         raise ConfigError(msg)
     server = NatsServer(f"{parts.scheme}://{parts.netloc}", _fleet(url), domain=domain, hub=hub)
     try:
@@ -99,12 +132,16 @@ def _of_nats(url: str) -> Store:
 
 
 def _of_kafka(url: str) -> Store:
-    parts, told = urlparse(url), parse_qs(urlparse(url).query)
+    parts, told, fleet = urlparse(url), _options(url), _fleet(url)
     if "segments" not in told:
-        msg = f"store '{url}': Kafka keeps logs only; say where the rest goes, as in ?segments=file:/data/fleet"
+        msg = f"store '{shown(url)}': Kafka keeps logs only; say where the rest goes, as in ?segments=file:/data/fleet"
+        raise ConfigError(msg)
+    copies = told.get("replication", ["-1"])[-1]
+    if copies != "-1" and not re.fullmatch(r"[1-9]\d{0,2}", copies):
+        msg = f"store '{shown(url)}': replication={copies!r} is no number of copies; write replication=3"
         raise ConfigError(msg)
     disk = _disk(told["segments"][-1])
-    cluster = KafkaCluster(parts.netloc, _fleet(url), int(told.get("replication", ["-1"])[-1]))
+    cluster = KafkaCluster(parts.netloc, fleet, int(copies))
     return Store(disk, served=KafkaLogs(cluster, disk), objects=disk.objects if isinstance(disk, ObjectDisk) else None)
 
 
@@ -113,9 +150,8 @@ def _fleet(url: str) -> str:
     parts = urlparse(url)
     name = parts.path.strip("/")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
-        msg = (
-            f"store '{url}': name the fleet, as in {parts.scheme}://{parts.netloc}/my-fleet (letters, digits, - and _)"
-        )
+        host = parts.netloc.rpartition("@")[2]
+        msg = f"store '{shown(url)}': name the fleet, as in {parts.scheme}://{host}/my-fleet (letters, digits, - and _)"
         raise ConfigError(msg)
     return name
 

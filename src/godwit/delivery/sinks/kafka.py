@@ -41,6 +41,11 @@ class KafkaSink(NamedRunSink):
         self._groups: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
         self.name = f"kafka:{servers}/{topic}"
+        try:
+            self._kafka.Producer(self._options, logger=log).flush(0)
+        except self._kafka.KafkaException as fault:
+            msg = f"kafka topic '{topic}': {fault.args[0].str()}; options are those of librdkafka"
+            raise ConfigError(msg) from fault
 
     def close(self) -> None:
         for consumer in self._groups.values():

@@ -15,6 +15,7 @@ from godwit.delivery.sinks.base import ResultBatch
 from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
 from godwit.loops import LoopThread
+from godwit.storage.nats_server import connected_soon
 
 ID = "Nats-Msg-Id"
 
@@ -29,7 +30,6 @@ class NatsSink(NamedRunSink):
 
     def __init__(self, servers: str, subject: str, *, stream: str | None = None, rows: int = 500) -> None:
         self._servers, self._subject, self._stream, self._rows = servers, subject, stream, rows
-        self._nats = driver("nats")
         self._errors = driver("nats.js.errors")
         self._loop: LoopThread | None = None
         self._connection: Any = None
@@ -69,7 +69,7 @@ class NatsSink(NamedRunSink):
             self._last[subject] = (scope, batch.number, part)
 
     async def _connect(self) -> None:
-        self._connection = await self._nats.connect(self._servers, max_reconnect_attempts=2, connect_timeout=5)
+        self._connection = await connected_soon(self._servers)
         js = self._connection.jetstream()
         if self._stream is not None:
             try:

@@ -17,6 +17,7 @@ from godwit.delivery.json_rows import plain
 from godwit.delivery.sinks.base import ResultBatch
 from godwit.delivery.sinks.named_run import NamedRunSink
 from godwit.drivers import driver
+from godwit.errors import ConfigError
 from godwit.model.plan import DELETED, VERSION
 
 POSITIONS = "godwit_positions"
@@ -52,7 +53,11 @@ class PostgresqlSink(NamedRunSink):
         self._dsn, self._table = dsn, table
         self._psycopg = driver("psycopg")
         self._sql = driver("psycopg.sql")
-        told = self._psycopg.conninfo.conninfo_to_dict(dsn)
+        try:
+            told = self._psycopg.conninfo.conninfo_to_dict(dsn)
+        except self._psycopg.Error as fault:
+            msg = f'postgresql dsn: {str(fault).strip()}; write "host=db port=5432 dbname=fleet user=godwit"'
+            raise ConfigError(msg) from fault
         place = "/".join(str(told.get(part, "")) for part in ("host", "port", "dbname"))
         self.name = f"postgresql:{place}/{table}"
         self._connection: Any = None

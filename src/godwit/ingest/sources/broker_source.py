@@ -13,9 +13,16 @@ from typing import Any, Generic, TypeVar
 from godwit.api.core import FleetCore
 from godwit.errors import SourceError
 from godwit.ingest.sources.intake import Intake, Message
+from godwit.storage.urls import shown
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def _said(error: Exception) -> str:
+    """Drivers raise much: some of it says nothing, some has no line of its own."""
+    return " ".join(str(error).split()) or type(error).__name__
+
 
 #: messages that are taken in together
 AT_ONCE = 1000
@@ -28,8 +35,10 @@ MOST_UNREAD = 5_000
 class BrokerSource(ABC, Generic[T]):
     """`T`: what the driver calls a message."""
 
-    def __init__(self, fleet: FleetCore, name: str, intake: Intake) -> None:
+    def __init__(self, fleet: FleetCore, name: str, intake: Intake, address: str) -> None:
+        """`address`: of the broker and of what is read there, as messages name it."""
         self._fleet, self.name, self._intake = fleet, name, intake
+        self.address = shown(address)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: why nothing comes in now; it is tried again
@@ -75,7 +84,7 @@ class BrokerSource(ABC, Generic[T]):
     def check(self) -> None:
         """Raise if the source cannot be read now."""
         if self.failure is not None and not self._stopping.is_set():
-            msg = f"source {self.name} cannot be read: {self.failure}. It is tried again"
+            msg = f"source {self.name} ({self.address}) cannot be read: {_said(self.failure)}. It is tried again"
             raise SourceError(msg) from self.failure
 
     def _run(self) -> None:
@@ -88,7 +97,8 @@ class BrokerSource(ABC, Generic[T]):
                     self.failure, pause = None, PAUSES[0]
             except Exception as error:  # whatever a driver raises: the source begins again where it acknowledged
                 self.failure = error
-                log.warning("source %s: %s; again in %g s", self.name, error, pause)
+                what = "source %s (%s): %s; check the address and who may read there. Again in %g s"
+                log.warning(what, self.name, self.address, _said(error), pause)
                 self._stopping.wait(pause)
                 pause = min(2 * pause, PAUSES[1])
             finally:

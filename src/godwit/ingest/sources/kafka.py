@@ -13,12 +13,15 @@ from typing import Any
 
 from godwit.api.core import FleetCore
 from godwit.drivers import driver
-from godwit.errors import SourceError
+from godwit.errors import ConfigError, SourceError
 from godwit.ingest.device_locator import PositionColumns
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 
 log = logging.getLogger(__name__)
+
+#: how long the brokers may take to answer when the source is opened (seconds)
+PATIENCE = 5.0
 
 
 class KafkaSource(BrokerSource[Any]):
@@ -39,17 +42,26 @@ class KafkaSource(BrokerSource[Any]):
         options: Mapping[str, Any] | None = None,
         name: str = "kafka",
     ) -> None:
-        super().__init__(fleet, name, Intake(fleet, site=site, positions=positions))
+        super().__init__(fleet, name, Intake(fleet, site=site, positions=positions), f"kafka://{servers}, {topic}")
         self._kafka = driver("confluent_kafka")
         self._topic, self._stream, self._by_key, self._header = topic, stream, device == "key", site_header
         self._settings = {
             "auto.offset.reset": "earliest",
+            "log_level": 2,  # (that a broker is away is said here, once, and not with each of its attempts)
             **(options or {}),
             "bootstrap.servers": servers,
             "group.id": f"godwit.{name}",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "error_cb": self._note,
         }
+        try:
+            self._kafka.Consumer(self._settings, logger=log).close()
+        except self._kafka.KafkaException as fault:
+            msg = f"kafka topic '{topic}': {fault.args[0].str()}; options are those of librdkafka"
+            raise ConfigError(msg) from fault
+        #: what the client has said since it was opened
+        self._failed: Any = None
         self._more = (site, positions)
         self._intakes: dict[int, Intake] = {}
         self._consumer: Any = None
@@ -59,11 +71,23 @@ class KafkaSource(BrokerSource[Any]):
         return sum(intake.rows for intake in self._intakes.values())
 
     def _open(self) -> None:
+        self._failed = None
         self._consumer = self._kafka.Consumer(self._settings, logger=log)
+        try:
+            self._consumer.list_topics(timeout=PATIENCE)  # (to subscribe says nothing of a broker that is away)
+        except self._kafka.KafkaException as fault:
+            raise SourceError((self._failed or fault.args[0]).str()) from fault
         self._consumer.subscribe([self._topic])
+
+    def _note(self, error: Any) -> None:
+        """What the client cannot mend by itself, told on the thread that asks it for messages."""
+        if error.code() in (self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._AUTHENTICATION):
+            self._failed = error
 
     def _receive(self) -> Sequence[Any]:
         found = self._consumer.consume(AT_ONCE, timeout=0.1)
+        if self._failed is not None and not found:
+            raise SourceError(self._failed.str())
         for message in found:
             if message.error() is not None:
                 if message.error().code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -66,7 +66,7 @@ class MqttSource(BrokerSource[Any]):
         tls: bool = False,
         name: str = "mqtt",
     ) -> None:
-        super().__init__(fleet, name, Intake(fleet, site=site, positions=positions))
+        super().__init__(fleet, name, Intake(fleet, site=site, positions=positions), f"mqtt://{host}:{port}, {topic}")
         self._pattern = TopicPattern(topic)
         if ("stream" in self._pattern.names) == (stream is not None):
             msg = f"topic '{topic}': name the stream either in the topic ({{stream}}) or beside it (stream=...)"

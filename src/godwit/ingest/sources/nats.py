@@ -10,12 +10,13 @@ from typing import Any
 
 from godwit.api.core import FleetCore
 from godwit.drivers import driver
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, SourceError
 from godwit.ingest.device_locator import PositionColumns
 from godwit.ingest.sources.broker_source import AT_ONCE, BrokerSource
 from godwit.ingest.sources.intake import Intake, Message
 from godwit.ingest.sources.mqtt import TopicPattern
 from godwit.loops import LoopThread
+from godwit.storage.nats_server import connected_soon
 
 
 class NatsSource(BrokerSource[Any]):
@@ -32,13 +33,14 @@ class NatsSource(BrokerSource[Any]):
         positions: PositionColumns | None = None,
         name: str = "nats",
     ) -> None:
-        super().__init__(fleet, name, Intake(fleet, f"nats {name}", site=site, positions=positions))
+        intake = Intake(fleet, f"nats {name}", site=site, positions=positions)
+        super().__init__(fleet, name, intake, f"{servers}, {subject}")
         self._pattern = TopicPattern(subject.replace(".", "/").replace(">", "#").replace("*", "+"))
         if ("stream" in self._pattern.names) == (stream is not None):
             msg = f"subject '{subject}': name the stream either in the subject ({{stream}}) or beside it (stream=...)"
             raise ConfigError(msg)
         self._servers, self._stream = servers, stream
-        self._nats, self._errors = driver("nats"), driver("nats.errors")
+        self._errors = driver("nats.errors")
         self._loop: LoopThread | None = None
         self._connection: Any = None
         self._subscription: Any = None
@@ -49,10 +51,16 @@ class NatsSource(BrokerSource[Any]):
         self._loop.run(self._connect())
 
     async def _connect(self) -> None:
-        self._connection = await self._nats.connect(self._servers, max_reconnect_attempts=2, connect_timeout=5)
+        self._connection = await connected_soon(self._servers)
         subject = self._pattern.subscription.replace("/", ".").replace("#", ">").replace("+", "*")
         durable = f"godwit-{self.name}".replace(" ", "-").replace(".", "-")
-        self._subscription = await self._connection.jetstream().pull_subscribe(subject, durable=durable)
+        try:
+            self._subscription = await self._connection.jetstream().pull_subscribe(subject, durable=durable)
+        except driver("nats.js.errors").NotFoundError as none:
+            msg = (
+                f"no JetStream stream has the subject {subject}; make one: nats stream add NAME --subjects '{subject}'"
+            )
+            raise SourceError(msg) from none
 
     def _receive(self) -> Sequence[Any]:
         assert self._loop is not None
