@@ -66,7 +66,7 @@ def test_commits_that_are_merged_while_they_are_read(
 
     monkeypatch.setattr(archive, "entries", interrupted)
     found = gathered(fleet.store, HERE, shape)
-    assert reads == 2
+    assert reads > 1
     assert values(found) == [0, 1, 2, 3, 4, 5]
 
 

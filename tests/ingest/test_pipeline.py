@@ -20,14 +20,18 @@ class Taker:
     def __init__(self) -> None:
         self.let, self.groups = threading.Event(), list[tuple[str, list[int]]]()
         self.wrong: set[int] = set()
+        self.unfit: set[int] = set()
 
-    def __call__(self, stream: str, batches: Sequence[tuple[int, Any]], device: str) -> None:
+    def __call__(
+        self, stream: str, batches: Sequence[tuple[int, Any]], device: str, dead: list[dict[str, Any]]
+    ) -> None:
         assert self.let.wait(10)
         numbers = [number for number, _ in batches]
         if self.wrong & set(numbers):
             msg = "no such column"
             raise SourceError(msg)
         self.groups.append((device, numbers))
+        dead.extend({"n": number} for number in numbers if number in self.unfit)
 
 
 @pytest.fixture
@@ -100,6 +104,15 @@ def test_what_fails_takes_those_behind_it_along_and_nothing_before_it(taker: Tak
     pipeline.flush()
     assert taker.groups[-1] == ("a", [4])
     pipeline.close()
+
+
+def test_rows_that_do_not_fit_are_told_and_stop_nothing(taker: Taker) -> None:
+    taker.unfit = {2, 5}
+    taker.let.set()
+    with Pipeline(taker) as pipeline:
+        for number in range(1, 7):
+            pipeline.push("s", rows(number), device="a", sequence=number)
+    assert list(pipeline.dead) == [{"n": 2}, {"n": 5}]
 
 
 def test_what_has_come_through_before_is_left_out() -> None:

@@ -143,6 +143,10 @@ def test_batches_that_are_sent_again_with_more_are_one_entry_of_what_is_new(open
     with fleet.pipeline() as pipeline:
         for number in range(5, 9):  # two of them are known
             pipeline.push("trips", [{"device": "d0", "n": number, "ts": START}], device="d0", sequence=number)
+        pipeline.push("trips", [{"device": "d0", "n": "nine", "ts": START}], device="d0", sequence=9)
+    (letter,) = pipeline.dead
+    assert "nine" in str(letter)
+    assert [one["reason"] for one in fleet.dead_letters()] == [letter["reason"]]
     records = [
         record for _, record in fleet.gateway.log(fleet.deployment.sites[SiteId("s0")], StreamId("trips")).log.after(0)
     ]

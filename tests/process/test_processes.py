@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -212,6 +213,22 @@ def test_a_killed_region_comes_back_and_goes_on(launcher: Launcher, fleet: Conne
     fleet.move_device("t1", "east")  # it has rows of this train, and hears of the move when it is back
     launcher.start_region(REGIONS[0])
     feed.send(3)  # sent again until they are taken
+    fleet.process_available()
+
+
+def test_a_region_whose_java_is_killed_ends_and_comes_back(
+    launcher: Launcher, fleet: ConnectedFleet, feed: Feed
+) -> None:
+    """As the system does where memory is short: it takes the largest process."""
+    region = launcher.pid("edge")
+    assert region is not None
+    (java,) = Path(f"/proc/{region}/task/{region}/children").read_text().split()
+    assert Path(f"/proc/{java}/comm").read_text().strip() == "java"
+    os.kill(int(java), signal.SIGKILL)
+    launcher.gone("edge")
+    assert "region edge ends: its Java has ended (exit code -9" in (launcher.spec.run / "edge.log").read_text()
+    launcher.start_region(REGIONS[0])
+    feed.send(2)
     fleet.process_available()
 
 

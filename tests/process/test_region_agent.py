@@ -55,6 +55,10 @@ def test_batches_that_are_sent_again_with_more_are_taken_once(
     with_rows = [record for _, record in log.after(0) if record["rows"]]
     assert [record["rows"]["t0"] for record in with_rows] == [3, 3]
     assert [record["sequence"] for record in with_rows] == [{"t0": 3}, {"t0": 6}]
+    unfit = pa.table({"train": ["t0"], "n": ["one"], "ts": [at]})
+    told = service.handle({"do": "push_many", "stream": "trains", "device": "t0", "batches": [[7, 1]]}, as_body(unfit))
+    assert told
+    assert "one" in str(told[0]["dead"])
 
 
 def test_an_epoch_whose_ends_could_not_be_written_is_followed_again(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from godwit.api.fleet import Fleet
 from godwit.ids import QueryId
 from godwit.observe.status import QueryStatus
-from godwit.region.failures import blame
+from godwit.region.failures import blame, reason
 from tests.region.world import Action, Attach, Crash, Push, Step, Submit, Withdraw, World
 
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 30, 6) for train in range(4)]
@@ -80,6 +81,10 @@ def test_what_is_no_querys_fault_stops_the_runner(
     world = World(open_fleet, {"bad": PLAIN.format(0, 3)})
     with pytest.raises(Exception, match="INVALID_INDEX_OF_ZERO"):
         world.play([*ROWS[:8], Step((0, 1, 2, 3))])
+
+
+def test_no_query_is_blamed_for_the_end_of_java() -> None:
+    assert reason(Py4JNetworkError("Answer from Java side is empty")) is None
 
 
 def names(*texts: str) -> list[QueryId]:

@@ -28,7 +28,8 @@ def second_cloud(world: World) -> None:
 @pytest.mark.parametrize("strategy", ["delta", "recreate-best"])
 def test_a_site_that_fails_in_mid_window(open_fleet: Callable[..., Fleet], strategy: str) -> None:
     """The stateful instances are at the cloud when it fails, and go to a second one, in another region."""
-    world = World(partial(open_fleet, state=strategy), {name: QUERIES[name] for name in QUERY_NAMES})
+    queries = {name: QUERIES[name] for name in QUERY_NAMES}
+    world = World(partial(open_fleet, state=strategy), queries, sinks_at=None)
     second_cloud(world)
     world.play([*ROWS[:8], Step((0, 1, 2, 3, 4, 5)), *ROWS[8:10]])  # rows have left the edge, and not been read yet
     world.fleet.change([SiteFailed(SiteId("cloud"))])
@@ -38,7 +39,7 @@ def test_a_site_that_fails_in_mid_window(open_fleet: Callable[..., Fleet], strat
 
 
 def test_the_story_tells_bytes_and_times(open_fleet: Callable[..., Fleet]) -> None:
-    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]})
+    world = World(open_fleet, {"tumbling": QUERIES["tumbling"]}, sinks_at=None)
     second_cloud(world)
     world.play(ROWS[:8])
     world.fleet.process_available()

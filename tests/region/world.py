@@ -136,9 +136,15 @@ class World:
     """The player of these scripts: trains by number, and what only a test may do (Step, Move)."""
 
     def __init__(
-        self, open_fleet: Callable[..., Fleet], queries: dict[str, str], trains: int = 4, seed: int = 0
+        self,
+        open_fleet: Callable[..., Fleet],
+        queries: dict[str, str],
+        trains: int = 4,
+        seed: int = 0,
+        sinks_at: str | None = "cloud",
     ) -> None:
-        self.queries, self.trains, self.rng = queries, trains, random.Random(seed)
+        """`sinks_at`: of every other sink; results of the others, if they keep no rows, leave wherever those are."""
+        self.queries, self.trains, self.rng, self._sinks_at = queries, trains, random.Random(seed), sinks_at
         self._player = Player(open_fleet, self._prepare)
 
     def _prepare(self, fleet: Fleet) -> None:
@@ -148,8 +154,7 @@ class World:
             fleet.device(f"t{number}", site=SITES[number % 2], streams=["passengers"])
         self.declare(fleet)
         for number, (name, sql) in enumerate(self.queries.items()):
-            # (results of the others, if they keep no rows, leave wherever their rows are)
-            fleet.submit(sql, name, sink="cloud" if number % 2 == 0 else None)
+            fleet.submit(sql, name, sink=self._sinks_at if number % 2 == 0 else None)
 
     def declare(self, fleet: Fleet) -> None:
         """What else the queries read."""

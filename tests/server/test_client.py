@@ -76,10 +76,14 @@ def test_pushes_that_do_not_wait_come_in_order_over_a_server(serve: Serve) -> No
             for number in range(2, 12):
                 pipeline.push("passengers", row(number), device="t1", sequence=number)
         assert fleet.push_many("passengers", [(11, row(11)), (12, row(12))], "t1") == 1
+        dead: list[dict[str, Any]] = []
+        assert not fleet.push("passengers", row(12), device="t1", sequence=12, dead=dead)
+        assert fleet.push("passengers", [{**row(13), "boarded": "many"}], device="t1", sequence=13, dead=dead)
+        assert "many" in str(dead)
         assert until(lambda: [r["boarded"] for r in query.results()] == list(range(2, 13)))
-        refused = pytest.raises(SourceError, match="'t1' for 'nothing' from sequence number 13 on were not taken")
+        refused = pytest.raises(SourceError, match="'t1' for 'nothing' from sequence number 14 on were not taken")
         with refused, fleet.pipeline() as pipeline:
-            pipeline.push("nothing", row(13), device="t1", sequence=13)
+            pipeline.push("nothing", row(14), device="t1", sequence=14)
 
 
 def test_refusals_are_the_errors_that_a_fleet_here_would_raise(serve: Serve) -> None:

@@ -305,28 +305,50 @@ class FleetCore(ABC):
 
     # --- rows come in, things change
 
-    def push(self, stream: str, rows: Rows, *, device: DeviceId | None = None, sequence: int | None = None) -> bool:
-        """Rows enter the fleet: of one device, or of many, by the stream's device column."""
-        return self._push(StreamId(stream), rows, device, sequence)
+    def push(
+        self,
+        stream: str,
+        rows: Rows,
+        *,
+        device: DeviceId | None = None,
+        sequence: int | None = None,
+        dead: list[dict[str, Any]] | None = None,
+    ) -> bool:
+        """Rows enter the fleet: of one device, or of many, by the stream's device column. `dead` is filled with those
+        that did not fit, each with the reason."""
+        return self._push(StreamId(stream), rows, device, sequence, dead=dead)
 
-    def push_many(self, stream: str, batches: Sequence[tuple[int, Rows]], device: DeviceId) -> int:
-        """Numbered batches of a device, in order: one entry of its source log for those that are new; how many."""
+    def push_many(
+        self,
+        stream: str,
+        batches: Sequence[tuple[int, Rows]],
+        device: DeviceId,
+        dead: list[dict[str, Any]] | None = None,
+    ) -> int:
+        """Numbered batches of a device, in order: one entry of its source log for those that are new; how many. `dead`:
+        see `push`."""
         name, taken = StreamId(stream), 0
         self.gateway.schema(name)
         for group in together(stream, batches):
             while (fresh := group.after(known := self.gateway.sequence(name, str(device)))).parts:
                 with contextlib.suppress(MeanwhileError):
-                    if self._push(name, fresh.table, device, fresh.last, known):
+                    if self._push(name, fresh.table, device, fresh.last, known, dead):
                         taken += len(fresh.parts)
                         break
         return taken
 
     def pipeline(self, window: int = WINDOW) -> Pipeline:
         """Pushes that need not wait for each other: at most `window` of a device's are on their way."""
-        return Pipeline(lambda stream, batches, device: self.push_many(stream, batches, DeviceId(device)), window)
+        return Pipeline(lambda stream, rows, of, dead: self.push_many(stream, rows, DeviceId(of), dead), window)
 
     def _push(
-        self, stream: StreamId, rows: Rows, device: DeviceId | None, sequence: int | None, after: int | None = None
+        self,
+        stream: StreamId,
+        rows: Rows,
+        device: DeviceId | None,
+        sequence: int | None,
+        after: int | None = None,
+        dead: list[dict[str, Any]] | None = None,
     ) -> bool:
         until = time.monotonic() + self.control.ack_timeout
         if self.gateway.is_known(stream, device, sequence):
@@ -338,7 +360,10 @@ class FleetCore(ABC):
                     first = pc.min(conformed.table[self.deployment.streams[stream].time])
                     self.gate.wait(device, first.cast("int64").as_py())
                 with self.lock:  # only now: an epoch that is published meanwhile, or another push, need not wait
-                    return self.gateway.push(stream, conformed, self.deployment, device, sequence, after)
+                    taken = self.gateway.push(stream, conformed, self.deployment, device, sequence, after)
+                if taken and dead is not None:
+                    dead += conformed.dead
+                return taken
             except NotAttachedError:
                 # Attached for the first time, by an epoch that is on its way: no other process can take its rows.
                 if device is None or not self.is_attached(device) or time.monotonic() > until:

@@ -76,15 +76,33 @@ class RemoteFleet:
         self._http.ask("PUT", named("devices", name), json={"site": site, "streams": list(streams)})
         return RemoteDevice(self._http, name)
 
-    def push(self, stream: str, rows: Any, *, device: str | None = None, sequence: int | None = None) -> bool:
-        """Send rows (dicts, an Arrow table, a pandas frame). When this returns, they are durable."""
+    def push(
+        self,
+        stream: str,
+        rows: Any,
+        *,
+        device: str | None = None,
+        sequence: int | None = None,
+        dead: list[dict[str, Any]] | None = None,
+    ) -> bool:
+        """Send rows (dicts, an Arrow table, a pandas frame). When this returns, they are durable. `dead` is filled with
+        those that did not fit, each with the reason (20 a push at most; `dead_letters` has all)."""
         given = {k: v for k, v in {"device": device, "sequence": sequence}.items() if v is not None}
         path = f"{named('streams', stream)}/rows"
-        return taken(self._http.ask("POST", path, params=given, **body_of(rows)))
+        answer = self._http.ask("POST", path, params=given, **body_of(rows))
+        if dead is not None:
+            dead += answer.get("dead_letters", [])
+        return taken(answer)
 
-    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str) -> int:
-        """Numbered batches of a device, in order, a request each; how many were new."""
-        return sum(self.push(stream, rows, device=device, sequence=number) for number, rows in batches)
+    def push_many(
+        self,
+        stream: str,
+        batches: Sequence[tuple[int, Any]],
+        device: str,
+        dead: list[dict[str, Any]] | None = None,
+    ) -> int:
+        """Numbered batches of a device, in order, a request each; how many were new. `dead`: see `push`."""
+        return sum(self.push(stream, rows, device=device, sequence=number, dead=dead) for number, rows in batches)
 
     def pipeline(self, window: int | None = None) -> Pipeline:
         """Pushes that need not wait for each other: at most `window` of a device's are on their way."""

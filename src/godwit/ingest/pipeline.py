@@ -6,7 +6,8 @@
         pipeline.flush()                                            # all are, or an error says from which on not
 
 A device's batches stay in order, and what gathers becomes one entry of the source log. Alone a push goes at once. Every
-push has a sequence number, so that what is sent again after an error is taken once.
+push has a sequence number, so that what is sent again after an error is taken once. Rows that do not fit their stream
+stop nothing: they are dead letters, and `pipeline.dead` has the newest of them, each with the reason.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from godwit.ingest.batches import as_table
 
 #: pushes of a device that may wait; so many of them, or bytes, go together; devices that are served at once
 WINDOW, TOGETHER, BYTES, AT_ONCE = 64, 32, 4_000_000, 4
+#: so many dead letters are kept for whoever pushed; the fleet has all
+KEPT_DEAD = 1_000
 #: so many rows go together: more in one entry are no longer few to whoever reads it (`engine/size_policy.py`)
 ROWS = 10_000
 
 #: (stream, device)
 Key = tuple[str, str]
-#: stream, numbered batches, device
-PushMany = Callable[[str, Sequence[tuple[int, Any]], str], object]
+#: stream, numbered batches, device, a list for those that do not fit
+PushMany = Callable[[str, Sequence[tuple[int, Any]], str, list[dict[str, Any]]], object]
 
 
 @dataclass
@@ -51,6 +54,8 @@ class Pipeline:
             msg = f"a pipeline needs room for at least one push, not {window}"
             raise SourceError(msg)
         self._push_many, self._window, self._closed = push_many, window, closed
+        #: the newest rows that did not fit, each with the reason; whoever has read them may clear it
+        self.dead: deque[dict[str, Any]] = deque(maxlen=KEPT_DEAD)
         self._lanes: dict[Key, _Lane] = {}
         self._changed = threading.Condition()
         self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="godwit-pipeline")
@@ -117,13 +122,16 @@ class Pipeline:
                 self._changed.notify_all()
 
     def _sent(self, stream: str, device: str, group: list[tuple[int, Any]]) -> tuple[int, BaseException] | None:
+        dead = list[dict[str, Any]]()
         try:
-            self._push_many(stream, group, device)
+            self._push_many(stream, group, device, dead)
         except Exception as fault:
             if len(group) == 1:
                 return group[0][0], fault
         else:
             return None
+        finally:
+            self.dead.extend(dead)
         for one in group:  # which of them is it? Those before it are taken
             if (failed := self._sent(stream, device, [one])) is not None:
                 return failed

@@ -250,13 +250,23 @@ class ConnectedFleet:
             taken = told(self._push({**head, "device": one}, mine, one, timeout)) or taken
         return taken
 
-    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str, timeout: float = 30.0) -> int:
+    def push_many(
+        self,
+        stream: str,
+        batches: Sequence[tuple[int, Any]],
+        device: str,
+        dead: list[dict[str, Any]] | None = None,
+        timeout: float = 30.0,
+    ) -> int:
         """Numbered batches of a device, in order: one trip, and one entry of its source log, for those that are new.
-        They are sent again until they are taken, once; how many were new."""
+        They are sent again until they are taken, once; how many were new. `dead`: see `push`."""
         taken = 0
         for group in together(stream, batches):
             head: Head = {"do": "push_many", "stream": stream, "device": device, "batches": list(group.parts)}
-            taken += int(self._push(head, group.table, device, timeout)["taken"])
+            answer = self._push(head, group.table, device, timeout)
+            taken += int(answer["taken"])
+            if dead is not None:
+                dead += answer["dead"]
         return taken
 
     def pipeline(self, window: int = WINDOW) -> Pipeline:
@@ -399,12 +409,14 @@ class _Workers:
         self._url, self._token, self._mine = url, token, threading.local()
         self._all: list[ConnectedFleet] = []
 
-    def push_many(self, stream: str, batches: Sequence[tuple[int, Any]], device: str) -> int:
+    def push_many(
+        self, stream: str, batches: Sequence[tuple[int, Any]], device: str, dead: list[dict[str, Any]]
+    ) -> int:
         if not hasattr(self._mine, "fleet"):
             self._mine.fleet = ConnectedFleet(self._url, self._token)
             self._all.append(self._mine.fleet)
         fleet: ConnectedFleet = self._mine.fleet
-        return fleet.push_many(stream, batches, device)
+        return fleet.push_many(stream, batches, device, dead)
 
     def close(self) -> None:
         for one in self._all:

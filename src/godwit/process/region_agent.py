@@ -277,15 +277,17 @@ class RegionAgent:
         self.look()
         return self.gateway.conform(stream, rows, device)
 
-    def push_many(self, stream: StreamId, batches: Batches, device: DeviceId) -> int:
-        """Numbered batches of a device that is attached here: one entry for those that are new; how many."""
+    def push_many(self, stream: StreamId, batches: Batches, device: DeviceId) -> tuple[int, list[dict[str, Any]]]:
+        """Numbered batches of a device that is attached here: one entry for those that are new. How many these are, and
+        rows of theirs that did not fit."""
         self.look()
         self.gateway.schema(stream)
         while (fresh := batches.after(known := self.gateway.sequence(stream, device))).parts:
             with contextlib.suppress(MeanwhileError):  # (also if it is only now known what another region has taken)
-                self.push(stream, self.conform(stream, fresh.table, device), device, fresh.last, known)
-                return len(fresh.parts)
-        return 0
+                fits = self.conform(stream, fresh.table, device)
+                self.push(stream, fits, device, fresh.last, known)
+                return len(fresh.parts), fits.dead
+        return 0, []
 
     def push(
         self,

@@ -38,7 +38,8 @@ class RegionService:
                 return {"taken": taken, "dead": [plain(one) for one in dead], "unknown": unknown}, b""
             case "push_many":
                 batches = Batches(rows_of(body), tuple((int(n), int(rows)) for n, rows in head["batches"]))
-                return {"taken": agent.push_many(StreamId(head["stream"]), batches, DeviceId(head["device"]))}, b""
+                count, dead = agent.push_many(StreamId(head["stream"]), batches, DeviceId(head["device"]))
+                return {"taken": count, "dead": [plain(one) for one in dead]}, b""
             case "tell":
                 agent.tell_time(StreamId(head["stream"]), {DeviceId(d): int(c) for d, c in head["clocks"].items()})
             case "end":

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from godwit.engine.collector import search_seldom
 from godwit.ids import RegionId
@@ -26,10 +26,14 @@ log = logging.getLogger(__name__)
 SMALL = {"spark.testing.reservedMemory": str(100_000_000)}
 
 
-def wait_for_signal() -> None:
-    """Until SIGTERM or SIGINT. SIGUSR1 writes what every thread is doing into the log."""
+#: Java that has no memory left goes on without some of its threads, and whoever asked them waits for ever
+FATAL_WITHOUT_MEMORY = {"spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError"}
+
+
+def wait_for_signal(over: threading.Event | None = None) -> None:
+    """Until SIGTERM or SIGINT, which set `over`. SIGUSR1 writes what every thread is doing into the log."""
     faulthandler.register(signal.SIGUSR1)
-    over = threading.Event()
+    over = over or threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     while not over.wait(0.5):
@@ -82,8 +86,27 @@ def _checked_address(host: str, port: int, advertise: str) -> None:
         advertised(advertise, f"{host}:{port}")
 
 
+def _deaf_to_sigterm() -> None:
+    """In a child that was just forked: what is ignored there stays ignored in what it executes."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _end_with_java(java: Any, region: str, over: threading.Event) -> None:
+    """Wait for it; nothing goes on without it. All that counts is durable, so this process ends as if it had been
+    killed, and whoever starts processes again sees that it has."""
+    code = java.wait()
+    if not over.is_set():
+        log.critical(
+            "region %s ends: its Java has ended (exit code %s; 3: no memory left, -9: killed, perhaps by the system "
+            "for want of memory); start it again, with --memory if it needs more",
+            region,
+            code,
+        )
+        os._exit(1)
+
+
 def _end_spark(spark: Any) -> None:
-    """Java may have ended already: a terminal, and systemd unless told otherwise, signal the whole group."""
+    """Java may have ended in the meantime."""
     try:
         spark.stop()
     except Exception as fault:
@@ -121,14 +144,20 @@ def serve_region(
     from godwit.process.region_agent import RegionAgent, RegionOptions
     from godwit.process.region_process import RegionService
 
+    # A terminal, and systemd unless told otherwise, signal the whole group. Java ends when this process does:
+    # micro-batches that are under way need it until then.
+    os.register_at_fork(after_in_child=_deaf_to_sigterm)
     options = RegionOptions(retention=Retention(keep=keep))
     spark = spark_session(
         f"godwit-{region}",
         memory=memory,
         quick=quick,
         master=master,
-        settings={**SMALL, **_reachable(master, host), **settings},
+        settings={**SMALL, **FATAL_WITHOUT_MEMORY, **_reachable(master, host), **settings},
     )
+    over = threading.Event()
+    java = cast("Any", spark.sparkContext)._gateway.proc
+    threading.Thread(target=_end_with_java, args=(java, region, over), name="java", daemon=True).start()
     agent = RegionAgent(store, name, spark, token, options, member)
     listener = Listener(RegionService(agent).handle, token, region, host, port)
     with contextlib.ExitStack() as ending:
@@ -138,6 +167,6 @@ def serve_region(
         agent.start(advertised(advertise, listener.address))
         listener.start()  # who calls before the agent stands where its predecessor stood waits in the queue
         log.warning("region %s of %s listens at %s (pid %s)", region, store.disk.root, listener.address, os.getpid())
-        wait_for_signal()
+        wait_for_signal(over)
         store.part()
     log.warning("region %s has stopped", region)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from godwit.ids import QueryId
@@ -17,7 +17,13 @@ from godwit.ids import QueryId
 #: what Spark raises where an expression, a type or a pattern is at fault; and, now and then, where a disk is
 SPARK_ERRORS = (PySparkException, Py4JError)
 #: conditions, or words, of errors that are no query's fault
-NOBODYS = ("FAILED_READ_FILE", "java.lang.OutOfMemoryError", "No space left on device", "SparkContext was shut down")
+NOBODYS = (
+    "FAILED_READ_FILE",
+    "java.lang.OutOfMemoryError",
+    "No space left on device",
+    "SparkContext was shut down",
+    "stopped SparkContext",
+)
 REMEDY = "withdraw it, correct it and submit it again"
 
 
@@ -43,6 +49,8 @@ def blame(queries: Sequence[QueryId], fails: Callable[[Sequence[QueryId]], str |
 def reason(fault: Exception) -> str | None:
     """What the query's user should read of an error; None: it is no query's fault."""
     text = str(fault)
+    if isinstance(fault, Py4JNetworkError):
+        return None  # Java has ended
     if any(word in text for word in NOBODYS):
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
