@@ -69,7 +69,8 @@ def embedded(folder: Path) -> Iterator[Ran]:
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
 
-    with Fleet(folder, spark_session(memory="512m"), retention=Retention(keep=True)) as fleet:
+    # (the oracle reads all rows of the processes in the same session)
+    with Fleet(folder, spark_session(memory="2g"), retention=Retention(keep=True)) as fleet:
         fleet.topology.add(topology())
         fleet.stream("rows", SCHEMA, device="device")
         for device, site in REGIONS.items():

@@ -14,6 +14,7 @@ from typing import Any
 from bench._harness import say
 from bench.regions.fleets import REGIONS, Ran, Sender, latency
 from godwit.ingest.pipeline import Pipeline
+from godwit.process.launcher import Launcher
 
 WARM, ROWS, EVERY = 40, 100, 0.05
 #: pushes of so many rows, as fast as they are taken
@@ -36,13 +37,18 @@ def paced(sender: Sender, rows: int, devices: tuple[str, ...] = tuple(REGIONS)) 
     return began, time.time()
 
 
-def calm(ran: Ran, sender: Sender) -> dict[str, Any]:
-    """Latency, then throughput."""
+def few(sender: Sender) -> dict[str, Any]:
+    """Latency at a pace."""
     paced(sender, WARM)
     sender.wait()
     span = paced(sender, ROWS)
     sender.wait()
-    found = latency(sender, *span)
+    return dict(latency(sender, *span))
+
+
+def many(sender: Sender) -> dict[str, Any]:
+    """Rows per second."""
+    found: dict[str, Any] = {}
     for _ in range(WARM_BULKS):  # (plans of these sizes are made, and compiled)
         _bulk(sender)
     found["rows_per_s"] = median(_bulk(sender) for _ in range(BULKS))
@@ -102,15 +108,22 @@ def beside(folder: Path) -> dict[str, Any]:
     from bench.regions.fleets import embedded, processes
 
     with embedded(folder / "embedded") as ran:
-        threads = calm(ran, Sender(ran))
+        sender = Sender(ran)
+        threads = few(sender) | many(sender)
     say(f"embedded: {threads}")
     with processes(folder / "processes") as ran:
         assert ran.launcher is not None
-        apart = calm(ran, Sender(ran))
+        sender = Sender(ran)
+        apart, memory = few(sender), _memory(ran.launcher)
+        apart |= many(sender)
         say(f"processes: {apart}")
-        memory, start = {one.name: round(one.megabytes) for one in ran.launcher.running()}, ran.start_s
+        told = {"start_s": ran.start_s, "memory": memory, "memory_after": _memory(ran.launcher)}
         oracle = judged(ran)
-    return {"embedded": threads, "processes": apart, "start_s": start, "memory": memory, "oracle": oracle}
+    return {"embedded": threads, "processes": apart, **told, "oracle": oracle}
+
+
+def _memory(launcher: Launcher) -> dict[str, int]:
+    return {one.name: round(one.megabytes) for one in launcher.running()}
 
 
 def while_cut(folder: Path, cut_s: float) -> dict[str, Any]:
@@ -144,7 +157,7 @@ def verdict(url: str, query: str = "q") -> str:
     from godwit.engine.session import spark_session
     from godwit.maintenance.housekeeping import Retention
 
-    opened = Fleet(url, spark_session(memory="512m"), retention=Retention(keep=True))
+    opened = Fleet(url, spark_session(memory="2g"), retention=Retention(keep=True))
     try:
         found = opened.query(query).verdict()
     finally:

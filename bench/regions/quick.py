@@ -45,8 +45,11 @@ def _beside(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield headline(
         "regions/start s", start, 60, "<= 60", met=start <= 60, note="coordinator and 3 regions, until joined"
     )
-    memory = max(size for name, size in told["memory"].items() if name != "coordinator")
-    yield headline("regions/memory MB", memory, 700, "<= 700", met=memory <= 700, note="a region, resident, with Java")
+    memory, after = (
+        max(size for name, size in told[when].items() if name != "coordinator") for when in ("memory", "memory_after")
+    )
+    note = f"a small region, resident, with Java; {after} after a million rows as fast as they are taken"
+    yield headline("regions/memory MB", memory, 700, "<= 700", met=memory <= 700, note=note)
 
 
 def _while_cut(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
