@@ -51,7 +51,7 @@ SEQUENCE = ("moving-state", "background", "parallel-track")
 #: rounds of changes in the first setting of a part that compile; one more there, and one in each other
 COLD = 2
 #: the constants that say how long a change takes beyond the work in it, which is measured as such (`costs.py`)
-OF_LENGTH = ("epoch_s", "order_s", "rehearse_s", "flow_s")
+OF_LENGTH = ("epoch_s", "order_s", "rehearse_s", "epoch_batches")
 #: off by no more than this, a forecast is right
 NEAR = 0.25
 
@@ -69,6 +69,8 @@ class FitSample:
     #: Spark had not seen these plans in this session
     cold: bool
     measured_s: float
+    #: how long a micro-batch took before
+    batch_s: float
 
     @property
     def setting(self) -> tuple[Setting, float]:
@@ -81,12 +83,12 @@ class FitSample:
     @property
     def features(self) -> ChangeFeatures:
         setting, scale = self.setting
-        found = FEATURES[self.strategy](case(setting, scale, self.back))
+        found = FEATURES[self.strategy](case(setting, scale, self.back, self.batch_s))
         compiled = len(setting.aliases) - 1 if self.cold and self.strategy in SEQUENCE else 0
         return replace(found, compiled=compiled)
 
 
-def case(setting: Setting, scale: float, back: bool = False) -> ChangeCase:
+def case(setting: Setting, scale: float, back: bool = False, batch_s: float = 0.0) -> ChangeCase:
     """The change that is measured, as the forecast is given it."""
     columns = tuple(Column(*text.split()) for text in runtime.COLUMNS.split(", "))
     streams = {StreamId(alias): Stream(StreamId(alias), columns, "ts") for alias in setting.aliases.lower()}
@@ -97,7 +99,7 @@ def case(setting: Setting, scale: float, back: bool = False) -> ChangeCase:
     sigma = {(x.lower(), y.lower()): share / scale for (x, y), share in known.sigma.items()}
     if back:
         query, old, new = reordered(query, new, streams), new, old
-    return ChangeCase(old, new, BoxLoad(rates, sigma), spans_of(query, streams), span_s=box.span_us / 1e6)
+    return ChangeCase(old, new, BoxLoad(rates, sigma, batch_s), spans_of(query, streams), span_s=box.span_us / 1e6)
 
 
 def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
@@ -119,8 +121,9 @@ def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
 
 def _changed(bench: runtime.Bench, part: int, number: int, strategy: str, cold: bool) -> FitSample:
     setting, _ = SETTINGS[part][number]
+    batch_s = median(ms for _, ms in bench.meter.took[-20:]) / 1000
     told = bench.change_back(strategy, setting.orders, after_s=0.3)
-    return FitSample(part, number, strategy, told["back"], cold, round(told["length_s"], 4))
+    return FitSample(part, number, strategy, told["back"], cold, round(told["length_s"], 4), round(batch_s, 4))
 
 
 def _check(bench: runtime.Bench, setting: Setting, scale: float) -> None:
@@ -148,11 +151,12 @@ def fitted(found: Sequence[FitSample]) -> dict[str, Any]:
 
 def _medians(found: Sequence[FitSample]) -> Iterator[FitSample]:
     """One for the changes that differ in nothing but when they were made."""
-    alike: dict[FitSample, list[float]] = {}
+    alike: dict[FitSample, list[FitSample]] = {}
     for one in found:
-        alike.setdefault(replace(one, measured_s=0.0), []).append(one.measured_s)
-    for one, lengths in alike.items():
-        yield replace(one, measured_s=median(lengths))
+        alike.setdefault(replace(one, measured_s=0.0, batch_s=0.0), []).append(one)
+    for one, all_of_them in alike.items():
+        length, batch = (median(times) for times in zip(*((m.measured_s, m.batch_s) for m in all_of_them), strict=True))
+        yield replace(one, measured_s=length, batch_s=batch)
 
 
 def _points(found: Sequence[FitSample], constants: CostConstants) -> Iterator[dict[str, Any]]:

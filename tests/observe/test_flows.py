@@ -20,12 +20,14 @@ def _join(plan: object) -> int:
 def test_regions_are_added_up_and_looks_taken_apart() -> None:
     here = Totals(rows_out=3, taken={"2/0": 10, "2/1": 4}, newest_us=9_000_000, first_us=2_000_000)
     there = Totals(rows_out=1, taken={"2/0": 5}, newest_us=8_000_000, first_us=1_000_000)
+    here.stateful_batches, here.stateful_ms, there.stateful_batches, there.stateful_ms = 3, 60.0, 1, 40.0
     now = Flows.of([here, there, Totals()])
-    assert now == Flows({(2, 0): 15, (2, 1): 4}, 4, 8_000_000)
-    before = Flows({(2, 0): 12}, 1, 6_000_000)
+    assert now == Flows({(2, 0): 15, (2, 1): 4}, 4, 8_000_000, 4, 100)
+    before = Flows({(2, 0): 12}, 1, 6_000_000, 2, 20)
     since = now.since(before)
-    assert since == Flows({(2, 0): 3, (2, 1): 4}, 3, 2_000_000)
-    assert since.seconds == 2.0
+    assert since == Flows({(2, 0): 3, (2, 1): 4}, 3, 2_000_000, 2, 80)
+    assert (since.seconds, since.batch_s) == (2.0, 0.04)
+    assert Flows().batch_s == 0.0
     assert Flows.of([]) == Flows()
 
 

@@ -146,6 +146,16 @@ def test_silence_and_work() -> None:
     assert background_features(case).direct > 0
 
 
+@pytest.mark.parametrize("strategy", ["moving-state", "background", "parallel-track"])
+def test_epochs_wait_for_micro_batches(strategy: str) -> None:
+    """Over large states these are what a change takes longest for."""
+    load = _load(1, 1, 1, 1, 1e-5, 1e-5, 1e-5)
+    quick, slow = (
+        forecasts(ChangeCase(OLD, NEW, replace(load, batch_s=each), window(60)))[strategy] for each in (0.0, 2.5)
+    )
+    assert slow.length_s == pytest.approx(quick.length_s + 3 * 2.5, rel=0.05)
+
+
 def test_auto_takes_what_hurts_least() -> None:
     found = forecasts(ChangeCase(OLD, NEW, _load(1, 1, 1, 1, 1e-5, 1e-5, 1e-5), window(60)))
     assert auto.best(found, ("moving-state", "parallel-track", "background")).strategy == "background"

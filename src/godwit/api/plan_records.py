@@ -27,13 +27,22 @@ class PlanRecords:
         self._last: dict[str, float] = {}
 
     def begin(
-        self, query: QueryId, order: str, strategy: str, shape: str, forecast: Mapping[str, float] | None = None
+        self,
+        query: QueryId,
+        order: str,
+        strategy: str,
+        shape: str,
+        forecast: Mapping[str, float] | None = None,
+        asked_at: float | None = None,
     ) -> None:
+        """`asked_at`: if that was before."""
         with self._lock:
             now = self._now()
             at, gap = self._results.get(shape, (now, 0.0))
             self._last[query] = at
-            self._active[query] = PlanChangeRecord(query, order, strategy, now, calm_s=gap, forecast=forecast)
+            self._active[query] = PlanChangeRecord(
+                query, order, strategy, asked_at or now, calm_s=gap, forecast=forecast
+            )
 
     def phase(self, query: QueryId, phase: str, version: QueryId, rows: int = 0, size: int = 0) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ commit shows that it can: so it survives a crash.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -92,6 +93,8 @@ class PlanVersions:
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
         self._records = PlanRecords(fleet.store)
+        #: when a change was asked for that is rehearsed before it begins
+        self._asked_at: dict[QueryId, float] = {}
         fleet.pool.follow(self._committed)
 
     # --- asked for
@@ -100,6 +103,7 @@ class PlanVersions:
         self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, again: bool, alone: bool = False
     ) -> None:
         version = QueryId(f"{name}~{self._fleet.control.command}")
+        asked_at = self._asked_at.pop(name, None)
         if again and self._begun(version):
             return
         if self._ordered(name, wish.order, strategy):
@@ -108,7 +112,7 @@ class PlanVersions:
         if found is not None:
             what = found.forecast
             told = None if what is None else {"length_s": what.length_s, "silence_s": what.silence_s}
-            self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told)
+            self._records.begin(name, str(wish), found.strategy, found.old.shape.key, told, asked_at)
             if found.strategy not in ANSWERS and found.computes:
                 ahead = found.strategy == "background"
                 self.prepare(name, *(replace(new, ahead=ahead) for new in found.first))
@@ -219,12 +223,14 @@ class PlanVersions:
     def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, alone: bool = False) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
         the first micro-batches under another plan then take no longer than others."""
-        fleet = self._fleet
+        fleet, asked_at = self._fleet, time.time()
+        self._asked_at.pop(name, None)
         if not fleet.pool.running or probes(fleet.execution(name).shape.plan) is not None:
             return
         found = self.planned(name, wish, strategy, QueryId(f"{name}~{fleet.control.command + 1}"), run_out, alone)
         if found is None:
             return
+        self._asked_at[name] = asked_at
         mine = (replace(one, taps={}) for one in (*found.first, found.last) if one.inherits == found.old.id)
         for query in {one.id: one for one in mine}.values():
             for region in sorted({runner.region for runner in fleet.runners_of(found.old.shape.key)}):

@@ -26,6 +26,9 @@ class Flows:
     out: int = 0
     #: how far event time has come (microseconds) since the first micro-batch, or since the look before
     event_us: int = 0
+    #: micro-batches in which stateful operators took rows in, and how long these took (milliseconds)
+    batches: int = 0
+    took_ms: float = 0.0
 
     @staticmethod
     def of(totals: Collection[Totals]) -> Flows:
@@ -39,15 +42,23 @@ class Flows:
                 key = int(operator), int(side)
                 taken[key] = taken.get(key, 0) + rows
             out += one.rows_out
-        return Flows(taken, out, max(last for _, last in spans) - min(first for first, _ in spans) if spans else 0)
+        event_us = max(last for _, last in spans) - min(first for first, _ in spans) if spans else 0
+        batches = sum(one.stateful_batches for one in totals)
+        return Flows(taken, out, event_us, batches, sum(one.stateful_ms for one in totals))
 
     def since(self, before: Flows) -> Flows:
         taken = {where: rows - before.taken.get(where, 0) for where, rows in self.taken.items()}
-        return Flows(taken, self.out - before.out, self.event_us - before.event_us)
+        batches, took_ms = self.batches - before.batches, self.took_ms - before.took_ms
+        return Flows(taken, self.out - before.out, self.event_us - before.event_us, batches, took_ms)
 
     @property
     def seconds(self) -> float:
         return self.event_us / 1e6
+
+    @property
+    def batch_s(self) -> float:
+        """How long a micro-batch takes."""
+        return self.took_ms / self.batches / 1000 if self.batches else 0.0
 
     def made(self, plan: Plan, operator: int) -> int | None:
         """The rows that an operator has made; None: they are not counted one by one."""

@@ -16,4 +16,4 @@ def measured(query: Query, box: JoinBox | None, flows: Flows, before: BoxLoad | 
     leaves, joins = counted(box, flows.taken, flows.made(query.shape.plan, box.root))
     if not all(leaves.values()):
         return None
-    return estimate(before, leaves, joins, links(box), flows.seconds)
+    return estimate(before, leaves, joins, links(box), flows.seconds, batch_s=flows.batch_s)

@@ -31,6 +31,9 @@ class Totals:
     sent: dict[str, int] = field(default_factory=dict)
     #: "operator/input" of stateful operators -> rows
     taken: dict[str, int] = field(default_factory=dict)
+    #: micro-batches in which stateful operators took rows in, and how long these took (milliseconds)
+    stateful_batches: int = 0
+    stateful_ms: float = 0.0
     #: query -> rows
     out: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -48,6 +51,9 @@ class Totals:
         for source, rows in metrics["by_source"].items():
             self.rows_by_source[source] = self.rows_by_source.get(source, 0) + rows
             self.bytes_by_source[source] = self.bytes_by_source.get(source, 0.0) + rows * per_row
+        if metrics.get("taken"):
+            self.stateful_batches += 1
+            self.stateful_ms += metrics["took_ms"]
         for where, rows in metrics.get("taken", {}).items():
             self.taken[where] = self.taken.get(where, 0) + rows
         for parcel in record["channels"]:

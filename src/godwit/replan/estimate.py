@@ -47,8 +47,10 @@ def estimate(
     linked: Iterable[Pair],
     seconds: float,
     weight: float = 0.5,
+    batch_s: float = 0.0,
 ) -> BoxLoad:
-    """The load after an interval. `leaves`: rows per alias; `weight`: of what was counted, against what was known."""
+    """The load after an interval. `leaves`: rows per alias; `weight`: of what was counted, against what was known;
+    `batch_s`: how long its micro-batches took."""
     known = before or BoxLoad({}, {})
     rates = {alias: _mixed(known.rates.get(alias), count / seconds, weight) for alias, count in leaves.items()}
     sigma = {pair: known.sigma.get(pair, UNKNOWN) for pair in linked}
@@ -61,7 +63,7 @@ def estimate(
         share = max(join.made, 1) / candidates
         for pair in crossing:
             sigma[pair] = _mixed(known.sigma.get(pair), min(1.0, share) ** (1 / len(crossing)), weight)
-    return BoxLoad(rates, sigma)
+    return BoxLoad(rates, sigma, _mixed(known.batch_s or None, batch_s, weight))
 
 
 def _mixed(known: float | None, counted: float, weight: float) -> float:

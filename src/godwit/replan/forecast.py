@@ -52,8 +52,8 @@ class CostConstants:
     order_s: float = 0.005
     #: to run one join of a plan before a query goes over to it (`region/rehearsal.py`)
     rehearse_s: float = 0.02
-    #: by which an epoch is longer for each row per second that joins take in or make: it ends with a micro-batch
-    flow_s: float = 0.0
+    #: how many micro-batches an epoch waits for: that which is under way when it is published, and its own
+    epoch_batches: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class ChangeFeatures:
     orders: float = 0.0
     #: joins of plans that are rehearsed
     rehearsed: float = 0.0
-    #: rows per second of the plans that run, summed over epochs
-    flow: float = 0.0
+    #: how long a micro-batch takes, summed over epochs (seconds)
+    batches_s: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 
@@ -176,7 +176,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
     large = [j for j in todo if max(j.left_rows, j.right_rows) > DIRECT_ROWS]
     return ChangeFeatures(
         epochs=3,  # the joins let no row go; the new version takes over; the old one retires
-        flow=_flow(case.before) + 2 * _flow(case.after),
+        batches_s=3 * case.load.batch_s,
         rehearsed=m,
         jobs=len(large),
         direct=len(todo) - len(large),
@@ -191,7 +191,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
 def parallel_track_features(case: ChangeCase) -> ChangeFeatures:
     # Both plans, the new one alone, and the end of both; the old version retires meanwhile.
     waits = _side_by_side_s(case)
-    return ChangeFeatures(epochs=3, flow=_flow_of_both(case), rehearsed=_rehearsed(case), waits_s=waits)
+    return ChangeFeatures(epochs=3, batches_s=3 * case.load.batch_s, rehearsed=_rehearsed(case), waits_s=waits)
 
 
 def _side_by_side_s(case: ChangeCase) -> float:
@@ -217,7 +217,7 @@ def _came_since(case: ChangeCase) -> ChangeFeatures:
     """What `background` joins at the switch, while rows wait: all that came while states were made, and while an epoch
     was awaited; the new of each side with all of the other."""
     slow = 1 / max(case.free, 0.05)
-    since_s = slow * _compute_s(moving_state_features(case), case.constants) + case.constants.epoch_s
+    since_s = slow * _compute_s(moving_state_features(case), case.constants) + _epoch_s(case)
     made = {computed.tree for computed in case.unmatched}
     flows = [join for join in case.after if join.tree in made]
     return ChangeFeatures(
@@ -227,14 +227,8 @@ def _came_since(case: ChangeCase) -> ChangeFeatures:
     )
 
 
-def _flow(joins: Iterable[JoinLoad]) -> float:
-    """Rows per second that joins take in and make."""
-    return sum(j.left_rate + j.right_rate + j.rate for j in joins)
-
-
-def _flow_of_both(case: ChangeCase) -> float:
-    """Two epochs are awaited while both plans run, and the last one under the new plan."""
-    return 2 * _flow(case.before) + 3 * _flow(case.after)
+def _epoch_s(case: ChangeCase) -> float:
+    return case.constants.epoch_s + case.constants.epoch_batches * case.load.batch_s
 
 
 def _rehearsed(case: ChangeCase) -> int:

@@ -35,6 +35,8 @@ class BoxLoad:
     rates: Mapping[str, float]
     #: two aliases, sorted -> the share of their pairs within the band that belong together; absent: all of them
     sigma: Mapping[tuple[str, str], float]
+    #: how long a micro-batch of the running plan takes (seconds)
+    batch_s: float = 0.0
 
     def selectivity(self, left: frozenset[str], right: frozenset[str]) -> float:
         """Of the join of two sets of streams: what holds between any two of them, one from each side."""
