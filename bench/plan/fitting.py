@@ -50,8 +50,10 @@ PARTS = len(SETTINGS)
 SEQUENCE = ("moving-state", "background", "parallel-track")
 #: rounds of changes in the first setting of a part that compile; one more there, and one in each other
 COLD = 2
+#: rounds more of those that take no two windows: their lengths vary most, for they wait for rows of every stream
+SHORT, ROUNDS = ("moving-state", "background"), 6
 #: the constants that say how long a change takes beyond the work in it, which is measured as such (`costs.py`)
-OF_LENGTH = ("epoch_s", "order_s", "rehearse_s", "epoch_batches")
+OF_LENGTH = ("epoch_s", "order_s", "rehearse_s", "epoch_batches", "lines")
 #: off by no more than this, a forecast is right
 NEAR = 0.25
 
@@ -107,16 +109,25 @@ def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
     for number, (setting, scale) in enumerate(SETTINGS[part]):
         with runtime.running(spark, setting, scale) as bench:
             bench.load.run(1.5 + setting.window_ms / 1000)
-            first = number % len(SEQUENCE)  # (so that each strategy goes there and back)
-            for turn in range(COLD + 1 if number == 0 else 1):
-                for strategy in (*SEQUENCE[first:], *SEQUENCE[:first]):
-                    yield _changed(bench, part, number, strategy, cold=number == 0 and turn < COLD)
+            for strategy, cold in _turns(number):
+                yield _changed(bench, part, number, strategy, cold)
             _check(bench, setting, scale)
         with runtime.running(spark, setting, scale, probing=True) as bench:
             bench.load.run(1.0)
             for _ in range(3):
                 yield _changed(bench, part, number, "stateless-order", cold=False)
             _check(bench, setting, scale)
+
+
+def _turns(number: int) -> Iterator[tuple[str, bool]]:
+    """(strategy, whether it compiles); each goes there and back."""
+    first = number % len(SEQUENCE)
+    for turn in range(COLD + 1 if number == 0 else 1):
+        for strategy in (*SEQUENCE[first:], *SEQUENCE[:first]):
+            yield strategy, number == 0 and turn < COLD
+    for turn in range(ROUNDS):
+        for strategy in SHORT if turn % 2 == 0 else SHORT[::-1]:
+            yield strategy, False
 
 
 def _changed(bench: runtime.Bench, part: int, number: int, strategy: str, cold: bool) -> FitSample:

@@ -13,6 +13,7 @@ GodwitError
 ├── SourceError            a source or its data cannot be read
 │   ├── NotAttachedError       a device sends, and no site takes its rows
 │   └── ElsewhereError         a device's rows belong to another region's process
+├── EngineGoneError        Spark's Java has ended
 ├── DeliveryError          a sink's system does not take results now
 ├── DataError              an input data set (towers, timetable, trace) cannot be used
 └── StateError             what lies on disk is not what was written, or somebody else works on it
@@ -92,6 +93,10 @@ class ElsewhereError(SourceError):
         super().__init__(problem)
         #: where it is attached
         self.region = region
+
+
+class EngineGoneError(GodwitError):
+    """Spark's Java has ended: nothing runs until the fleet is opened again, and nothing that was committed is lost."""
 
 
 class DeliveryError(GodwitError):

@@ -8,9 +8,10 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from godwit.api.fleet import Fleet
+from godwit.errors import EngineGoneError
 from godwit.ids import QueryId
 from godwit.observe.status import QueryStatus
-from godwit.region.failures import blame, reason
+from godwit.region.failures import blame
 from tests.region.world import Action, Attach, Crash, Push, Step, Submit, Withdraw, World
 
 ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 30, 6) for train in range(4)]
@@ -18,6 +19,7 @@ ROWS: list[Action] = [Push(train, second, 6) for second in range(0, 30, 6) for t
 PLAIN = "SELECT train, element_at(array(7, 8, 9, 10), coach + {0}) AS x, ts FROM passengers WHERE boarded > {1}"
 COUNTED = """SELECT train, sum(element_at(array(7, 8, 9, 10), coach + {0})) AS x, window.end AS until
              FROM passengers WHERE boarded > {1} GROUP BY train, window(ts, '10 seconds')"""
+RUN = "godwit.region.step.Step.run"
 TEMPLATES = {"stateless": PLAIN, "windowed": COUNTED}
 
 
@@ -83,8 +85,23 @@ def test_what_is_no_querys_fault_stops_the_runner(
         world.play([*ROWS[:8], Step((0, 1, 2, 3))])
 
 
-def test_no_query_is_blamed_for_the_end_of_java() -> None:
-    assert reason(Py4JNetworkError("Answer from Java side is empty")) is None
+@pytest.mark.parametrize("fault", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111)])
+def test_no_query_is_blamed_for_the_end_of_java(
+    open_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    world = World(open_fleet, {"good": PLAIN.format(1, 3)})
+    world.play(ROWS[:8])
+    with monkeypatch.context() as java:
+        java.setattr(RUN, lambda _: raised(fault))
+        with pytest.raises(EngineGoneError, match="nothing that was committed is lost"):
+            world.play([Step((0, 1, 2, 3))])
+    world.play(ROWS[8:])
+    assert end(world, "good") == []
+    assert status(world, "good").failed is None
+
+
+def raised(fault: Exception) -> None:
+    raise fault
 
 
 def names(*texts: str) -> list[QueryId]:

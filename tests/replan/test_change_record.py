@@ -51,3 +51,16 @@ def test_a_change_that_another_process_has_begun_is_gone_on_with(tmp_path: Path)
     (told,) = map(PlanChangeRecord.from_json, store.get_document(PLAN_CHANGES) or ())
     assert told.reverted == "division by zero"
     assert "went back to the old plan: division by zero" in told.text()
+
+
+def test_the_length_counts_from_when_it_was_asked_for(tmp_path: Path) -> None:
+    """A rehearsal comes before the first epoch, and in the forecast."""
+    store = Store.local(tmp_path)
+    records = PlanRecords(store, lambda: 103.0)
+    records.begin(Q, "b JOIN a", "background", "s", {"length_s": 2.5}, asked_at=100.5)
+    records.phase(Q, "switch", NEW)
+    records.end(Q)
+    (told,) = map(PlanChangeRecord.from_json, store.get_document(PLAN_CHANGES) or ())
+    assert told.length_s == 2.5
+    assert "+2500 ms: switch" in told.text()
+    assert "length_s: forecast 2.5, was 2.5" in told.text()

@@ -27,7 +27,7 @@ from tests.replan.queries import STREAMS, compiled
 OLD, NEW = parse("A JOIN B JOIN C JOIN D"), parse("(B JOIN C) JOIN D JOIN A")
 #: the paper's nested loop on the paper's machine, about
 PAPER = CostConstants(
-    epoch_s=0, job_s=0, read_s=0, pair_s=2e-6, insert_s=1e-5, match_s=0, cursor_s=0, direct_s=0, rehearse_s=0
+    epoch_s=0, job_s=0, read_s=0, pair_s=2e-6, insert_s=1e-5, match_s=0, cursor_s=0, direct_s=0, rehearse_s=0, lines=0
 )
 
 
@@ -154,6 +154,13 @@ def test_epochs_wait_for_micro_batches(strategy: str) -> None:
         forecasts(ChangeCase(OLD, NEW, replace(load, batch_s=each), window(60)))[strategy] for each in (0.0, 2.5)
     )
     assert slow.length_s == pytest.approx(quick.length_s + 3 * 2.5, rel=0.05)
+
+
+def test_a_change_waits_for_rows_of_every_stream() -> None:
+    """The latest of independent streams: (1 + 1/2 + .. + 1/n) / rate."""
+    load = _load(100, 100, 100, 100, 1e-5, 1e-5, 1e-5)  # (milliseconds between rows)
+    (waits,) = {moving_state_features(ChangeCase(OLD, order, load, window(2))).heard_s for order in (OLD, NEW)}
+    assert waits == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 10)
 
 
 def test_auto_takes_what_hurts_least() -> None:

@@ -16,6 +16,12 @@ from godwit.ids import QueryId
 
 #: what Spark raises where an expression, a type or a pattern is at fault; and, now and then, where a disk is
 SPARK_ERRORS = (PySparkException, Py4JError)
+#: what its client raises when Java has gone, at first and from then on
+JAVA_ENDED = (Py4JNetworkError, ConnectionRefusedError)
+GONE = (
+    "Spark's Java has ended: killed, perhaps by the system for want of memory. Open the fleet again, in a new process "
+    "and with more memory if it needs it (spark_session(memory=..)); nothing that was committed is lost"
+)
 #: conditions, or words, of errors that are no query's fault
 NOBODYS = (
     "FAILED_READ_FILE",
@@ -49,8 +55,6 @@ def blame(queries: Sequence[QueryId], fails: Callable[[Sequence[QueryId]], str |
 def reason(fault: Exception) -> str | None:
     """What the query's user should read of an error; None: it is no query's fault."""
     text = str(fault)
-    if isinstance(fault, Py4JNetworkError):
-        return None  # Java has ended
     if any(word in text for word in NOBODYS):
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]

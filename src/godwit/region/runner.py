@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from godwit.engine.plan_cache import planned_here
 from godwit.engine.size_policy import USUAL, SizePolicy
+from godwit.errors import EngineGoneError
 from godwit.ids import Epoch, QueryId, RegionId
 from godwit.model.deployment import Deployment
 from godwit.model.plan import Query, Shape
@@ -38,7 +39,7 @@ from godwit.region import legacy
 from godwit.region.batch import Batch, Memory, Outputs
 from godwit.region.commit_record import commit_record
 from godwit.region.epochs import EpochReader
-from godwit.region.failures import SPARK_ERRORS, BatchFailedError, blame, reason
+from godwit.region.failures import GONE, JAVA_ENDED, SPARK_ERRORS, BatchFailedError, blame, reason
 from godwit.region.link_delays import LinkDelays
 from godwit.region.outbox import Outbox
 from godwit.region.poll import Reader, Work
@@ -236,6 +237,8 @@ class Runner:
         step = Step(Batch(self.spark, folder, *parts, self.transfer.waits, replays, self.limits.sizes))
         try:
             outputs = step.run()
+        except JAVA_ENDED as fault:
+            raise EngineGoneError(GONE) from fault
         except SPARK_ERRORS as fault:
             raise BatchFailedError(fault, sorted(self.tables.queries), int(self.deployment.epoch)) from fault
         outputs.dead += waited

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from scipy.optimize import nnls
@@ -54,6 +55,8 @@ class CostConstants:
     rehearse_s: float = 0.02
     #: how many micro-batches an epoch waits for: that which is under way when it is published, and its own
     epoch_batches: float = 1.0
+    #: how often a change waits until every stream has a row again: watermarks have passed its line then
+    lines: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class ChangeFeatures:
     rehearsed: float = 0.0
     #: how long a micro-batch takes, summed over epochs (seconds)
     batches_s: float = 0.0
+    #: how long it takes until every stream has a row again (seconds)
+    heard_s: float = 0.0
     #: seconds of waiting for windows
     waits_s: float = 0.0
 
@@ -177,6 +182,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
     return ChangeFeatures(
         epochs=3,  # the joins let no row go; the new version takes over; the old one retires
         batches_s=3 * case.load.batch_s,
+        heard_s=_all_heard_s(case.load),
         rehearsed=m,
         jobs=len(large),
         direct=len(todo) - len(large),
@@ -225,6 +231,13 @@ def _came_since(case: ChangeCase) -> ChangeFeatures:
         read=since_s * sum(join.left_rate + join.right_rate for join in flows),
         inserted=since_s * sum(join.rate for join in flows),
     )
+
+
+def _all_heard_s(load: BoxLoad) -> float:
+    """Of streams whose rows come independently: when the latest of their next ones comes."""
+    rates = [rate for rate in load.rates.values() if rate > 0]
+    some = (chosen for count in range(1, len(rates) + 1) for chosen in combinations(rates, count))
+    return sum((-1) ** (len(chosen) + 1) / sum(chosen) for chosen in some)
 
 
 def _epoch_s(case: ChangeCase) -> float:
