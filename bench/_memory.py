@@ -76,6 +76,9 @@ def _resident() -> tuple[float, float, float]:
     jvm = workers = 0.0
     for child in me.children(recursive=True):
         with suppress(psutil.Error):  # it may end while we look
-            name, rss = child.name(), child.memory_info().rss / 1e6
-            jvm, workers = (jvm + rss, workers) if "java" in name else (jvm, workers + rss)
+            rss = child.memory_info().rss / 1e6
+            if child.exe().endswith("/java"):  # (one that it has just forked has its memory, and a thread's name)
+                jvm = max(jvm, rss)
+            else:
+                workers += rss
     return jvm, me.memory_info().rss / 1e6, workers
