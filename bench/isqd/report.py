@@ -63,7 +63,8 @@ def page(results: Sequence[dict[str, Any]]) -> str:
     for figure, title in TITLES.items():
         mine = [r for r in results if r["cell"]["figure"] == figure]
         if mine:
-            lines += [f"## {title}", "", *table(HEAD, [_row(r) for r in mine]), f"The paper: {PAPER[figure]}", ""]
+            lines += [f"## {title}", "", *table(HEAD, [_row(r) for r in mine]), *_grounds(mine)]
+            lines += [f"The paper: {PAPER[figure]}", ""]
     return "\n".join([*lines, *_targets(results)]) + "\n"
 
 
@@ -71,6 +72,20 @@ def _how(results: Sequence[dict[str, Any]]) -> list[str]:
     loads = sorted(r["machine"]["load_before"][0] for r in results)
     told = HOW.format(**results[0]["cut"], rate=RATE, fewer=FEWER_ROWS, many=MANY, least=loads[0], most=loads[-1])
     return [f"`python -m bench.isqd`; first cell: {describe(results[0]['machine'])}.", "", told]
+
+
+def _ground(r: dict[str, Any]) -> tuple[str, str]:
+    """Processor and day of a cell; only cells that have them in common compare."""
+    return r["machine"]["cpu"], r["machine"]["at"].split()[0]
+
+
+def _grounds(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Which cells of a table do not compare."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for r in cells:
+        found.setdefault(_ground(r), {})[r["cell"]["strategy"]] = None
+    told = "; ".join(f"{', '.join(names)}: {cpu}, {day}" for (cpu, day), names in found.items())
+    return [f"**Not one run, and no ratio between them counts**: {told}.", ""] if len(found) > 1 else []
 
 
 def _row(r: dict[str, Any]) -> list[str]:
@@ -135,7 +150,7 @@ def beside(results: Sequence[dict[str, Any]]) -> list[Beside]:
 
 
 def _same_row(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return all(a["cell"][k] == b["cell"][k] for k in ("figure", "kind", "x"))
+    return _ground(a) == _ground(b) and all(a["cell"][k] == b["cell"][k] for k in ("figure", "kind", "x"))
 
 
 def _targets(results: Sequence[dict[str, Any]]) -> list[str]:
