@@ -77,6 +77,8 @@ def constants() -> None:
     """The cost models' constants, fitted to the changes that were timed."""
     parts = [json.loads(path.read_text()) for path in sorted((report.FOLDER / "measured").glob("*.json"))]
     found = [fitting.from_json(told) for part in parts for told in part["measured"]]
+    for path in sorted(report.FOLDER.glob("spark_million_*.json")):
+        found += [one for run in json.loads(path.read_text())["changes"] for one in fitting.of_large_states(run)]
     title = "Forecast and measured length of changes on Spark"
     out = {"title": title, **fitting.fitted(found), "machines": [one for part in parts for one in part["machines"]]}
     save(report.FOLDER / "constants.json", out)

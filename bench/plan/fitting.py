@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.plan import runtime
-from bench.plan.settings import HIGH, LOW, Setting, set1, set2, three
+from bench.plan.settings import HIGH, LOW, MILLION, Setting, set1, set2, three
 from godwit.ids import QueryId, StreamId
 from godwit.model.plan import Column, Stream
 from godwit.replan.box import JoinBox, reordered
@@ -47,6 +47,8 @@ SETTINGS: tuple[tuple[tuple[Setting, float], ...], ...] = (
     tuple((three(500), scale) for scale in (10.0, 20.0, 40.0, 80.0, 160.0)),
 )
 PARTS = len(SETTINGS)
+#: measured by themselves (`spark-million-..`): what small changes cannot tell, how long epochs wait for micro-batches
+LARGE = (MILLION,)
 SEQUENCE = ("moving-state", "background", "parallel-track")
 #: rounds of changes in the first setting of a part that compile; one more there, and one in each other
 COLD = 2
@@ -76,7 +78,7 @@ class FitSample:
 
     @property
     def setting(self) -> tuple[Setting, float]:
-        return SETTINGS[self.part][self.number]
+        return (*SETTINGS, LARGE)[self.part][self.number]
 
     @property
     def fitted(self) -> bool:
@@ -190,6 +192,13 @@ def _within(points: Sequence[dict[str, Any]]) -> str:
     errors = sorted(abs(point["forecast_s"] / point["measured_s"] - 1) for point in points)
     middle = f", median error {errors[len(errors) // 2]:.0%}, largest {errors[-1]:.0%}" if errors else ""
     return f"{sum(error <= NEAR for error in errors)} of {len(points)}{middle}"
+
+
+def of_large_states(told: dict[str, Any]) -> Iterator[FitSample]:
+    """A run with a million rows of state: there and back, of which the first compiles."""
+    for number, change in enumerate(told["changes"]):
+        batch_s, back = round(told["calm_batch_ms"] / 1000, 4), number % 2 == 1
+        yield FitSample(PARTS, 0, told["strategy"], back, number == 0, round(change["length_s"], 4), batch_s)
 
 
 def to_json(one: FitSample) -> dict[str, Any]:

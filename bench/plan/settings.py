@@ -78,6 +78,9 @@ def set3(window_ms: int) -> Setting:
 LOW = Setting(1000, (100, 100, 100, 100), (0.1, 0.02, 0.02))
 HIGH = Setting(2000, (50, 50, 50, 50), (0.2, 0.05, 0.05))
 
+#: a million rows of streams in the states, and times its rates
+MILLION = (Setting(2_400_000, (100, 100, 100, 100), (0.000025, 0.000025, 0.000025)), 10.5)
+
 
 def three(window_ms: int) -> Setting:
     """The first three streams of Set 1."""

@@ -9,6 +9,7 @@ import pytest
 
 from godwit.replan import auto
 from godwit.replan.forecast import (
+    DEFAULTS,
     ChangeCase,
     ChangeFeatures,
     CostConstants,
@@ -153,7 +154,7 @@ def test_epochs_wait_for_micro_batches(strategy: str) -> None:
     quick, slow = (
         forecasts(ChangeCase(OLD, NEW, replace(load, batch_s=each), window(60)))[strategy] for each in (0.0, 2.5)
     )
-    assert slow.length_s == pytest.approx(quick.length_s + 3 * 2.5, rel=0.05)
+    assert slow.length_s == pytest.approx(quick.length_s + 3 * DEFAULTS.epoch_batches * 2.5, rel=0.05)
 
 
 def test_a_change_waits_for_rows_of_every_stream() -> None:

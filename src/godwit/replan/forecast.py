@@ -30,10 +30,11 @@ DIRECT_ROWS = 150_000
 @dataclass(frozen=True)
 class CostConstants:
     """Seconds. Those of work (`job_s`, `read_s`, `insert_s`, `direct_s`) are CPU time, fitted by `python -m bench.plan
-    computed` on a small machine; reading and making rows could not be told apart there. The others are guesses."""
+    computed` on a small machine; reading and making rows could not be told apart there. The others are fitted to
+    lengths of 0.07 to 16 s under 23 loads (`python -m bench.plan constants`)."""
 
-    #: to publish an epoch and have every region work under it
-    epoch_s: float = 0.35
+    #: to publish an epoch and have every region work under it, beyond the micro-batches: too little to be told
+    epoch_s: float = 0.0
     #: to start the job that computes one state
     job_s: float = 0.5
     #: per row read from a state
@@ -46,17 +47,17 @@ class CostConstants:
     match_s: float = 1e-6
     cursor_s: float = 1e-5
     #: to compile one join that has not run before
-    compile_s: float = 0.0
+    compile_s: float = 0.0071
     #: to run a plan over few rows, without a job
     direct_s: float = 0.0097
     #: to publish an epoch that nobody waits for
-    order_s: float = 0.005
+    order_s: float = 0.0034
     #: to run one join of a plan before a query goes over to it (`region/rehearsal.py`)
-    rehearse_s: float = 0.02
-    #: how many micro-batches an epoch waits for: that which is under way when it is published, and its own
-    epoch_batches: float = 1.0
+    rehearse_s: float = 0.0157
+    #: how many micro-batches an epoch waits for: part of that which is under way when it is published, and its own
+    epoch_batches: float = 1.29
     #: how often a change waits until every stream has a row again: watermarks have passed its line then
-    lines: float = 1.0
+    lines: float = 0.28
 
 
 @dataclass(frozen=True)
