@@ -50,8 +50,8 @@ PARTS = len(SETTINGS)
 #: measured by themselves (`spark-million-..`): what small changes cannot tell, how long epochs wait for micro-batches
 LARGE = (MILLION,)
 SEQUENCE = ("moving-state", "background", "parallel-track")
-#: rounds of changes in the first setting of a part that compile; one more there, and one in each other
-COLD = 2
+#: rounds of changes in the first setting of a part of which the first compiles; one more there, and one in each other
+WARMING = 2
 #: rounds more of those that take no two windows: their lengths vary most, for they wait for rows of every stream
 SHORT, ROUNDS = ("moving-state", "background"), 6
 #: the constants that say how long a change takes beyond the work in it, which is measured as such (`costs.py`)
@@ -87,12 +87,10 @@ class FitSample:
     @property
     def features(self) -> ChangeFeatures:
         setting, scale = self.setting
-        found = FEATURES[self.strategy](case(setting, scale, self.back, self.batch_s))
-        compiled = len(setting.aliases) - 1 if self.cold and self.strategy in SEQUENCE else 0
-        return replace(found, compiled=compiled)
+        return FEATURES[self.strategy](case(setting, scale, self.back, self.batch_s, self.cold))
 
 
-def case(setting: Setting, scale: float, back: bool = False, batch_s: float = 0.0) -> ChangeCase:
+def case(setting: Setting, scale: float, back: bool = False, batch_s: float = 0.0, fresh: bool = False) -> ChangeCase:
     """The change that is measured, as the forecast is given it."""
     columns = tuple(Column(*text.split()) for text in runtime.COLUMNS.split(", "))
     streams = {StreamId(alias): Stream(StreamId(alias), columns, "ts") for alias in setting.aliases.lower()}
@@ -103,7 +101,8 @@ def case(setting: Setting, scale: float, back: bool = False, batch_s: float = 0.
     sigma = {(x.lower(), y.lower()): share / scale for (x, y), share in known.sigma.items()}
     if back:
         query, old, new = reordered(query, new, streams), new, old
-    return ChangeCase(old, new, BoxLoad(rates, sigma, batch_s), spans_of(query, streams), span_s=box.span_us / 1e6)
+    load, span_s = BoxLoad(rates, sigma, batch_s), box.span_us / 1e6
+    return ChangeCase(old, new, load, spans_of(query, streams), span_s=span_s, fresh=fresh)
 
 
 def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
@@ -124,9 +123,9 @@ def samples(spark: SparkSession, part: int) -> Iterator[FitSample]:
 def _turns(number: int) -> Iterator[tuple[str, bool]]:
     """(strategy, whether it compiles); each goes there and back."""
     first = number % len(SEQUENCE)
-    for turn in range(COLD + 1 if number == 0 else 1):
+    for turn in range(WARMING if number == 0 else 1):
         for strategy in (*SEQUENCE[first:], *SEQUENCE[:first]):
-            yield strategy, number == 0 and turn < COLD
+            yield strategy, number == 0 and turn == 0
     for turn in range(ROUNDS):
         for strategy in SHORT if turn % 2 == 0 else SHORT[::-1]:
             yield strategy, False

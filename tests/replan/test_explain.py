@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from godwit.replan.explain import explained
 from godwit.replan.load import BoxLoad
-from godwit.replan.wishes import PlanWish
+from godwit.replan.wishes import PlanWish, rewritten
 from tests.replan.queries import FIXTURES, STREAMS, compiled, load
 
 FIGURE_5 = compiled(load(FIXTURES / "good" / "figure_5.yaml")["sql"])
@@ -23,6 +23,17 @@ def test_dry_run() -> None:
     ]
     assert [line.split()[0] for line in lines[6:]] == ["no", "moving-state", "parallel-track", "->", "no"]
     assert lines[9].startswith("-> background")
+
+
+def test_what_has_run_is_not_compiled_again() -> None:
+    wish = PlanWish("(b JOIN c) JOIN d JOIN a")
+    new = rewritten(FIGURE_5, wish, STREAMS)
+    assert new is not None
+    first, again = (
+        next(line for line in explained(FIGURE_5, wish, STREAMS, LOAD, ran=ran).splitlines() if "background" in line)
+        for ran in ((), (new.shape.key,))
+    )
+    assert float(first.split()[2]) > float(again.split()[2])
 
 
 def test_nothing_to_do() -> None:

@@ -157,6 +157,12 @@ def test_epochs_wait_for_micro_batches(strategy: str) -> None:
     assert slow.length_s == pytest.approx(quick.length_s + 3 * DEFAULTS.epoch_batches * 2.5, rel=0.05)
 
 
+def test_a_plan_that_has_not_run_is_compiled() -> None:
+    case, constants = _set1(2), replace(PAPER, compile_s=0.3)
+    known, fresh = (moving_state_features(replace(case, fresh=each)).seconds(constants) for each in (False, True))
+    assert fresh == pytest.approx(known + 3 * 0.3)
+
+
 def test_a_change_waits_for_rows_of_every_stream() -> None:
     """The latest of independent streams: (1 + 1/2 + .. + 1/n) / rate."""
     load = _load(100, 100, 100, 100, 1e-5, 1e-5, 1e-5)  # (milliseconds between rows)

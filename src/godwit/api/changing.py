@@ -55,7 +55,8 @@ class ChangingFleet(DeclaringFleet):
         if dry_run and (node := probes(self.execution(name).shape.plan)) is not None:
             return explained_probes(self.execution(name), node, order)
         if dry_run:
-            return explained(self.execution(name), wish, self.deployment.streams, self.replanner.load(name))
+            known, ran = self.replanner.load(name), self._operations.plans.ran
+            return explained(self.execution(name), wish, self.deployment.streams, known, ran=ran)
         self._operations.plans.rehearse(name, wish, strategy, run_out, alone)
         self.control.execute(Replan(query, order, strategy, run_out, partial, wish.up, wish.down, alone))
         return f"'{query}': {wish}"

@@ -92,6 +92,8 @@ class PlanVersions:
         self._views: dict[tuple[RegionId, str], RunnerView] = {}
         #: a query's load, as far as it was measured
         self.load: Callable[[QueryId], BoxLoad | None] = lambda name: None
+        #: keys of shapes that have run in this process, so that Spark has compiled them
+        self.ran: set[str] = set()
         self._records = PlanRecords(fleet.store)
         #: when a change was asked for that is rehearsed before it begins
         self._asked_at: dict[QueryId, float] = {}
@@ -218,7 +220,8 @@ class PlanVersions:
         if load is None:
             return {}
         was, then = (JoinBox.of(query.shape.plan, streams) for query in (old, new))
-        return forecasts(ChangeCase(was.tree, then.tree, load, spans_of(old, streams), span_s=was.span_us / 1e6))
+        span_s, fresh = was.span_us / 1e6, new.shape.key not in self.ran
+        return forecasts(ChangeCase(was.tree, then.tree, load, spans_of(old, streams), span_s=span_s, fresh=fresh))
 
     def rehearse(self, name: QueryId, wish: PlanWish, strategy: str, run_out: bool, alone: bool = False) -> None:
         """Let a running fleet compile what a change will need, on the thread of whoever asks for it, before it begins:
@@ -297,6 +300,7 @@ class PlanVersions:
 
     def _committed(self, runner: Runner, number: int, record: Record) -> None:
         """Called by regions' threads: what is to follow is left to the control loop."""
+        self.ran.add(runner.shape.key)
         report = legacy.reported(runner.shape.key, runner.kernel, record)
         if report is None:
             self._records.committed(runner.shape.key, None, record["metrics"])

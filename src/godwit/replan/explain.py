@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from godwit.model.plan import Join, Query
@@ -24,9 +24,10 @@ def explained(
     constants: CostConstants = DEFAULTS,
     *,
     probing: bool = False,
+    ran: Collection[str] = (),
 ) -> str:
-    """What a dry run prints; with a forecast where the load is known. ConfigError, with place and remedy, where the
-    plan cannot be."""
+    """What a dry run prints; with a forecast where the load is known. `ran`: keys of shapes that are compiled.
+    ConfigError, with place and remedy, where the plan cannot be."""
     new = rewritten(query, wish, streams)
     if new is None:
         return f"'{query.id}' has this plan: {wish}; nothing would change"
@@ -37,7 +38,8 @@ def explained(
     if load is None or was is None or then is None or was.same_order(then):
         return "\n".join([*lines, f"possible:  {', '.join(can)}"])
     span_s = JoinBox.of(query.shape.plan, streams).span_us / 1e6
-    case = ChangeCase(was, then, load, spans_of(query, streams), constants, span_s=span_s)
+    fresh, geometry = new.shape.key not in ran, spans_of(query, streams)
+    case = ChangeCase(was, then, load, geometry, constants, span_s=span_s, fresh=fresh)
     return "\n".join([*lines, "forecast:", auto.explain(forecasts(case), can)])
 
 

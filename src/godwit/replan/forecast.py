@@ -47,15 +47,15 @@ class CostConstants:
     match_s: float = 1e-6
     cursor_s: float = 1e-5
     #: to compile one join that has not run before
-    compile_s: float = 0.0071
+    compile_s: float = 0.19
     #: to run a plan over few rows, without a job
     direct_s: float = 0.0097
     #: to publish an epoch that nobody waits for
     order_s: float = 0.0034
     #: to run one join of a plan before a query goes over to it (`region/rehearsal.py`)
-    rehearse_s: float = 0.0157
+    rehearse_s: float = 0.0159
     #: how many micro-batches an epoch waits for: part of that which is under way when it is published, and its own
-    epoch_batches: float = 1.29
+    epoch_batches: float = 1.3
     #: how often a change waits until every stream has a row again: watermarks have passed its line then
     lines: float = 0.28
 
@@ -138,6 +138,8 @@ class ChangeCase:
     batches_per_s: float = 2.0
     #: how far apart rows of one result can lie (`JoinBox.span_us`); None: as the joins one by one say
     span_s: float | None = None
+    #: whether the new plan has not run in this process: Spark compiles it
+    fresh: bool = False
 
     @cached_property
     def before(self) -> tuple[JoinLoad, ...]:
@@ -190,6 +192,7 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
         read=sum(j.left_rows + j.right_rows for j in todo),
         pairs=sum(j.left_rows * j.right_rows for j in todo),
         inserted=sum(j.made for j in todo),
+        compiled=_compiled(case),
         compared=4 * n * m,
         shared=2 * min(n, m),
     )
@@ -198,7 +201,9 @@ def moving_state_features(case: ChangeCase) -> ChangeFeatures:
 def parallel_track_features(case: ChangeCase) -> ChangeFeatures:
     # Both plans, the new one alone, and the end of both; the old version retires meanwhile.
     waits = _side_by_side_s(case)
-    return ChangeFeatures(epochs=3, batches_s=3 * case.load.batch_s, rehearsed=_rehearsed(case), waits_s=waits)
+    return ChangeFeatures(
+        epochs=3, batches_s=3 * case.load.batch_s, compiled=_compiled(case), rehearsed=_rehearsed(case), waits_s=waits
+    )
 
 
 def _side_by_side_s(case: ChangeCase) -> float:
@@ -234,11 +239,15 @@ def _came_since(case: ChangeCase) -> ChangeFeatures:
     )
 
 
+def _compiled(case: ChangeCase) -> int:
+    return len(case.new.joins) if case.fresh else 0
+
+
 def _all_heard_s(load: BoxLoad) -> float:
     """Of streams whose rows come independently: when the latest of their next ones comes."""
     rates = [rate for rate in load.rates.values() if rate > 0]
     some = (chosen for count in range(1, len(rates) + 1) for chosen in combinations(rates, count))
-    return sum((-1) ** (len(chosen) + 1) / sum(chosen) for chosen in some)
+    return sum((1 if len(chosen) % 2 else -1) / sum(chosen) for chosen in some)
 
 
 def _epoch_s(case: ChangeCase) -> float:
