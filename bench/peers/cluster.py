@@ -25,6 +25,9 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "parallelism.default": 2,
     "jobmanager.memory.process.size": "1g",
     "taskmanager.memory.process.size": "4g",
+    # Each job brings classes that its planner has made, and those of one that has ended go late: with the usual 256 MB
+    # the task manager ended after thirty jobs.
+    "taskmanager.memory.jvm-metaspace.size": "768m",
     "pipeline.object-reuse": True,
     "execution.checkpointing.interval": "10 s",
     "state.backend.incremental": True,
@@ -37,8 +40,8 @@ class ClusterError(RuntimeError):
 
 
 @contextmanager
-def cluster(install: FlinkInstall, folder: Path) -> Iterator[int]:
-    """Yields the REST port once a task manager is there."""
+def cluster(install: FlinkInstall, folder: Path) -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
+    """Yields the REST port, once a task manager is there, and the processes."""
     rest, rpc = free_port(), free_port()
     conf = folder / "conf"
     shutil.copytree(install.home / "conf", conf)
@@ -64,7 +67,7 @@ def cluster(install: FlinkInstall, folder: Path) -> Iterator[int]:
     try:
         running += [_start(install, f"{what}manager.sh", conf, folder / "log") for what in ("job", "task")]
         _wait(rest, running, folder / "log")
-        yield rest
+        yield rest, running
     finally:
         for process in reversed(running):
             process.terminate()

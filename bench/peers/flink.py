@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench._harness import say
 from bench.peers.cluster import ask, cluster
 from bench.peers.flink_install import FlinkInstall
 
@@ -52,7 +54,7 @@ class Flink:
 def flink(install: FlinkInstall, folder: Path) -> Iterator[Flink]:
     """A cluster and a client, for as long as the block lasts."""
     folder.mkdir(parents=True)
-    with cluster(install, folder) as rest:
+    with cluster(install, folder) as (rest, running):
         environment = {
             **os.environ,
             "JAVA_HOME": str(install.java_home),
@@ -62,11 +64,28 @@ def flink(install: FlinkInstall, folder: Path) -> Iterator[Flink]:
         command = [str(install.python), str(CLIENT), str(rest), install.parquet.as_uri()]
         errors = (folder / "log" / "client.err").open("w")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-        client = subprocess.Popen(command, env=environment, text=True, **pipes)
+        client, over = subprocess.Popen(command, env=environment, text=True, **pipes), threading.Event()
+
+        def watch() -> None:
+            """A client whose cluster has ended would wait for ever."""
+            while not over.wait(1.0):
+                if any(process.poll() is not None for process in running):
+                    say("a process of Flink's has ended: " + " | ".join(_errors(folder / "log")))
+                    client.terminate()
+                    return
+
+        threading.Thread(target=watch, daemon=True).start()
         try:
             found = Flink(client, rest)
             found._answer()
             yield found
         finally:
+            over.set()
             client.terminate()
             client.wait(30)
+
+
+def _errors(logs: Path) -> list[str]:
+    """The last of what Flink's processes complain of."""
+    lines = [line for path in sorted(logs.glob("*.log")) for line in path.read_text(errors="replace").splitlines()]
+    return [line[:300] for line in lines if " ERROR " in line or "OutOfMemoryError" in line][-2:]
