@@ -31,6 +31,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="to see that it works, not to measure")
     parser.add_argument("--rows", type=int, help="of each throughput workload; default: 20 million, quick: 1 million")
+    parser.add_argument("--rounds", type=int, help="of each throughput workload; default: 2, quick: 1")
+    parser.add_argument("--seconds", type=float, help="of each latency case, half of it before; default: 40, quick: 9")
     parser.add_argument("--without-flink", action="store_true", help="only the other two")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of peers.md and peers/peers.json")
     options = parser.parse_args()
@@ -39,7 +41,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Flink's processes are to end with this one
     work = Path(tempfile.mkdtemp(prefix="godwit-peers-"))
     found: dict[str, Any] = {
-        "command": "make bench-peers" + (" ARGS=--quick" if options.quick else ""),
+        "command": "make bench-peers" + (f" ARGS='{' '.join(sys.argv[1:])}'" if sys.argv[1:] else ""),
         "quick": options.quick,
         "machine": machine(),
         "seed": SEED,
@@ -63,10 +65,11 @@ def main() -> int:
 
 def _run(found: dict[str, Any], peer: Flink | None, work: Path, options: argparse.Namespace) -> None:
     spark, quick, began = session(), options.quick, time.monotonic()
-    rows = options.rows or (1_000_000 if quick else 20_000_000)
+    rows, rounds = options.rows or (1_000_000 if quick else 20_000_000), options.rounds or (1 if quick else 2)
+    seconds = options.seconds or (9.0 if quick else 40.0)
     parts = {
-        "throughput": lambda: throughput.measure(spark, peer, work / "throughput", rows, rounds=1 if quick else 2),
-        "latency": lambda: latency.measure(spark, peer, work / "latency", *((5.0, 9.0) if quick else (20.0, 40.0))),
+        "throughput": lambda: throughput.measure(spark, peer, work / "throughput", rows, rounds=rounds),
+        "latency": lambda: latency.measure(spark, peer, work / "latency", seconds / 2, seconds),
         "moves": lambda: moves.measure(
             spark, peer, work / "moves", moves=1 if quick else 3, warm_s=10.0 if quick else 15.0, apart_s=12.0
         ),
