@@ -20,6 +20,7 @@ import re
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
@@ -78,13 +79,15 @@ class NatsServer:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="godwit-nats", daemon=True)
         self._thread.start()
+        # Who forgets to close it: a loop that runs on while Python ends may take the process down with it.
+        self._at_exit = weakref.finalize(self, _ended, self._loop, self._thread)
         try:
             self._client = self.run(_connected(url, self._on_disconnect))
             if (hub is None or domain) and not self._client._server_info.get("jetstream", False):
                 msg = "runs without JetStream; start it with `nats-server -js`, or with `jetstream { ... }` in its file"
                 raise ConfigError(msg)
         except Exception as fault:
-            self._stop()
+            self._at_exit()
             msg = f"NATS at {self.url} {_why_not(fault)}"
             raise ConfigError(msg) from fault
         self._contexts: dict[str, Any] = {}
@@ -187,15 +190,8 @@ class NatsServer:
         for one in self._repeated:
             one.cancel()
         with contextlib.suppress(Exception):  # (a server that is away: there is nobody to say goodbye to)
-            self.run(self._client.close())
-        self._stop()
-
-    def _stop(self) -> None:
-        with contextlib.suppress(Exception):
-            self.run(_end_tasks())  # (or asyncio would say of each that nobody has waited for it)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            self.run(asyncio.wait_for(self._client.close(), PARTING))
+        self._at_exit()
 
 
 async def _end_tasks() -> None:
@@ -216,6 +212,15 @@ def is_away(fault: Exception) -> bool:
     # (uvloop, of a connection that was lost and is not made again yet)
     lost = isinstance(fault, RuntimeError) and "handler is closed" in str(fault)
     return lost or isinstance(fault, TimeoutError | NatsError | OSError)
+
+
+def _ended(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    with contextlib.suppress(Exception):  # (or asyncio would say of each task that nobody has waited for it)
+        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result(PARTING)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(PARTING)
+    if not thread.is_alive():
+        loop.close()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
