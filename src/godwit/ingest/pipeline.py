@@ -27,7 +27,7 @@ WINDOW, TOGETHER, BYTES, AT_ONCE = 64, 32, 4_000_000, 4
 #: so many dead letters are kept for whoever pushed; the fleet has all
 KEPT_DEAD = 1_000
 #: so many rows go together: more in one entry are no longer few to whoever reads it (`engine/size_policy.py`)
-ROWS = 10_000
+ROWS = 4_000
 
 #: (stream, device)
 Key = tuple[str, str]
