@@ -93,8 +93,11 @@ class ChaosPlayer:
             case MoveDevice(device, site):
                 self._fleet.move_device(device, site)
             case PlaceQuery(query, site):
-                plan = self._fleet.deployment.queries[query].shape.plan  # type: ignore[index]
-                self._fleet.place({f"{query}/{i}": site for i in range(len(plan.operators)) if not plan.is_local(i)})
+                known = self._fleet.deployment.queries[query]  # type: ignore[index]
+                plan = known.shape.plan
+                if not known.scattered:  # (the sink of such a query, all that could be placed, has no place)
+                    placed = (i for i in range(len(plan.operators)) if not plan.is_local(i))
+                    self._fleet.place({f"{query}/{i}": site for i in placed})
             case Together(faults):
                 self._all_at_once(step, sorted(faults, key=_begins))
             case fault:
