@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "jobmanager.memory.process.size": "1g",
     "taskmanager.memory.process.size": "4g",
     # Each job brings classes that its planner has made, and those of one that has ended go late: with the usual 256 MB
-    # the task manager ended after thirty jobs.
+    # the task manager ended in the middle of the bench.
     "taskmanager.memory.jvm-metaspace.size": "768m",
     "pipeline.object-reuse": True,
     "execution.checkpointing.interval": "10 s",

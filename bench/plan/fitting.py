@@ -50,7 +50,7 @@ PARTS = len(SETTINGS)
 #: measured by themselves (`spark-million-..`): what small changes cannot tell, how long epochs wait for micro-batches
 LARGE = (MILLION,)
 SEQUENCE = ("moving-state", "background", "parallel-track")
-#: rounds of changes in the first setting of a part of which the first compiles; one more there, and one in each other
+#: rounds of changes in the first setting of a part, of which the first compiles; one in each other
 WARMING = 2
 #: rounds more of those that take no two windows: their lengths vary most, for they wait for rows of every stream
 SHORT, ROUNDS = ("moving-state", "background"), 6

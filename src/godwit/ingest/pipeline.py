@@ -26,7 +26,7 @@ from godwit.ingest.batches import as_table
 WINDOW, TOGETHER, BYTES, AT_ONCE = 64, 32, 4_000_000, 4
 #: so many dead letters are kept for whoever pushed; the fleet has all
 KEPT_DEAD = 1_000
-#: so many rows go together: more in one entry are no longer few to whoever reads it (`engine/size_policy.py`)
+#: so many rows go together: entries of more were read at half the speed (docs/results/regions.md)
 ROWS = 4_000
 
 #: (stream, device)
